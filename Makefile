@@ -1,0 +1,34 @@
+# Everything runs in a virtual environment that these rules make; nothing else is needed but Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PRIVINF_DATA ?= ../shared/data
+
+.PHONY: demo test lint verify bench vignettes clean
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,lint]"
+	touch $@
+
+demo: $(VENV)/.installed            ## private regression on statsmodels' Fair data: summary and one plot
+	$(BIN)/python vignettes/demo.py
+
+test: $(VENV)/.installed            ## the tests CI runs
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
+	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+verify: $(VENV)/.installed          ## long Monte Carlo (about two hours) -> benchmarks/results/
+	$(BIN)/python benchmarks/verify.py
+	$(BIN)/python vignettes/1_modulated_learning.py
+
+bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
+	$(BIN)/python benchmarks/bench.py
+
+clean:
+	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache

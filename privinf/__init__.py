@@ -1,0 +1,1 @@
+"""privinf: statistical inference from private data."""

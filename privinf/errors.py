@@ -1,0 +1,67 @@
+"""The error tree of privinf: every exception and warning that the package raises on purpose.
+
+A message says what was wrong, in which column or argument, and what to do; it never contains a value
+taken from a row.
+"""
+
+from __future__ import annotations
+
+
+class PrivinfError(Exception):
+    """Base of every error that privinf raises on purpose."""
+
+
+class ArgumentError(PrivinfError, ValueError):
+    """An argument is outside its range, of the wrong shape or not among the choices."""
+
+
+class SchemaError(PrivinfError, ValueError):
+    """Data, formula and schema do not fit together, or a public bound is missing or wrong."""
+
+
+class BudgetExceededError(PrivinfError):
+    """A release would spend more than the limit; it was refused before any row was read."""
+
+
+class SensitivityError(PrivinfError, ValueError):
+    """No finite sensitivity follows from the declared bounds."""
+
+
+class NotPositiveDefiniteError(PrivinfError, ValueError):
+    """A matrix that must be positive definite is not (often: too much noise for this question)."""
+
+
+class ConvergenceError(PrivinfError):
+    """An iteration ended without meeting its tolerance."""
+
+
+class AlignmentError(PrivinfError, ValueError):
+    """Releases, parties or labels that should belong together do not."""
+
+
+class StorageError(PrivinfError):
+    """A file is corrupted, truncated, of another format or version, or failed its checksum."""
+
+
+class NotAvailableError(PrivinfError, AttributeError):
+    """A quantity that this result cannot offer; the message is the reason.
+
+    It is an AttributeError too, so that ``hasattr(result, "llf")`` is False and tools that probe for
+    optional statistics (statsmodels' summary_col) carry on.
+    """
+
+
+class PrivinfWarning(UserWarning):
+    """Base of every warning of privinf."""
+
+
+class WeakIdentificationWarning(PrivinfWarning):
+    """The noise leaves so little signal that Wald intervals should not be trusted."""
+
+
+class SimulationNoiseWarning(PrivinfWarning):
+    """The noise came from a seeded generator: whoever knows the seed can remove it."""
+
+
+class DataDependentBoundsWarning(PrivinfWarning):
+    """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""
