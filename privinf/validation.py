@@ -81,5 +81,6 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
     if rng is None:
         return np.random.default_rng()
     if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)) or rng < 0:
-        raise ArgumentError(f"{name} must be None, a seed >= 0 or a numpy Generator, got {type(rng).__name__}")
+        kind = type(rng).__name__
+        raise ArgumentError(f"{name} must be None, a seed >= 0 or a numpy Generator, got {kind}")
     return np.random.default_rng(int(rng))
