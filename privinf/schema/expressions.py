@@ -1,0 +1,236 @@
+"""Numeric expressions of a formula over a whitelist: parsed once, read as intervals or as arrays.
+
+A formula is never executed as Python: this small interpreter is all that reads it, at the analyst's side
+and at the holder's.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from privinf.errors import SchemaError
+from privinf.schema.intervals import Interval
+from privinf.typing import Floats
+
+Value = TypeVar("Value")
+
+MAX_LENGTH = 2000
+NUMPY_NAMES = ("np", "numpy")
+IDENTITY = "I"
+QUOTE = "Q"
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    scalar: Callable[[float], float]
+    array: Callable[[Floats], Floats]
+    least: float = -math.inf
+    open_end: bool = False
+
+
+_FUNCTIONS: dict[str, _Function] = {
+    "log": _Function(math.log, np.log, 0.0, True),
+    "log1p": _Function(math.log1p, np.log1p, -1.0, True),
+    "log2": _Function(math.log2, np.log2, 0.0, True),
+    "log10": _Function(math.log10, np.log10, 0.0, True),
+    "exp": _Function(math.exp, np.exp),
+    "expm1": _Function(math.expm1, np.expm1),
+    "sqrt": _Function(math.sqrt, np.sqrt, 0.0),
+}
+FUNCTION_NAMES = ("abs", *_FUNCTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra(Generic[Value]):
+    """What the interpreter needs to know of the values that it computes with."""
+
+    constant: Callable[[float], Value]
+    power: Callable[[Value, float], Value]
+    function: Callable[[str, Value], Value]
+
+
+def _interval_function(name: str, value: Interval) -> Interval:
+    if name == "abs":
+        return value.absolute()
+    known = _FUNCTIONS[name]
+    return value.monotone(known.scalar, least=known.least, open_end=known.open_end)
+
+
+def _array_function(name: str, value: Floats) -> Floats:
+    return np.abs(value) if name == "abs" else _FUNCTIONS[name].array(value)
+
+
+_INTERVALS: Algebra[Interval] = Algebra(lambda c: Interval(c, c), Interval.power, _interval_function)
+_ARRAYS: Algebra[Any] = Algebra(float, lambda base, exponent: base**exponent, _array_function)
+
+
+def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
+    """Return the bounds of `source` when every column lies in its own bounds.
+
+    Raises
+    ------
+    SchemaError
+        If the expression is outside the whitelist or is not bounded over the declared bounds.
+    """
+    try:
+        found: Interval = _evaluate(parse(source), bounds, _INTERVALS)
+    except SchemaError as error:
+        raise SchemaError(f"{source!r} cannot be used: {error}") from None
+    except OverflowError:
+        raise SchemaError(f"{source!r} cannot be used: it overflows") from None
+    return found
+
+
+def values(source: str, read: Callable[[str], Floats]) -> Floats:
+    """Return `source` evaluated row by row; entries outside a function's domain are nan or infinite."""
+    with np.errstate(all="ignore"):
+        return np.asarray(_evaluate(parse(source), read, _ARRAYS), dtype=np.float64)
+
+
+def inputs(source: str) -> tuple[str, ...]:
+    """Return the columns that `source` reads, in order of appearance."""
+    found: dict[str, None] = {}
+    _collect(parse(source), found)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def parse(source: str) -> ast.expr:
+    """Return the checked syntax tree of `source`.
+
+    Raises
+    ------
+    SchemaError
+        If the text is no expression, too long, or uses anything outside the whitelist.
+    """
+    if len(source) > MAX_LENGTH:
+        raise SchemaError(f"an expression may have at most {MAX_LENGTH} characters")
+    try:
+        tree = ast.parse(source, mode="eval").body
+        _check(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"{source!r} is not an expression") from None
+    return tree
+
+
+def called_name(node: ast.expr) -> str | None:
+    """Return the name that a call uses, without the numpy prefix; None if it is no plain call."""
+    if not isinstance(node, ast.Call):
+        return None
+    target = node.func
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+        return target.attr if target.value.id in NUMPY_NAMES else f"{target.value.id}.{target.attr}"
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def column_of(node: ast.expr) -> str | None:
+    """Return the column that a node names, as ``x`` or ``Q("x")``; None for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if called_name(node) == QUOTE and isinstance(node, ast.Call) and len(node.args) == 1:
+        argument = node.args[0]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and not node.keywords:
+            return argument.value
+    return None
+
+
+def number_of(node: ast.expr) -> float | None:
+    """Return the value of a node that holds only numbers; None if it holds anything else."""
+    found: dict[str, None] = {}
+    try:
+        _check(node)
+        _collect(node, found)
+        if found:
+            return None
+        with np.errstate(all="ignore"):
+            value = float(_evaluate(node, lambda _: math.nan, _ARRAYS))
+    except (SchemaError, ArithmeticError, TypeError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _check(node: ast.expr) -> None:
+    if column_of(node) is not None or _is_number(node):
+        return
+    match node:
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
+            _check(operand)
+        case ast.BinOp(op=ast.Pow(), left=left, right=right):
+            _check(left)
+            if number_of(right) is None:
+                raise SchemaError("an exponent must be a number")
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), left=left, right=right):
+            _check(left)
+            _check(right)
+        case ast.Call(args=[argument], keywords=[]) if called_name(node) in (IDENTITY, *FUNCTION_NAMES):
+            _check(argument)
+        case _:
+            raise SchemaError(
+                f"{ast.unparse(node)!r} is not among the allowed expressions (columns, numbers, + - * / **, "
+                f"I, Q, {', '.join(FUNCTION_NAMES)}): add the derived column to the data and declare its "
+                "bounds"
+            )
+
+
+def _collect(node: ast.expr, found: dict[str, None]) -> None:
+    name = column_of(node)
+    if name is not None:
+        found.setdefault(name)
+        return
+    match node:
+        case ast.UnaryOp(operand=operand):
+            _collect(operand, found)
+        case ast.BinOp(left=left, right=right):
+            _collect(left, found)
+            _collect(right, found)
+        case ast.Call(args=[argument]):
+            _collect(argument, found)
+
+
+def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any]) -> Any:
+    name = column_of(node)
+    if name is not None:
+        return read(name)
+    match node:
+        case ast.Constant(value=value):
+            return algebra.constant(float(value))  # type: ignore[arg-type]
+        case ast.UnaryOp(op=operator, operand=operand):
+            inner = _evaluate(operand, read, algebra)
+            return -inner if isinstance(operator, ast.USub) else inner
+        case ast.BinOp(op=ast.Pow(), left=left, right=right):
+            exponent = number_of(right)
+            assert exponent is not None
+            return algebra.power(_evaluate(left, read, algebra), exponent)
+        case ast.BinOp(op=operator, left=left, right=right):
+            return _combine(operator, _evaluate(left, read, algebra), _evaluate(right, read, algebra))
+        case ast.Call(args=[argument]):
+            inner = _evaluate(argument, read, algebra)
+            called = called_name(node)
+            assert called is not None
+            return inner if called == IDENTITY else algebra.function(called, inner)
+    raise AssertionError("an unchecked expression reached the interpreter")
+
+
+def _combine(operator: ast.operator, left: Any, right: Any) -> Any:
+    match operator:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case _:
+            return left / right

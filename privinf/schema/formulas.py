@@ -1,0 +1,302 @@
+"""Formula -> design columns. patsy parses the formula and codes the factors; nothing in it is executed."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from privinf.errors import SchemaError
+from privinf.schema import expressions
+from privinf.schema.declared import Factor, Level, Numeric, Schema
+from privinf.schema.design import Design, Response, assemble
+from privinf.schema.splines import Basis
+from privinf.schema.terms import Column, Expression, Indicator, Piece, Plain, Spline
+
+SHIFTS = ("center", "standardize", "scale")
+LEARNERS = (*SHIFTS, "bs", "cr", "cc", "te", "poly")
+BASIS_ARGUMENTS = {
+    "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
+    "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Categorical:
+    """A factor of the formula that is coded by indicators, with its reference level."""
+
+    column: str
+    reference: int
+
+    def pieces(self, levels: tuple[Level, ...]) -> tuple[Indicator, ...]:
+        return tuple(Indicator(self.column, level) for level in levels)
+
+
+_Source: TypeAlias = _Categorical | tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stub:
+    """A patsy factor that answers with made-up public values: patsy needs only its type and levels."""
+
+    code: str
+    answer: Any
+    origin: None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stub) and self.code == other.code
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def name(self) -> str:
+        return self.code
+
+    def memorize_passes_needed(self, state: object, env: object) -> int:
+        return 0
+
+    def eval(self, state: object, data: object) -> Any:
+        return self.answer
+
+
+def design_from_formula(
+    schema: Schema, formula: str, *, response_public: bool, radius: float | None
+) -> Design:
+    """Return the design of `formula`; see `Schema.design`."""
+    left, right = _parsed(formula)
+    response = _response(schema, left, response_public)
+    sources = {factor.code: _source(schema, factor.code) for term in right for factor in term.factors}
+    columns, groups = _columns(schema, right, sources)
+    return assemble(
+        formula=formula, schema=schema, columns=columns, groups=groups, response=response, radius=radius
+    )
+
+
+def _parsed(formula: str) -> tuple[str, list[Any]]:
+    """Return the code of the response and patsy's terms of the right-hand side."""
+    import patsy
+
+    if not isinstance(formula, str):
+        raise SchemaError(f"formula must be text, got {type(formula).__name__}")
+    try:
+        description = patsy.ModelDesc.from_formula(formula)
+    except patsy.PatsyError as error:
+        raise SchemaError(f"formula {formula!r} cannot be read: {error.message}") from None
+    left, right = description.lhs_termlist, description.rhs_termlist
+    if len(left) != 1 or len(left[0].factors) != 1:
+        raise SchemaError(f"formula {formula!r} must have one response before the ~")
+    if not right:
+        raise SchemaError(f"formula {formula!r} has no term after the ~")
+    return left[0].factors[0].code, right
+
+
+def _response(schema: Schema, code: str, public: bool) -> Response:
+    pieces = _numeric_pieces(schema, _syntax(code), code, known_only=not public)
+    if len(pieces) != 1:
+        raise SchemaError(f"response {code!r} must be one numeric column")
+    return Response.declared(schema, Column(code, pieces), public=public)
+
+
+def _columns(
+    schema: Schema, terms: list[Any], sources: dict[str, _Source]
+) -> tuple[tuple[Column, ...], tuple[int, ...]]:
+    """Return the design columns in patsy's order, and for each the run of patsy's coding it belongs to."""
+    info = _design_info(schema, terms, sources)
+    names = iter(info.column_names)
+    columns: list[Column] = []
+    groups: list[int] = []
+    runs = [run for subterms in info.term_codings.values() for run in subterms]
+    for group, run in enumerate(runs):
+        for pieces in _products(schema, run, sources):
+            columns.append(Column(next(names), pieces))
+            groups.append(group)
+    return tuple(columns), tuple(groups)
+
+
+def _design_info(schema: Schema, terms: list[Any], sources: dict[str, _Source]) -> Any:
+    from patsy import EvalEnvironment, PatsyError, Term
+    from patsy.build import design_matrix_builders
+
+    stubs = {code: _Stub(code, _answer(schema, source)) for code, source in sources.items()}
+    stubbed = [Term([stubs[factor.code] for factor in term.factors]) for term in terms]
+    try:
+        return design_matrix_builders([stubbed], lambda: iter([{}]), EvalEnvironment([]), "raise")[0]
+    except PatsyError as error:
+        raise SchemaError(f"the formula cannot be coded: {error.message}") from None
+
+
+def _answer(schema: Schema, source: _Source) -> Any:
+    import pandas as pd
+    from patsy import Treatment
+    from patsy.builtins import C
+
+    if isinstance(source, tuple):
+        return np.zeros((2, len(source)))
+    levels = list(_levels(schema, source.column))
+    return C(pd.Categorical(levels, categories=levels), Treatment(levels[source.reference]))
+
+
+def _products(schema: Schema, run: Any, sources: dict[str, _Source]) -> Iterator[tuple[Piece, ...]]:
+    """Yield the pieces of each column of one run, the first factor varying fastest, as patsy does."""
+    choices: list[tuple[Piece, ...]] = []
+    for factor in run.factors:
+        source = sources[factor.code]
+        if isinstance(source, tuple):
+            choices.append(source)
+            continue
+        coding = np.asarray(run.contrast_matrices[factor].matrix)
+        levels = _levels(schema, source.column)
+        choices.append(source.pieces(tuple(levels[k] for k in coding.argmax(axis=0))))
+    for product in itertools.product(*reversed(choices)):
+        yield tuple(reversed(product))
+
+
+def _levels(schema: Schema, column: str) -> tuple[Level, ...]:
+    item = schema[column]
+    if not isinstance(item, Factor):
+        raise SchemaError(f"column {column!r} needs declared levels to be used as a factor")
+    return item.levels
+
+
+def _source(schema: Schema, code: str) -> _Source:
+    """Return what one factor of the formula stands for: a coded factor, or numeric pieces."""
+    node = _syntax(code)
+    name = expressions.column_of(node)
+    if name is not None and schema[name].categorical:
+        return _Categorical(name, 0)
+    if expressions.called_name(node) == "C":
+        assert isinstance(node, ast.Call)
+        return _coded(schema, node, code)
+    return _numeric_pieces(schema, node, code)
+
+
+def _syntax(code: str) -> ast.expr:
+    try:
+        return ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SchemaError(f"{code!r} is not an expression") from None
+
+
+def _coded(schema: Schema, node: ast.Call, code: str) -> _Categorical:
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None or len(arguments) > 2 or any(word.arg != "contrast" for word in node.keywords):
+        raise SchemaError(f"{code!r}: write C(column) or C(column, Treatment(reference))")
+    levels = _levels(schema, name)
+    return _Categorical(name, _reference(arguments[1], levels, code) if len(arguments) == 2 else 0)
+
+
+def _reference(contrast: ast.expr, levels: tuple[Level, ...], code: str) -> int:
+    if isinstance(contrast, ast.Name) and contrast.id == "Treatment":
+        return 0
+    if expressions.called_name(contrast) != "Treatment":
+        raise SchemaError(f"{code!r}: only treatment coding is available")
+    assert isinstance(contrast, ast.Call)
+    values = [*contrast.args, *(word.value for word in contrast.keywords if word.arg == "reference")]
+    if not values and not contrast.keywords:
+        return 0
+    level = _literal(values[0]) if len(values) == 1 else None
+    if level not in levels:
+        raise SchemaError(f"{code!r}: the reference must be one of the declared levels")
+    return levels.index(level)
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return None
+
+
+def _numeric_pieces(
+    schema: Schema, node: ast.expr, code: str, *, known_only: bool = True
+) -> tuple[Piece, ...]:
+    """Return the numeric columns that one factor of the formula stands for (several for a spline)."""
+    name = expressions.column_of(node)
+    if name is not None:
+        if known_only or name in schema:
+            _require_number(schema, name)
+        return (Plain(name),)
+    if expressions.called_name(node) in BASIS_ARGUMENTS:
+        assert isinstance(node, ast.Call)
+        return _spline(schema, node, code)
+    source = ast.unparse(_Substitution(schema, code).visit(node))
+    try:
+        expressions.parse(source)
+    except SchemaError as error:
+        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+    for column in expressions.inputs(source):
+        if known_only or column in schema:
+            _require_number(schema, column)
+    return (Expression(source),)
+
+
+def _require_number(schema: Schema, name: str) -> None:
+    if schema[name].categorical:
+        raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
+
+
+class _Substitution(ast.NodeTransformer):
+    """Replaces center(x) and standardize(x) by arithmetic with the schema's numbers."""
+
+    def __init__(self, schema: Schema, code: str) -> None:
+        self.schema = schema
+        self.code = code
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = expressions.called_name(node)
+        if called not in LEARNERS:
+            return self.generic_visit(node)
+        if called not in SHIFTS:
+            raise _learns(self.code, called)
+        return self._shifted(node, called)
+
+    def _shifted(self, node: ast.Call, called: str) -> ast.expr:
+        name = expressions.column_of(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        item = self.schema[name] if name is not None else None
+        if not isinstance(item, Numeric) or item.center is None:
+            raise _learns(self.code, called)
+        shifted = ast.BinOp(node.args[0], ast.Sub(), ast.Constant(item.center))
+        if called == "center":
+            return shifted
+        if item.scale is None:
+            raise _learns(self.code, called)
+        return ast.BinOp(shifted, ast.Div(), ast.Constant(item.scale))
+
+
+def _learns(code: str, called: str) -> SchemaError:
+    remedy = {
+        "center": "declare the column as Numeric(low, high, center=...)",
+        "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+    }.get(called, "add the derived columns to the data and declare their bounds")
+    return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")
+
+
+def _spline(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
+    kind = expressions.called_name(node)
+    assert kind is not None
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None:
+        raise SchemaError(f"{code!r}: the first argument must be a column")
+    _require_number(schema, name)
+    order = BASIS_ARGUMENTS[kind]
+    given = dict(zip(order, map(_literal, node.args[1:]), strict=False))
+    given |= {str(word.arg): _literal(word.value) for word in node.keywords}
+    given = {key: value for key, value in given.items() if value is not None}
+    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
+        raise _learns(code, kind)
+    if unknown := set(given) - set(order) - {"df", "constraints"} | set(given) & {"df", "constraints"}:
+        raise SchemaError(f"{code!r}: {', '.join(sorted(unknown))} cannot be used with public knots")
+    options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
+    try:
+        basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]
+    except (SchemaError, TypeError, ValueError) as error:
+        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+    return tuple(Spline(name, basis, index) for index in range(basis.size))

@@ -1,0 +1,203 @@
+"""Reading columns of raw rows: types checked against the declaration; errors never show a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import SchemaError
+from privinf.schema import splines
+from privinf.schema.declared import Factor, Level, Numeric, Schema, midpoint
+from privinf.schema.splines import Basis
+from privinf.typing import Floats, Integers, Missing
+from privinf.validation import check_choice
+
+_NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
+
+
+class Rows:
+    """Columns of a table, each read and checked once.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping of arrays, or an object with ``to_pandas``
+        The raw rows.
+    schema : Schema, optional
+        Declarations; without it every column is numeric and its bounds come from `middles`.
+    missing : {"raise", "impute-public"}
+        Whether a missing value is refused, or replaced by the middle of the bounds or the first level.
+    middles : mapping
+        Stand-in for missing values of columns that `schema` does not declare.
+
+    Notes
+    -----
+    **Privacy.** Holds raw rows; never outlives the call that made it. Errors name columns only.
+    """
+
+    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema")
+
+    def __init__(
+        self,
+        table: Any,
+        schema: Schema | None,
+        missing: Missing = "raise",
+        middles: Mapping[str, float] | None = None,
+    ) -> None:
+        self._missing: Missing = check_choice(missing, Missing, "missing")
+        self._frame = as_frame(table)
+        self._schema = schema
+        self._middles = middles or {}
+        self._numbers: dict[str, Floats] = {}
+        self._codes: dict[str, Integers] = {}
+        self._bases: dict[tuple[str, Basis], Floats] = {}
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def require(self, names: tuple[str, ...]) -> None:
+        """Raise SchemaError unless every column is there exactly once."""
+        absent = [name for name in names if name not in self._frame.columns]
+        if absent:
+            raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
+        twice = [name for name in names if int((self._frame.columns == name).sum()) > 1]
+        if twice:
+            raise SchemaError(f"the data have more than one column {', '.join(twice)}")
+
+    def number(self, name: str) -> Floats:
+        """Return a column as numbers, finite."""
+        if name not in self._numbers:
+            self._numbers[name] = self._read_number(name)
+        return self._numbers[name]
+
+    def clipped(self, name: str) -> Floats:
+        """Return a column as numbers inside its declared bounds."""
+        if self._schema is None or name not in self._schema:
+            return self.number(name)
+        bounds = self._schema.interval(name)
+        return np.clip(self.number(name), bounds.low, bounds.high)
+
+    def codes(self, name: str) -> Integers:
+        """Return a factor column as positions in its declared levels."""
+        if name not in self._codes:
+            self._codes[name] = self._read_codes(name)
+        return self._codes[name]
+
+    def indicator(self, name: str, level: Level) -> Floats:
+        """Return one where a factor column has `level`, zero elsewhere."""
+        codes = self.codes(name)
+        declared = self._declared(name)
+        assert isinstance(declared, Factor)
+        return (codes == declared.levels.index(level)).astype(np.float64)
+
+    def basis(self, name: str, basis: Basis) -> Floats:
+        """Return a spline basis of a column, shape (n, basis.size)."""
+        key = (name, basis)
+        if key not in self._bases:
+            self._bases[key] = splines.values(basis, self.number(name))
+        return self._bases[key]
+
+    def _declared(self, name: str) -> Numeric | Factor | None:
+        return self._schema[name] if self._schema is not None and name in self._schema else None
+
+    def _read_number(self, name: str) -> Floats:
+        self.require((name,))
+        declared = self._declared(name)
+        if isinstance(declared, Factor):
+            levels = np.array([float(level) for level in declared.levels])
+            numbers: Floats = levels[self.codes(name)]
+            return numbers
+        values = _as_floats(self._frame[name], name)
+        gaps = np.isnan(values)
+        if gaps.any():
+            values = np.where(gaps, self._stand_in(name, declared), values)
+        if not np.isfinite(values).all():
+            raise SchemaError(f"column {name!r} has infinite values; clean the rows first")
+        return values
+
+    def _stand_in(self, name: str, declared: Numeric | None) -> float:
+        self._refuse_missing(name)
+        if declared is not None:
+            return midpoint(declared.interval)
+        if name not in self._middles:
+            raise SchemaError(f"column {name!r} has missing values and no declared bounds to impute from")
+        return self._middles[name]
+
+    def _refuse_missing(self, name: str) -> None:
+        if self._missing == "raise":
+            raise SchemaError(
+                f"column {name!r} has missing values; clean the rows or ask for missing='impute-public'"
+            )
+
+    def _read_codes(self, name: str) -> Integers:
+        self.require((name,))
+        declared = self._declared(name)
+        if not isinstance(declared, Factor):
+            raise SchemaError(f"column {name!r} has no declared levels")
+        column = self._frame[name]
+        gaps = column.isna().to_numpy()
+        codes = _level_codes(column, declared)
+        if gaps.any():
+            self._refuse_missing(name)
+            codes = np.where(gaps, 0, codes)
+        if (codes < 0).any():
+            raise SchemaError(
+                f"column {name!r} has values outside its declared levels; extend the levels, or declare "
+                "bounds as a tuple (low, high) if it is a number"
+            )
+        return codes
+
+
+def as_frame(table: Any) -> pd.DataFrame:
+    """Return `table` as a DataFrame with one column a variable.
+
+    Raises
+    ------
+    SchemaError
+        If it is no table, or its columns differ in length.
+    """
+    if isinstance(table, pd.DataFrame):
+        return table
+    if isinstance(table, Mapping):
+        columns = {name: _one_dimensional(name, value) for name, value in table.items()}
+        if len({len(value) for value in columns.values()}) > 1:
+            raise SchemaError("the columns of the data differ in length")
+        return pd.DataFrame(columns)
+    if hasattr(table, "to_pandas"):
+        return as_frame(table.to_pandas())
+    raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
+
+
+def _one_dimensional(name: object, value: Any) -> Any:
+    kept = value if hasattr(value, "ndim") else pd.Series(value).array
+    if kept.ndim != 1:
+        raise SchemaError(f"column {name!r} must have one dimension")
+    return kept.array if isinstance(kept, pd.Series) else kept
+
+
+def _as_floats(column: pd.Series, name: str) -> Floats:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    numeric = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype)
+    if not numeric:
+        objects = column.dtype == object
+        if not objects or pd.api.types.infer_dtype(column, skipna=True) not in _NUMERIC_OBJECTS:
+            raise SchemaError(f"column {name!r} must hold numbers, as the schema declares")
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError, OverflowError):
+        raise SchemaError(f"column {name!r} must hold numbers, as the schema declares") from None
+
+
+def _level_codes(column: pd.Series, declared: Factor) -> Integers:
+    levels = pd.Index(list(declared.levels), dtype=object)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        categories = pd.Index(column.cat.categories, dtype=object)
+        lookup = np.append(levels.get_indexer(categories), -1)
+        return np.asarray(lookup[column.cat.codes.to_numpy()], dtype=np.int64)
+    try:
+        return np.asarray(levels.get_indexer(pd.Index(column, dtype=object)), dtype=np.int64)
+    except (TypeError, ValueError):
+        return np.full(len(column), -1, dtype=np.int64)

@@ -1,0 +1,100 @@
+"""Spline bases with public knots: regression B-splines (bs) and natural cubic splines (cr)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from scipy.interpolate import BSpline, CubicSpline, PPoly
+
+from privinf.errors import SchemaError
+from privinf.schema.intervals import Interval
+from privinf.typing import Floats
+from privinf.validation import check_choice
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """A spline basis that learns nothing: knots and boundary knots are public numbers.
+
+    Parameters
+    ----------
+    kind : {"bs", "cr"}
+        B-splines, or cardinal natural cubic splines (one function a knot).
+    knots : tuple of float
+        Inner knots.
+    lower, upper : float
+        Boundary knots; the argument is clipped to them.
+    degree : int
+        Degree of the B-splines; cr is always cubic.
+    include_intercept : bool
+        Whether bs keeps its first function.
+
+    Raises
+    ------
+    SchemaError
+        If the knots are not strictly between the boundary knots and increasing, or the degree is not a
+        whole number from 0 to 5.
+    """
+
+    kind: Literal["bs", "cr"]
+    knots: tuple[float, ...]
+    lower: float
+    upper: float
+    degree: int = 3
+    include_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice(self.kind, ("bs", "cr"), "kind")
+        object.__setattr__(self, "knots", tuple(float(knot) for knot in self.knots))
+        ladder = np.array([self.lower, *self.knots, self.upper], dtype=np.float64)
+        if not (np.isfinite(ladder).all() and (np.diff(ladder) > 0).all()):
+            raise SchemaError("knots must increase strictly from lower_bound to upper_bound")
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:
+            raise SchemaError("the degree of bs must be a whole number from 0 to 5")
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        if self.kind == "cr":
+            return len(self.knots) + 2
+        return len(self.knots) + self.degree + (1 if self.include_intercept else 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return asdict(self) | {"knots": list(self.knots)}
+
+
+def values(basis: Basis, argument: Floats) -> Floats:
+    """Return the basis at `argument`, shape (n, basis.size)."""
+    inside = np.clip(argument, basis.lower, basis.upper)
+    return np.asarray(_functions(basis)(inside), dtype=np.float64)
+
+
+@lru_cache(maxsize=128)
+def intervals(basis: Basis) -> tuple[Interval, ...]:
+    """Return the bounds of each function: B-splines lie in [0, 1]; cubic pieces turn where slopes vanish."""
+    if basis.kind == "bs":
+        return tuple(Interval(0.0, 1.0) for _ in range(basis.size))
+    spline = _functions(basis)
+    bounds = []
+    for column in range(basis.size):
+        piece = PPoly(spline.c[:, :, column], spline.x)
+        turns = piece.derivative().roots(extrapolate=False)
+        heights = piece(np.concatenate([spline.x, turns[np.isfinite(turns)]]))
+        bounds.append(Interval(float(heights.min()), float(heights.max())))
+    return tuple(bounds)
+
+
+@lru_cache(maxsize=128)
+def _functions(basis: Basis) -> Any:
+    inner = list(basis.knots)
+    if basis.kind == "cr":
+        ladder = np.array([basis.lower, *inner, basis.upper])
+        return CubicSpline(ladder, np.eye(len(ladder)), bc_type="natural")
+    ends = basis.degree + 1
+    knots = np.array([basis.lower] * ends + inner + [basis.upper] * ends)
+    weights = np.eye(len(knots) - ends)
+    return BSpline(knots, weights if basis.include_intercept else weights[:, 1:], basis.degree)

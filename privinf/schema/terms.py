@@ -1,0 +1,200 @@
+"""Pieces of a design column. A column is the product of its pieces; with none it is the constant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from privinf.errors import SchemaError
+from privinf.schema import expressions, splines
+from privinf.schema.declared import Factor, Level, Schema
+from privinf.schema.intervals import Interval
+from privinf.schema.rows import Rows
+from privinf.schema.splines import Basis
+from privinf.typing import Floats, Json
+
+
+class Piece(Protocol):
+    """One factor of the product that makes a design column."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+
+    def interval(self, schema: Schema) -> Interval:
+        """Bounds that follow from the declarations."""
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row; `clip` puts every input inside its declared bounds first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A numeric column as it is."""
+
+    column: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return (self.column,)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Bounds that follow from the declarations."""
+        return schema.interval(self.column)
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row."""
+        return rows.clipped(self.column) if clip else rows.number(self.column)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"column": self.column}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A numeric expression over the whitelist of `expressions`."""
+
+    source: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return expressions.inputs(self.source)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Bounds that follow from the declarations."""
+        return expressions.interval(self.source, schema.interval)
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row."""
+        result = expressions.values(self.source, rows.clipped if clip else rows.number)
+        return np.broadcast_to(result, (len(rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"expression": self.source}
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """One where a factor has a given level, zero elsewhere."""
+
+    column: str
+    level: Level
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return (self.column,)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Zero to one, once the level is found among the declared levels."""
+        declared = schema[self.column]
+        if not isinstance(declared, Factor) or self.level not in declared.levels:
+            raise SchemaError(f"column {self.column!r} is not declared with the level {self.level!r}")
+        return Interval(0.0, 1.0)
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row."""
+        return rows.indicator(self.column, self.level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"factor": self.column, "level": self.level}
+
+
+@dataclass(frozen=True, slots=True)
+class Spline:
+    """One function of a spline basis with public knots."""
+
+    column: str
+    basis: Basis
+    index: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return (self.column,)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Extremes of the basis function between its boundary knots."""
+        schema.interval(self.column)
+        return splines.intervals(self.basis)[self.index]
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row; the argument is always clipped to the boundary knots."""
+        return rows.basis(self.column, self.basis)[:, self.index]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"spline": self.column, "basis": self.basis.to_dict(), "index": self.index}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named column of the design: the product of its pieces."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return tuple(dict.fromkeys(name for piece in self.pieces for name in piece.inputs))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one column of the data as it is."""
+        return len(self.pieces) == 1 and isinstance(self.pieces[0], Plain)
+
+    @property
+    def indicator(self) -> bool:
+        """Whether it is a product of indicators, so zero or one."""
+        return bool(self.pieces) and all(isinstance(piece, Indicator) for piece in self.pieces)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Bounds that follow from the declarations.
+
+        Raises
+        ------
+        SchemaError
+            If the product is not bounded.
+        """
+        bounds = [piece.interval(schema) for piece in self.pieces]
+        try:
+            return reduce(lambda a, b: a * b, bounds, Interval(1.0, 1.0))
+        except SchemaError as error:
+            raise SchemaError(f"{self.name!r} cannot be used: {error}") from None
+
+    def values(self, rows: Rows, *, clip: bool) -> Floats:
+        """Values row by row, shape (n,)."""
+        factors = [piece.values(rows, clip=clip) for piece in self.pieces]
+        return reduce(np.multiply, factors) if factors else np.ones(len(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"name": self.name, "pieces": [piece.to_dict() for piece in self.pieces]}
+
+    @classmethod
+    def from_dict(cls, content: Json) -> Column:
+        """Return the column that `to_dict` described; its expressions are checked again."""
+        return cls(content["name"], tuple(_piece(piece) for piece in content["pieces"]))
+
+
+def _piece(content: Json) -> Piece:
+    if "column" in content:
+        return Plain(content["column"])
+    if "expression" in content:
+        expressions.parse(content["expression"])
+        return Expression(content["expression"])
+    if "factor" in content:
+        return Indicator(content["factor"], content["level"])
+    return Spline(content["spline"], Basis(**content["basis"]), content["index"])
