@@ -1,7 +1,10 @@
 """Schema: public columns, bounds, levels and units; formula -> frozen design. Never fitted on data."""
 
-from privinf.schema.declared import Factor, Numeric, Schema
-from privinf.schema.design import Design, Response, add_constant
+from privinf.schema.arrays import add_constant
+from privinf.schema.declared import Factor, Numeric
+from privinf.schema.design import Design
 from privinf.schema.intervals import Interval
+from privinf.schema.response import Response
+from privinf.schema.table import Schema
 
 __all__ = ["Design", "Factor", "Interval", "Numeric", "Response", "Schema", "add_constant"]

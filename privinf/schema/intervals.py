@@ -37,6 +37,16 @@ class Interval:
         if self.low > self.high:
             raise SchemaError("its bounds are reversed")
 
+    @property
+    def middle(self) -> float:
+        """The midpoint."""
+        return 0.5 * self.low + 0.5 * self.high
+
+    @property
+    def reach(self) -> float:
+        """The largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
     def __add__(self, other: Interval) -> Interval:
         return Interval(self.low + other.low, self.high + other.high)
 

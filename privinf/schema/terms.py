@@ -10,10 +10,11 @@ import numpy as np
 
 from privinf.errors import SchemaError
 from privinf.schema import expressions, splines
-from privinf.schema.declared import Factor, Level, Schema
+from privinf.schema.declared import Factor, Level
 from privinf.schema.intervals import Interval
-from privinf.schema.rows import Rows
+from privinf.schema.reading import Reader
 from privinf.schema.splines import Basis
+from privinf.schema.table import Schema
 from privinf.typing import Floats, Json
 
 
@@ -27,7 +28,7 @@ class Piece(Protocol):
     def interval(self, schema: Schema) -> Interval:
         """Bounds that follow from the declarations."""
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row; `clip` puts every input inside its declared bounds first."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,7 +50,7 @@ class Plain:
         """Bounds that follow from the declarations."""
         return schema.interval(self.column)
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row."""
         return rows.clipped(self.column) if clip else rows.number(self.column)
 
@@ -73,7 +74,7 @@ class Expression:
         """Bounds that follow from the declarations."""
         return expressions.interval(self.source, schema.interval)
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row."""
         result = expressions.values(self.source, rows.clipped if clip else rows.number)
         return np.broadcast_to(result, (len(rows),))
@@ -102,7 +103,7 @@ class Indicator:
             raise SchemaError(f"column {self.column!r} is not declared with the level {self.level!r}")
         return Interval(0.0, 1.0)
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row."""
         return rows.indicator(self.column, self.level)
 
@@ -129,7 +130,7 @@ class Spline:
         schema.interval(self.column)
         return splines.intervals(self.basis)[self.index]
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row; the argument is always clipped to the boundary knots."""
         return rows.basis(self.column, self.basis)[:, self.index]
 
@@ -174,7 +175,7 @@ class Column:
         except SchemaError as error:
             raise SchemaError(f"{self.name!r} cannot be used: {error}") from None
 
-    def values(self, rows: Rows, *, clip: bool) -> Floats:
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row, shape (n,)."""
         factors = [piece.values(rows, clip=clip) for piece in self.pieces]
         return reduce(np.multiply, factors) if factors else np.ones(len(rows))

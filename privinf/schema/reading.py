@@ -10,15 +10,16 @@ import pandas as pd
 
 from privinf.errors import SchemaError
 from privinf.schema import splines
-from privinf.schema.declared import Factor, Level, Numeric, Schema, midpoint
+from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.splines import Basis
+from privinf.schema.table import Schema
 from privinf.typing import Floats, Integers, Missing
 from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
 
-class Rows:
+class Reader:
     """Columns of a table, each read and checked once.
 
     Parameters
@@ -62,6 +63,8 @@ class Rows:
         absent = [name for name in names if name not in self._frame.columns]
         if absent:
             raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
+        if self._frame.columns.is_unique:
+            return
         twice = [name for name in names if int((self._frame.columns == name).sum()) > 1]
         if twice:
             raise SchemaError(f"the data have more than one column {', '.join(twice)}")
@@ -77,7 +80,7 @@ class Rows:
         if self._schema is None or name not in self._schema:
             return self.number(name)
         bounds = self._schema.interval(name)
-        return np.clip(self.number(name), bounds.low, bounds.high)
+        return np.minimum(np.maximum(self.number(name), bounds.low), bounds.high)
 
     def codes(self, name: str) -> Integers:
         """Return a factor column as positions in its declared levels."""
@@ -90,7 +93,7 @@ class Rows:
         codes = self.codes(name)
         declared = self._declared(name)
         assert isinstance(declared, Factor)
-        return (codes == declared.levels.index(level)).astype(np.float64)
+        return np.asarray(codes == declared.levels.index(level), dtype=np.float64)
 
     def basis(self, name: str, basis: Basis) -> Floats:
         """Return a spline basis of a column, shape (n, basis.size)."""
@@ -106,9 +109,7 @@ class Rows:
         self.require((name,))
         declared = self._declared(name)
         if isinstance(declared, Factor):
-            levels = np.array([float(level) for level in declared.levels])
-            numbers: Floats = levels[self.codes(name)]
-            return numbers
+            return np.array([float(level) for level in declared.levels]).take(self.codes(name))
         values = _as_floats(self._frame[name], name)
         gaps = np.isnan(values)
         if gaps.any():
@@ -120,7 +121,7 @@ class Rows:
     def _stand_in(self, name: str, declared: Numeric | None) -> float:
         self._refuse_missing(name)
         if declared is not None:
-            return midpoint(declared.interval)
+            return declared.interval.middle
         if name not in self._middles:
             raise SchemaError(f"column {name!r} has missing values and no declared bounds to impute from")
         return self._middles[name]

@@ -1,0 +1,158 @@
+"""The array door: designs of plain matrices, and the labelled column of ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.schema.declared import Numeric
+from privinf.schema.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONSTANT = "const"
+PUBLIC_MARK = "privinf_public"
+UNBOUNDED = (-math.inf, math.inf)
+
+
+def checked_names(names: Iterable[str]) -> list[str]:
+    """Return column names as a list: non-empty texts, at least one, none twice."""
+    listed = [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in listed):
+        raise SchemaError("names must be a list of non-empty texts")
+    if not listed:
+        raise SchemaError("a design needs at least one column")
+    if len(set(listed)) != len(listed):
+        twice = next(name for position, name in enumerate(listed) if name in listed[:position])
+        raise SchemaError(f"there are two columns {twice!r}")
+    return listed
+
+
+def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:
+    """Return for each name whether `public` declares it."""
+    if isinstance(public, str):
+        raise SchemaError("public must be a list of column names")
+    declared = set(public)
+    if unknown := sorted(declared - set(names), key=str):
+        raise SchemaError(f"public column {unknown[0]!r} is not among {', '.join(names)}")
+    return [name in declared for name in names]
+
+
+def aligned_bounds(
+    names: Sequence[str], private: Sequence[bool], bounds: Any, radius: float | None
+) -> list[tuple[float, float]]:
+    """Return (low, high) of every column, infinite where there are no bounds.
+
+    `bounds` is a sequence of pairs, one a private column or one a column, or a mapping by name.
+
+    Raises
+    ------
+    SensitivityError
+        If a private column has neither bounds nor a radius.
+    SchemaError
+        If the number of pairs fits nothing, a name is unknown or a pair is no pair of bounds.
+    """
+    hidden = [name for name, flag in zip(names, private, strict=True) if flag]
+    if isinstance(bounds, str):
+        raise ArgumentError("bounds must be pairs of numbers here; bounds='data' is an option of the models")
+    if bounds is None:
+        if hidden and radius is None:
+            raise SensitivityError(
+                f"column {hidden[0]!r} has no public bounds: pass bounds=, radius= or write bounds='data'"
+            )
+        return [UNBOUNDED] * len(names)
+    given = _by_name(names, hidden, bounds)
+    if absent := [name for name in hidden if name not in given]:
+        raise SensitivityError(f"column {absent[0]!r} has no public bounds: add it to bounds=")
+    pairs = {name: checked_pair(name, pair) for name, pair in given.items()}
+    return [(pairs[name].low, pairs[name].high) if name in pairs else UNBOUNDED for name in names]
+
+
+def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[str, Any]:
+    if isinstance(bounds, Mapping):
+        if unknown := [name for name in bounds if name not in names]:
+            raise SchemaError(f"bounds name {unknown[0]!r}, which is not among {', '.join(names)}")
+        return dict(bounds)
+    try:
+        pairs = list(bounds)
+    except TypeError:
+        raise SchemaError("bounds must be a list of pairs (low, high) or a mapping by name") from None
+    for aligned in (hidden, names):
+        if len(pairs) == len(aligned):
+            return dict(zip(aligned, pairs, strict=True))
+    raise SchemaError(
+        f"bounds has {len(pairs)} entries; needed: one pair (low, high) for each of the {len(hidden)} "
+        f"private columns, or for each of all {len(names)}"
+    )
+
+
+def checked_pair(name: str, pair: Any) -> Interval:
+    """Return the bounds of column `name`.
+
+    Raises
+    ------
+    SchemaError
+        If `pair` is not two finite increasing numbers.
+    """
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise SchemaError(f"column {name!r}: bounds must be a pair (low, high)") from None
+    try:
+        return Numeric(low, high).interval
+    except SchemaError as error:
+        raise SchemaError(f"column {name!r}: {error}") from None
+
+
+def add_constant(X: Any, prepend: bool = True) -> pd.DataFrame:
+    """Return `X` as a labelled frame with a public column of ones, ``const``.
+
+    Parameters
+    ----------
+    X : DataFrame, or array of shape (n,) or (n, p)
+        Array columns are called x1, x2, ...
+    prepend : bool
+        Put the constant first (default) or last.
+
+    Returns
+    -------
+    DataFrame
+        A copy of `X` with the constant.
+
+    Raises
+    ------
+    SchemaError
+        If there is a column ``const`` already, or `X` has another shape.
+
+    Notes
+    -----
+    **Privacy.** The declaration that ``const`` is public travels in ``frame.attrs["privinf_public"]``;
+    values are never looked at to find a constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> frame = add_constant(np.array([[0.5, 1.0], [0.0, 2.0]]))
+    >>> list(frame.columns), frame.attrs["privinf_public"]
+    (['const', 'x1', 'x2'], ('const',))
+    """
+    import pandas as pd
+
+    if isinstance(X, pd.DataFrame):
+        frame = X.copy()
+    else:
+        array = np.asarray(X)
+        if array.ndim not in (1, 2):
+            raise SchemaError(f"X must have one or two dimensions, got shape {array.shape}")
+        array = array[:, None] if array.ndim == 1 else array
+        frame = pd.DataFrame(array, columns=[f"x{k + 1}" for k in range(array.shape[1])])
+    if CONSTANT in frame.columns:
+        raise SchemaError(f"X has a column {CONSTANT!r} already; declare it with public=[{CONSTANT!r}]")
+    frame.insert(0 if prepend else frame.shape[1], CONSTANT, 1.0)
+    frame.attrs[PUBLIC_MARK] = (*frame.attrs.get(PUBLIC_MARK, ()), CONSTANT)
+    return frame

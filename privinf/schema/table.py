@@ -1,0 +1,247 @@
+"""Schema: the public facts about a table, fixed before any row is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SchemaError
+from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
+from privinf.schema.intervals import Interval
+from privinf.typing import Json
+from privinf.validation import check_choice, check_count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privinf.schema.design import Design
+
+ResponseMode = Literal["protected", "public"]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Schema:
+    """Public facts about a table: columns, bounds or levels, what is sent in clear, who is a person.
+
+    Parameters
+    ----------
+    columns : mapping
+        Name -> ``(low, high)`` (a tuple of two numbers), a list of levels, `Numeric` or `Factor`.
+    public : sequence of str
+        Columns sent in clear; the same as ``public=True`` in their declaration.
+    unit : str, optional
+        Column that identifies the person (or firm, or household) when one has several rows.
+    max_rows : int
+        Public cap on the rows of one unit; the sensitivity is multiplied by it.
+
+    Raises
+    ------
+    SchemaError
+        On a bad bound, level list or name; `public` names a column that is not declared; `max_rows` > 1
+        without `unit`.
+
+    Notes
+    -----
+    **Privacy.** A schema is never fitted on data. Everything in it is public and must have been fixed
+    without looking at the rows it will describe.
+
+    Examples
+    --------
+    >>> schema = Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]}, public=["region"])
+    >>> schema.design("wage ~ age + region").names
+    ('Intercept', 'region[T.south]', 'age')
+    """
+
+    columns: Mapping[str, Declaration]
+    public: tuple[str, ...] = ()
+    unit: str | None = None
+    max_rows: int = 1
+
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        *,
+        public: Iterable[str] = (),
+        unit: str | None = None,
+        max_rows: int = 1,
+    ) -> None:
+        if not isinstance(columns, Mapping):
+            raise SchemaError("columns must be a mapping from names to bounds or levels")
+        if not columns:
+            raise SchemaError("a schema needs at least one column")
+        declared = {_name(name): as_declaration(name, value) for name, value in columns.items()}
+        for name in _names(public, "public"):
+            if name not in declared:
+                raise SchemaError(
+                    f"public column {name!r} is not declared; known columns: {_listed(declared)}"
+                )
+            declared[name] = replace(declared[name], public=True)
+        if unit is not None and (not isinstance(unit, str) or unit in declared):
+            raise SchemaError("unit must name the identifying column, which is not one of the columns")
+        try:
+            max_rows = check_count(max_rows, "max_rows")
+        except ArgumentError as error:
+            raise SchemaError(str(error)) from None
+        if max_rows > 1 and unit is None:
+            raise SchemaError("max_rows needs unit=, the column that tells whose row it is")
+        object.__setattr__(self, "columns", MappingProxyType(declared))
+        object.__setattr__(self, "public", tuple(name for name, item in declared.items() if item.public))
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "max_rows", max_rows)
+
+    def __getitem__(self, name: str) -> Declaration:
+        try:
+            return self.columns[name]
+        except KeyError:
+            known = _listed(self.columns)
+            raise SchemaError(f"column {name!r} is not in the schema; known columns: {known}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def interval(self, name: str) -> Interval:
+        """Return the bounds of a column used as a number.
+
+        Raises
+        ------
+        SchemaError
+            If the column is unknown or its levels are not numbers.
+        """
+        item = self[name]
+        try:
+            return item.interval
+        except SchemaError as error:
+            raise SchemaError(f"column {name!r}: {error}") from None
+
+    def design(
+        self, formula: str, *, response: ResponseMode = "protected", radius: float | None = None
+    ) -> Design:
+        """Turn a formula into a frozen design, from the declarations alone.
+
+        Parameters
+        ----------
+        formula : str
+            A patsy formula. Allowed inside it: columns, ``C()``, ``I()``, ``Q()``, arithmetic, integer and
+            other fixed powers, ``np.log`` and the like, ``center`` and ``standardize`` where the schema has
+            their numbers, ``bs`` and ``cr`` with knots and both bounds.
+        response : {"protected", "public"}
+            Whether the response is noised or sent in clear. One made of public columns is always in clear.
+        radius : float, optional
+            Ball, in scaled units, into which the private part of each row is projected.
+
+        Raises
+        ------
+        SchemaError
+            If the formula names unknown columns or uses what the schema cannot bound.
+        """
+        from privinf.schema.formulas import design_from_formula
+
+        check_choice(response, ResponseMode, "response")
+        return design_from_formula(self, formula, response_public=response == "public", radius=radius)
+
+    def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return made-up public rows: low, middle and high of each number, every level of each factor."""
+        import pandas as pd
+
+        chosen = list(self.columns) if names is None else list(names)
+        items = {name: self[name] for name in chosen}
+        rows = max([3, *(len(item.levels) for item in items.values() if isinstance(item, Factor))])
+        return pd.DataFrame({name: _made_up(item, rows) for name, item in items.items()}, index=range(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        columns = {name: item.to_dict() for name, item in self.columns.items()}
+        return {"columns": columns, "unit": self.unit, "max_rows": self.max_rows}
+
+    @classmethod
+    def from_dict(cls, content: Json) -> Schema:
+        """Return the schema that `to_dict` described.
+
+        Raises
+        ------
+        SchemaError
+            If the content does not describe a schema.
+        """
+        try:
+            columns = {
+                name: Factor(**item) if "levels" in item else Numeric(**item)
+                for name, item in content["columns"].items()
+            }
+            return cls(columns, unit=content["unit"], max_rows=content["max_rows"])
+        except (KeyError, TypeError, AttributeError):
+            raise SchemaError("the content does not describe a schema") from None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, in hexadecimal; the order of the columns does not matter."""
+        return canonical_digest(self.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_dict() == other.to_dict() if isinstance(other, Schema) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema.from_dict, (self.to_dict(),)
+
+    def __repr__(self) -> str:
+        cells = [("column", "bounds or levels", "sent", "unit")]
+        cells += [
+            (name, _domain(item), "in clear" if item.public else "noised", item.unit)
+            for name, item in self.columns.items()
+        ]
+        widths = [max(len(row[k]) for row in cells) for k in range(4)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells
+        ]
+        if self.unit is not None:
+            lines.append(f"one unit: {self.unit!r}, at most {self.max_rows} row(s)")
+        return "\n".join(["Schema", *(line.rstrip() for line in lines)])
+
+
+def canonical_digest(content: Json) -> str:
+    """Return the SHA-256 of `content` as JSON with sorted keys, in hexadecimal."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _made_up(item: Declaration, rows: int) -> Any:
+    import pandas as pd
+
+    if isinstance(item, Numeric):
+        return np.resize([item.low, item.interval.middle, item.high], rows)
+    cycled = [item.levels[row % len(item.levels)] for row in range(rows)]
+    return pd.Categorical(cycled, categories=list(item.levels)) if item.categorical else np.asarray(cycled)
+
+
+def _domain(item: Declaration) -> str:
+    if isinstance(item, Numeric):
+        return f"[{item.low:g}, {item.high:g}]"
+    shown = ", ".join(map(str, item.levels[:6]))
+    return f"{{{shown}{', ...' if len(item.levels) > 6 else ''}}} ({len(item.levels)} levels)"
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise SchemaError("column names must be non-empty text")
+    return name
+
+
+def _names(names: Iterable[str], argument: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise SchemaError(f"{argument} must be a list of column names")
+    listed = tuple(_name(name) for name in names)
+    if len(set(listed)) != len(listed):
+        raise SchemaError(f"{argument} has a column twice")
+    return listed
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
