@@ -72,7 +72,7 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
 
 
 def _response(schema: Schema, code: str, public: bool) -> Response:
-    pieces = numeric_pieces(schema, syntax(code), code, known_only=not public)
+    pieces = numeric_pieces(schema, syntax(code), code, known_only=False)
     if len(pieces) != 1:
         raise SchemaError(f"response {code!r} must be one numeric column")
     return Response.declared(schema, Column(code, pieces), public=public)
