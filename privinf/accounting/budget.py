@@ -1,0 +1,230 @@
+"""Budget: a hard limit in a currency that adds up exactly, whatever order the spends come in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from privinf.accounting.concentrated import rho_to_epsilon
+from privinf.accounting.exact import exact, float_down, sqrt_down
+from privinf.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from privinf.accounting.losses import (
+    ApproximateLoss,
+    ConcentratedLoss,
+    GaussianLoss,
+    Loss,
+    PureLoss,
+    pure_mu,
+    pure_rho,
+)
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
+from privinf.validation import check_choice, check_count, check_fraction, check_positive
+
+Currency = Literal["mu2", "rho", "pure"]
+
+# (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
+_CONVERSION_SLACK = 1 + Fraction(1, 10**12)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Budget:
+    """A hard limit on what may be spent about one unit. It only refuses; it calibrates nothing.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        An (epsilon, delta) level, converted once to the mu^2 of the Gaussian with the same privacy; with
+        `delta` absent or 0, a limit in pure epsilon.
+    mu : float, optional
+        A limit in Gaussian DP (held as mu^2).
+    rho : float, optional
+        A limit in zCDP.
+
+    Attributes
+    ----------
+    currency : {"mu2", "rho", "pure"}
+        In which costs add up.
+    limit : Fraction
+        Exact; a float is taken as the decimal it prints as.
+    delta : float or None
+        The delta the limit was stated at, if it was.
+
+    Raises
+    ------
+    ArgumentError
+        Unless exactly one of `epsilon`, `mu`, `rho` is given, positive and finite.
+
+    Notes
+    -----
+    **Privacy.** These three currencies may be enforced while the parameters of later releases are chosen in
+    the light of earlier ones; an (epsilon, delta) total may not, hence the conversion.
+
+    References
+    ----------
+    Whitehouse, Ramdas, Rogers and Wu (2023), Fully-adaptive composition in differential privacy.
+
+    Examples
+    --------
+    >>> Budget(epsilon=1.0, delta=1e-6).currency, Budget(rho=0.3).split(3)[0].limit
+    ('mu2', Fraction(1, 10))
+    """
+
+    currency: Currency
+    limit: Fraction
+    delta: float | None
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+    ) -> None:
+        levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
+        given = {name: level for name, level in levels.items() if level is not None}
+        if len(given) != 1:
+            raise ArgumentError(
+                f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}"
+            )
+        ((name, level),) = given.items()
+        if isinstance(level, float) and math.isinf(level):
+            raise ArgumentError(f"{name} must be finite: for no limit, give no budget")
+        amount = exact(check_positive(level, name))
+        if delta is not None and name != "epsilon":
+            raise ArgumentError(f"delta belongs to epsilon; a limit in {name} has none")
+        if name == "mu":
+            self._set("mu2", amount**2, None)
+        elif name == "rho":
+            self._set("rho", amount, None)
+        elif not delta:
+            self._set("pure", amount, None)
+        else:
+            delta = check_fraction(delta, "delta")
+            self._set("mu2", exact(gaussian_mu(float(amount), delta)) ** 2 * _CONVERSION_SLACK, delta)
+
+    def split(self, k: int) -> tuple[Budget, ...]:
+        """Return `k` equal budgets that add up to this one exactly."""
+        share = self.limit / check_count(k, "k")
+        return tuple(Budget._of(self.currency, share, self.delta) for _ in range(k))
+
+    @property
+    def mu(self) -> float:
+        """The largest mu of one Gaussian release that fits; NotAvailableError under a pure limit."""
+        if self.currency == "pure":
+            raise NotAvailableError("a Gaussian release has no finite pure epsilon: this limit admits none")
+        return sqrt_down(self.limit if self.currency == "mu2" else 2 * self.limit)
+
+    @property
+    def rho(self) -> float:
+        """The limit in zCDP, rounded down; NotAvailableError under a pure limit."""
+        if self.currency == "pure":
+            raise NotAvailableError("the limit is in pure epsilon: state it in rho to spend zCDP")
+        return float_down(self.limit if self.currency == "rho" else self.limit / 2)
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Return the epsilon that a fully spent budget amounts to, at `delta` (default: the stated one).
+
+        Raises ArgumentError if a delta is needed and there is none.
+        """
+        if self.currency == "pure":
+            return float_down(self.limit)
+        delta = self.delta if delta is None else delta
+        if delta is None:
+            raise ArgumentError("epsilon of a limit in mu or rho needs a delta")
+        if self.currency == "mu2":
+            return gaussian_epsilon(math.sqrt(self.limit), delta)
+        return rho_to_epsilon(float(self.limit), delta)
+
+    def cost(self, loss: Loss) -> Fraction:
+        """Return what `loss` costs in this currency.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it costs infinitely much: no noise at all, or no finite cost follows from what is known.
+        """
+        return cost_in(self.currency, loss)
+
+    def __str__(self) -> str:
+        if self.currency == "pure":
+            return f"epsilon <= {self.epsilon():.6g} (pure)"
+        amount = f"mu <= {self.mu:.6g}" if self.currency == "mu2" else f"rho <= {self.rho:.6g}"
+        return (
+            amount
+            if self.delta is None
+            else f"{amount} (epsilon {self.epsilon():.6g} at delta {self.delta:g})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; the limit as a fraction in text."""
+        return {"currency": self.currency, "limit": str(self.limit), "delta": self.delta}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Budget:
+        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        try:
+            limit = Fraction(record["limit"])
+            currency, delta = record["currency"], record["delta"]
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            raise ArgumentError("not a budget record: currency, limit and delta are needed") from None
+        check_choice(currency, Currency, "currency")
+        if limit < 0:
+            raise ArgumentError("a budget's limit is at least 0")
+        return cls._of(currency, limit, delta if delta is None else check_fraction(delta, "delta"))
+
+    @classmethod
+    def _of(cls, currency: Currency, limit: Fraction, delta: float | None) -> Budget:
+        budget = cls.__new__(cls)
+        budget._set(currency, limit, delta)
+        return budget
+
+    def _set(self, currency: Currency, limit: Fraction, delta: float | None) -> None:
+        object.__setattr__(self, "currency", currency)
+        object.__setattr__(self, "limit", limit)
+        object.__setattr__(self, "delta", delta)
+
+
+def cost_in(currency: Currency, loss: Loss) -> Fraction:
+    """Return the exact cost of one loss in one currency; see :meth:`Budget.cost`."""
+    match currency, loss:
+        case "mu2", GaussianLoss(mu):
+            return _finite(mu) ** 2
+        case "mu2", PureLoss(epsilon):
+            return _finite(pure_mu(epsilon)) ** 2
+        case "rho", GaussianLoss(mu):
+            return _finite(mu) ** 2 / 2
+        case "rho", PureLoss(epsilon):
+            return _finite(pure_rho(epsilon))
+        case "rho", ConcentratedLoss(rho):
+            return _finite(rho)
+        case "pure", PureLoss(epsilon):
+            return _finite(epsilon)
+    raise BudgetExceededError(f"{_reason(currency, loss)}; nothing was recorded and no data were read")
+
+
+def _finite(value: float) -> Fraction:
+    if math.isinf(value):
+        raise BudgetExceededError(
+            "a release without noise costs infinitely much and fits no limit; "
+            "nothing was recorded and no data were read"
+        )
+    return exact(value)
+
+
+def _reason(currency: Currency, loss: Loss) -> str:
+    if isinstance(loss, ApproximateLoss):
+        return (
+            "an (epsilon, delta) event may leak everything with probability delta, so it has no finite cost "
+            "in mu, rho or pure epsilon: no limit can admit it"
+        )
+    if currency == "mu2":
+        return (
+            "a release known only in zCDP has no finite mu (zCDP does not imply Gaussian DP): "
+            "state the limit as Budget(rho=...)"
+        )
+    kind = "a Gaussian release" if isinstance(loss, GaussianLoss) else "a release known only in zCDP"
+    return f"{kind} has no finite pure epsilon: state the limit in rho, or in mu, or give it a delta"

@@ -1,0 +1,271 @@
+"""Exact composition: what several releases about the same unit cost together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from privinf.accounting.binary import binary_losses, is_tractable
+from privinf.accounting.concentrated import rho_to_delta, rho_to_epsilon
+from privinf.accounting.gaussian import gaussian_epsilon, hockey_stick, smallest_epsilon
+from privinf.accounting.losses import (
+    ApproximateLoss,
+    ConcentratedLoss,
+    GaussianLoss,
+    Loss,
+    PureLoss,
+    pure_mu,
+    pure_rho,
+)
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.typing import Floats
+from privinf.validation import check_fraction, check_number
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The joint loss of releases that compose sequentially; made by :func:`compose`.
+
+    Parameters
+    ----------
+    mu2 : float
+        Sum of mu^2 over the Gaussian releases; infinite if some release carries no noise.
+    pure : tuple of float
+        Epsilons of the randomized responses (and of what is charged as such), largest first.
+    approximate : tuple of (float, float)
+        The (epsilon, delta) events.
+    concentrated : float
+        Sum of rho over the releases known only in zCDP.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows. The curve is exact for Gaussians, randomized responses and (epsilon, delta)
+    events: Gaussian losses add to one Gaussian loss, the responses to a discrete loss, and the events
+    survive with probability prod(1 - delta_i)::
+
+        delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
+
+    One release known only in zCDP puts the whole total into zCDP, with the tight conversion.
+    """
+
+    mu2: float = 0.0
+    pure: tuple[float, ...] = ()
+    approximate: tuple[tuple[float, float], ...] = ()
+    concentrated: float = 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon >= 0 for which the total is (epsilon, `delta`)-DP, rounded upwards.
+
+        Infinite if some release carries no noise or the deltas of the events alone reach `delta`. Raises
+        ArgumentError for a delta outside (0, 1).
+        """
+        delta = check_fraction(delta, "delta")
+        leak = self._leak()
+        if math.isinf(self.mu2) or leak >= delta:
+            return math.inf
+        rest = (delta - leak) / (1.0 - leak)
+        if self.concentrated > 0.0:
+            return rho_to_epsilon(self._rho(), rest)
+        mu, losses, masses = self._mixture()
+        if losses.size == 1:
+            return gaussian_epsilon(mu, rest)
+        high = float(losses.max()) + 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(rest))
+        return smallest_epsilon(lambda e: _mixture_delta(e, mu, losses, masses), rest, high)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta for which the total is (`epsilon`, delta)-DP.
+
+        Raises ArgumentError unless `epsilon` is finite and at least 0.
+        """
+        epsilon = check_number(epsilon, "epsilon", low=0.0)
+        if math.isinf(self.mu2):
+            return 1.0
+        if self.concentrated > 0.0:
+            rest = rho_to_delta(self._rho(), epsilon)
+        else:
+            rest = _mixture_delta(epsilon, *self._mixture())
+        leak = self._leak()
+        return min(1.0, leak + (1.0 - leak) * rest)
+
+    @property
+    def mu(self) -> float:
+        """A mu for which the total is mu-GDP: exact for Gaussians, an upper bound once others are mixed in.
+
+        Raises NotAvailableError if the total contains a release known only in zCDP or as (epsilon, delta).
+        """
+        if math.isinf(self.mu2):
+            return math.inf
+        self._refuse_approximate("mu")
+        if self.concentrated > 0.0:
+            raise NotAvailableError(
+                "mu is not available: a release is known only in zCDP, which does not imply Gaussian DP; "
+                "use rho or epsilon(delta)"
+            )
+        return math.sqrt(self.mu2 + math.fsum(pure_mu(epsilon) ** 2 for epsilon in self.pure))
+
+    @property
+    def rho(self) -> float:
+        """A rho for which the total is rho-zCDP.
+
+        Raises NotAvailableError if the total contains an (epsilon, delta) event.
+        """
+        if math.isinf(self.mu2):
+            return math.inf
+        self._refuse_approximate("rho")
+        return self._rho()
+
+    def __add__(self, other: Total) -> Total:
+        """Sequential composition of two totals."""
+        return Total(
+            mu2=self.mu2 + other.mu2,
+            pure=tuple(sorted(self.pure + other.pure, reverse=True)),
+            approximate=tuple(sorted(self.approximate + other.approximate, reverse=True)),
+            concentrated=self.concentrated + other.concentrated,
+        )
+
+    def dominates(self, other: Total) -> bool:
+        """Say whether each part of this total covers the same part of `other` (sufficient, not necessary)."""
+        return upper_bound(self, other) == self
+
+    def _leak(self) -> float:
+        return -math.expm1(math.fsum(math.log1p(-delta) for _, delta in self.approximate))
+
+    def _responses(self) -> tuple[float, ...]:
+        return self.pure + tuple(epsilon for epsilon, _ in self.approximate)
+
+    def _rho(self) -> float:
+        return self.mu2 / 2.0 + math.fsum(map(pure_rho, self._responses())) + self.concentrated
+
+    def _mixture(self) -> tuple[float, Floats, Floats]:
+        """Return the Gaussian part and the atoms of the responses (bounded by Gaussians if intractable)."""
+        responses = self._responses()
+        if is_tractable(responses):
+            return math.sqrt(self.mu2), *binary_losses(responses)
+        bound = math.fsum(pure_mu(epsilon) ** 2 for epsilon in responses)
+        return math.sqrt(self.mu2 + bound), *binary_losses(())
+
+    def _refuse_approximate(self, what: str) -> None:
+        if self.approximate:
+            raise NotAvailableError(
+                f"{what} is not available: a release is known only as an (epsilon, delta) event; "
+                "use epsilon(delta)"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelTotal:
+    """The loss of the worst placed unit where disjoint groups of units paid different prices.
+
+    Parameters
+    ----------
+    worlds : tuple of Total
+        One total for each place that a unit can have; none covers another.
+
+    Notes
+    -----
+    **Privacy.** Valid only if the partition of the units was fixed before the data were seen.
+    """
+
+    worlds: tuple[Total, ...]
+
+    def epsilon(self, delta: float) -> float:
+        """Return the largest epsilon(`delta`) over the places; see :meth:`Total.epsilon`."""
+        return max(world.epsilon(delta) for world in self.worlds)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest delta(`epsilon`) over the places; see :meth:`Total.delta`."""
+        return max(world.delta(epsilon) for world in self.worlds)
+
+    @property
+    def mu(self) -> float:
+        """The largest mu over the places; NotAvailableError if one of them has none."""
+        return max(world.mu for world in self.worlds)
+
+    @property
+    def rho(self) -> float:
+        """The largest rho over the places; NotAvailableError if one of them has none."""
+        return max(world.rho for world in self.worlds)
+
+
+def compose(losses: Iterable[Loss]) -> Total:
+    """Return the joint loss of releases about the same unit (sequential, possibly adaptive composition).
+
+    Parameters
+    ----------
+    losses : iterable of Loss
+        In any order; empty gives the total that reveals nothing.
+
+    Returns
+    -------
+    Total
+
+    Raises
+    ------
+    ArgumentError
+        If an element is not a loss.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows. The epsilon(delta) of a mixture is exact when the parameters of the releases
+    were fixed beforehand; limits that are enforced while parameters are chosen on the fly belong in mu^2,
+    rho or pure epsilon, as :class:`~privinf.accounting.Budget` holds them.
+
+    Examples
+    --------
+    >>> total = compose([GaussianLoss(0.3)] * 4 + [PureLoss(1.0)])
+    >>> round(total.epsilon(1e-6), 3), round(total.rho, 3)
+    (3.716, 0.642)
+    """
+    mu2: list[float] = []
+    pure: list[float] = []
+    approximate: list[tuple[float, float]] = []
+    concentrated: list[float] = []
+    for loss in losses:
+        match loss:
+            case GaussianLoss(mu):
+                mu2.append(mu * mu)
+            case PureLoss(epsilon):
+                pure.append(epsilon)
+            case ApproximateLoss(epsilon, delta):
+                approximate.append((epsilon, delta))
+            case ConcentratedLoss(rho):
+                concentrated.append(rho)
+            case _:
+                raise ArgumentError(f"losses must hold privacy losses, got {type(loss).__name__}")
+    if math.inf in pure or math.inf in concentrated:  # something went out in clear: nothing else matters
+        return Total(mu2=math.inf)
+    return Total(
+        mu2=math.fsum(mu2),
+        pure=tuple(sorted((epsilon for epsilon in pure if epsilon > 0.0), reverse=True)),
+        approximate=tuple(sorted(approximate, reverse=True)),
+        concentrated=math.fsum(concentrated),
+    )
+
+
+def upper_bound(first: Total, second: Total) -> Total:
+    """Return a total that covers both: part by part, responses paired in order of size."""
+    return Total(
+        mu2=max(first.mu2, second.mu2),
+        pure=tuple(max(a, b) for a, b in zip_longest(first.pure, second.pure, fillvalue=0.0)),
+        approximate=tuple(
+            (max(a[0], b[0]), max(a[1], b[1]))
+            for a, b in zip_longest(first.approximate, second.approximate, fillvalue=(0.0, 0.0))
+        ),
+        concentrated=max(first.concentrated, second.concentrated),
+    )
+
+
+def available(figure: Callable[[], float]) -> float:
+    """Return a figure of a total, nan where it is undefined: for tables."""
+    try:
+        return figure()
+    except NotAvailableError:
+        return math.nan
+
+
+def _mixture_delta(epsilon: float, mu: float, losses: Floats, masses: Floats) -> float:
+    return float(np.dot(masses, hockey_stick(epsilon - losses, mu)))

@@ -1,0 +1,255 @@
+"""LedgerEntry: one release in one line, with nothing in it that depends on the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from privinf.accounting.losses import Loss, loss_from_dict
+from privinf.accounting.scopes import Scope, check_scope
+from privinf.errors import ArgumentError
+from privinf.typing import Relation, TrustModel
+from privinf.validation import check_choice, check_number
+
+_FORBIDDEN = frozenset(
+    {
+        "seed",
+        "rng",
+        "state",
+        "draw",
+        "draws",
+        "sample",
+        "samples",
+        "value",
+        "values",
+        "statistic",
+        "count",
+        "counts",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far one unit can move the released quantity.
+
+    Parameters
+    ----------
+    norm : str
+        Such as "l2", "l1", "linf", or "discrete" for randomized response.
+    value : float
+        At least 0; infinity only together with a release without noise.
+    derivation : str
+        Why: "diameter of a ball of radius 1", "2 sqrt(3) over three columns scaled to [-1, 1]".
+
+    Raises
+    ------
+    ArgumentError
+        If `value` is negative or nan, or a text is empty.
+    """
+
+    norm: str
+    value: float
+    derivation: str
+
+    def __post_init__(self) -> None:
+        _check_text(self.norm, "sensitivity.norm")
+        _check_text(self.derivation, "sensitivity.derivation")
+        value = check_number(self.value, "sensitivity.value", low=0.0, infinite=True)
+        object.__setattr__(self, "value", value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One release: what was done to which unit, what protects it and what it cost.
+
+    Parameters
+    ----------
+    mechanism : str
+        "gaussian", "randomized response", ...
+    label : str
+        What was released, in the caller's words: "features", "second moments".
+    unit : str
+        Whose privacy this is: "record", "person".
+    relation : {"replace-one", "metric"}
+        The neighbouring relation of the claim. n is public throughout, so add/remove is refused.
+    trust : {"local", "central", "distributed", "per-party"}
+        Who sees the rows.
+    loss : Loss
+        The cost.
+    source : str
+        Name of the noise source.
+    secure : bool
+        False for seeded simulation noise and for no noise.
+    sensitivity : Sensitivity, optional
+        None for a mechanism whose claim is cited rather than derived.
+    noise : mapping, optional
+        The public law of the noise, such as ``{"law": "discrete gaussian", "scale": 2.1, "grid": 2**-19}``.
+        Numbers, texts and flags only.
+    assumptions : sequence of str
+        What the claim rests on: "n is public", "covers features only; y released in clear".
+    scope : sequence of str
+        Where in the work it was made; the ledger prefixes its own (see :meth:`Ledger.scope`).
+    id, time : str
+        By default a fresh uuid4 and the present time, ISO 8601 in UTC.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is out of range, an add/remove relation is asked for, or `noise` holds anything but the
+        law (an array, a seed, a count, a draw).
+
+    Notes
+    -----
+    **Privacy.** Entries are meant to be published: every field must be a function of public parameters.
+
+    Examples
+    --------
+    >>> from privinf.accounting import GaussianLoss
+    >>> entry = LedgerEntry(
+    ...     mechanism="gaussian", label="features", unit="record", relation="replace-one", trust="local",
+    ...     sensitivity=Sensitivity(norm="l2", value=2.0, derivation="diameter of a ball of radius 1"),
+    ...     noise={"law": "discrete gaussian", "scale": 4.0, "grid": 2.0**-18},
+    ...     loss=GaussianLoss(0.5), source="lattice", secure=True, assumptions=("n is public",))
+    >>> LedgerEntry.from_dict(entry.to_dict()) == entry
+    True
+    """
+
+    mechanism: str
+    label: str
+    unit: str
+    relation: Relation
+    trust: TrustModel
+    loss: Loss
+    source: str
+    secure: bool
+    sensitivity: Sensitivity | None = None
+    noise: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    assumptions: tuple[str, ...] = ()
+    scope: Scope = ()
+    id: str = field(default_factory=lambda: str(uuid4()))
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def __post_init__(self) -> None:
+        for name in ("mechanism", "label", "unit", "source", "id"):
+            _check_text(getattr(self, name), name)
+        check_relation(self.relation)
+        check_choice(self.trust, TrustModel, "trust")
+        if not isinstance(self.loss, Loss):
+            raise ArgumentError(f"loss must be a privacy loss, got {type(self.loss).__name__}")
+        if not isinstance(self.secure, (bool, np.bool_)):
+            raise ArgumentError("secure must be True or False")
+        if not (self.sensitivity is None or isinstance(self.sensitivity, Sensitivity)):
+            raise ArgumentError("sensitivity must be a Sensitivity or None")
+        if isinstance(self.assumptions, str):
+            raise ArgumentError("assumptions is a sequence of texts, not one text")
+        for assumption in self.assumptions:
+            _check_text(assumption, "assumptions")
+        _check_time(self.time)
+        object.__setattr__(self, "secure", bool(self.secure))
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        object.__setattr__(self, "scope", check_scope(self.scope))
+        object.__setattr__(self, "noise", MappingProxyType(_check_noise(self.noise)))
+
+    def within(self, scope: Scope) -> LedgerEntry:
+        """Return the same entry placed below `scope`."""
+        return replace(self, scope=scope + self.scope) if scope else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        sensitivity = self.sensitivity
+        return {
+            "id": self.id,
+            "time": self.time,
+            "mechanism": self.mechanism,
+            "label": self.label,
+            "unit": self.unit,
+            "relation": self.relation,
+            "trust": self.trust,
+            "sensitivity": None
+            if sensitivity is None
+            else {
+                "norm": sensitivity.norm,
+                "value": _plain(sensitivity.value),
+                "derivation": sensitivity.derivation,
+            },
+            "noise": {name: _plain(value) for name, value in self.noise.items()},
+            "loss": self.loss.to_dict(),
+            "scope": list(self.scope),
+            "source": self.source,
+            "secure": self.secure,
+            "assumptions": list(self.assumptions),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> LedgerEntry:
+        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        try:
+            fields = dict(record)
+            fields["loss"] = loss_from_dict(fields["loss"])
+            if fields["sensitivity"] is not None:
+                sensitivity = dict(fields["sensitivity"])
+                fields["sensitivity"] = Sensitivity(**sensitivity | {"value": float(sensitivity["value"])})
+            fields["noise"] = {
+                name: math.inf if value == "inf" else value for name, value in fields["noise"].items()
+            }
+            return cls(**fields)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ArgumentError(f"not a ledger entry: {error}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
+        return LedgerEntry.from_dict, (self.to_dict(),)
+
+
+def check_relation(relation: Any) -> Relation:
+    """Return a neighbouring relation; n is public throughout, so add/remove is refused with the reason."""
+    words = str(relation).lower()
+    if "add" in words or "remove" in words or "zero" in words:
+        raise ArgumentError(
+            f"relation={relation!r} does not go with a public n: neighbouring data sets of one size differ "
+            "by replacing a unit, which costs the diameter (twice the radius); use relation='replace-one'"
+        )
+    checked: Relation = check_choice(relation, Relation, "relation")
+    return checked
+
+
+def _check_text(value: Any, name: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ArgumentError(f"{name} must be a non-empty text")
+
+
+def _check_time(value: str) -> None:
+    try:
+        aware = datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        aware = False
+    if not aware:
+        raise ArgumentError("time must be an ISO 8601 text with its time zone")
+
+
+def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(noise, Mapping):
+        raise ArgumentError("noise must be a mapping that describes the law of the noise")
+    checked: dict[str, Any] = {}
+    for name, value in noise.items():
+        _check_text(name, "a key of noise")
+        if _FORBIDDEN & set(name.lower().replace("-", "_").replace(" ", "_").split("_")):
+            raise ArgumentError(f"noise[{name!r}] has no place in a ledger: the public law only")
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(plain, (str, bool, int, float)) or plain != plain:
+            raise ArgumentError(f"noise[{name!r}] must be one number, text or flag")
+        checked[name] = plain
+    return checked
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: write it as text."""
+    return "inf" if isinstance(value, float) and math.isinf(value) else value

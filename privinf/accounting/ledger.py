@@ -1,0 +1,281 @@
+"""Ledger: what has been spent, and the refusal of what would be too much."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from privinf.accounting.budget import Budget
+from privinf.accounting.composition import ParallelTotal, Total
+from privinf.accounting.entries import LedgerEntry
+from privinf.accounting.losses import Loss
+from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_component, total_of
+from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+
+_FORMAT, _VERSION = "privinf-ledger", 1
+
+
+class Ledger:
+    """The account of one kind of unit: every release about it, in order, under an optional hard limit.
+
+    Parameters
+    ----------
+    budget : Budget, optional
+        The limit; None records without refusing.
+    name : str
+        Whose account it is, for reports.
+
+    Raises
+    ------
+    ArgumentError
+        If `budget` is not a Budget or `name` is empty.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows. A mechanism spends first and reads afterwards: a refusal has seen nothing,
+    and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
+    currency. Spends are atomic over threads. A copy is another door to the same account; a pickle or JSON
+    text carries what was spent, and loaded into a process where the account still lives it joins that
+    account, so none of them can be used to start afresh. A limit does not reach into other processes: give
+    it to one of them, or split it.
+
+    Examples
+    --------
+    >>> from privinf.accounting import GaussianLoss
+    >>> ledger = Ledger(Budget(mu=1.0))
+    >>> ledger.check([GaussianLoss(0.6), GaussianLoss(0.8)])  # fits exactly: 0.36 + 0.64 = 1
+    >>> ledger.total().mu
+    0.0
+    """
+
+    __slots__ = ("_account", "_scope")
+
+    def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
+        if not (budget is None or isinstance(budget, Budget)):
+            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        if not isinstance(name, str) or not name.strip():
+            raise ArgumentError("name must be a non-empty text")
+        self._account = _Account(budget, name, str(uuid4()))
+        with _LIVE_LOCK:
+            _LIVE[self._account.identity] = self._account
+        self._scope: Scope = ()
+
+    @property
+    def budget(self) -> Budget | None:
+        """The limit of the whole account."""
+        return self._account.budget
+
+    @property
+    def name(self) -> str:
+        """Whose account it is."""
+        return self._account.name
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """The entries recorded in this scope and below it, in order."""
+        depth = len(self._scope)
+        return tuple(entry for entry in self._account.snapshot() if entry.scope[:depth] == self._scope)
+
+    def spend(self, *entries: LedgerEntry) -> tuple[LedgerEntry, ...]:
+        """Record releases that are about to be made, all of them or none.
+
+        Returns the entries as recorded (with their full scope). Raises BudgetExceededError if the limit would
+        be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one
+        or was recorded before.
+        """
+        for entry in entries:
+            if not isinstance(entry, LedgerEntry):
+                raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
+        placed = tuple(entry.within(self._scope) for entry in entries)
+        self._account.record(placed)
+        return placed
+
+    def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
+        """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
+
+        For use before expensive work. Only ``spend`` reserves anything.
+        """
+        wanted = (losses,) if isinstance(losses, Loss) else tuple(losses)
+        for loss in wanted:
+            if not isinstance(loss, Loss):
+                raise ArgumentError(f"losses must hold privacy losses, got {type(loss).__name__}")
+        path = self._scope + check_scope(scope)
+        self._account.check([(path, loss) for loss in wanted], "these releases")
+
+    def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
+        """Return a door to the same account that files its entries under `name`.
+
+        Parameters
+        ----------
+        name : str
+            The part of the work, or the class of the partition.
+        disjoint : str, optional
+            Name of a partition of the **units**, fixed before the data were seen. Scopes of one partition
+            hold different units, so only the dearest counts. Without it, scopes add up.
+
+        Raises
+        ------
+        ArgumentError
+            If a name is empty or contains ``=``.
+        """
+        door = Ledger.__new__(Ledger)
+        door._account = self._account
+        door._scope = (*self._scope, scope_component(name, disjoint))
+        return door
+
+    def total(self) -> Total | ParallelTotal:
+        """Return the joint loss of everything recorded in this scope, for the worst placed unit."""
+        depth = len(self._scope)
+        return total_of((entry.scope[depth:], entry.loss) for entry in self.entries)
+
+    def remaining(self) -> Budget | None:
+        """Return what may still be spent in this scope as a Budget (possibly of 0), None without a limit."""
+        return self._account.remaining(self._scope)
+
+    def to_json(self) -> str:
+        """Return the whole account as JSON text, whatever the scope of this door."""
+        return json.dumps(self._account.to_dict(), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """Read an account, recomputing what was spent from its entries.
+
+        If the same account is alive in this process, the text is merged into it.
+
+        Raises
+        ------
+        StorageError
+            If the text is not a ledger, of another version, or does not add up.
+        """
+        return _open(text, ())
+
+    def __copy__(self) -> Ledger:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open, (self.to_json(), self._scope)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __bool__(self) -> bool:
+        """A ledger is there even when it is empty: ``ledger or Ledger()`` must not open a second account."""
+        return True
+
+    def __repr__(self) -> str:
+        limit = "no limit" if self.budget is None else str(self.budget)
+        scope = "".join(f", {component}" for component in self._scope)
+        return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}>"
+
+
+class _Account:
+    """The one state behind all doors of a ledger; every change and every reading holds the lock."""
+
+    def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
+        self.budget, self.name, self.identity = budget, name, identity
+        self._lock = threading.Lock()
+        self._entries: dict[str, LedgerEntry] = {}
+        self._root = ScopeNode()
+
+    def snapshot(self) -> tuple[LedgerEntry, ...]:
+        with self._lock:
+            return tuple(self._entries.values())
+
+    def record(self, entries: tuple[LedgerEntry, ...]) -> None:
+        identities = [entry.id for entry in entries]
+        with self._lock:
+            if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
+                raise ArgumentError("an entry with this id is recorded already: one entry, one release")
+            self._afford(
+                [(entry.scope, entry.loss) for entry in entries],
+                ", ".join(repr(entry.label) for entry in entries),
+                keep=True,
+            )
+            self._entries |= {entry.id: entry for entry in entries}
+
+    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        with self._lock:
+            self._afford(spends, what, keep=False)
+
+    def _afford(self, spends: list[tuple[Scope, Loss]], what: str, *, keep: bool) -> None:
+        """Charge the spends; take them back if they are only asked about or pass the limit."""
+        if self.budget is None:
+            return
+        charges = [(self._root.descend(scope), self.budget.cost(loss)) for scope, loss in spends]
+        for node, cost in charges:
+            node.spent += cost
+        exceeded = self._root.cost() > self.budget.limit
+        if exceeded or not keep:
+            for node, cost in charges:
+                node.spent -= cost
+        if exceeded:
+            left = self.budget.limit - self._root.cost()
+            raise BudgetExceededError(
+                f"{what} would pass the limit of one {self.name}, {self.budget}: "
+                f"{float(sum(cost for _, cost in charges)):.6g} {self.budget.currency} wanted, "
+                f"{float(max(left, Fraction(0))):.6g} left; nothing was recorded and no data were read"
+            )
+
+    def remaining(self, scope: Scope) -> Budget | None:
+        if self.budget is None:
+            return None
+        with self._lock:
+            left = self.budget.limit - self._root.cost() + self._root.slack(scope)
+        record = self.budget.to_dict() | {"limit": str(max(left, Fraction(0)))}
+        return Budget.from_dict(record)
+
+    def absorb(self, entries: Iterable[LedgerEntry]) -> None:
+        """Add what another copy of this account recorded: facts, so no limit is asked."""
+        with self._lock:
+            for entry in entries:
+                if entry.id not in self._entries:
+                    self._entries[entry.id] = entry
+                    if self.budget is not None:
+                        self._root.descend(entry.scope).spent += self.budget.cost(entry.loss)
+
+    def to_dict(self) -> dict[str, Any]:
+        with self._lock:
+            return {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "id": self.identity,
+                "name": self.name,
+                "budget": None if self.budget is None else self.budget.to_dict(),
+                "spent": None if self.budget is None else str(self._root.cost()),
+                "entries": [entry.to_dict() for entry in self._entries.values()],
+            }
+
+
+_LIVE: WeakValueDictionary[str, _Account] = WeakValueDictionary()
+_LIVE_LOCK = threading.Lock()
+
+
+def _open(text: str, scope: Scope) -> Ledger:
+    try:
+        record = json.loads(text)
+        if record["format"] != _FORMAT or record["version"] != _VERSION:
+            raise StorageError("the text is not a privinf ledger of a version this release can read")
+        budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
+        entries = [LedgerEntry.from_dict(entry) for entry in record["entries"]]
+        identity, name, spent = str(record["id"]), str(record["name"]), record["spent"]
+        read = _Account(budget, name, identity)
+        read.absorb(entries)
+        if read.to_dict()["spent"] != spent:
+            raise StorageError("the ledger does not add up: its entries and the total spent disagree")
+    except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"the text is not a privinf ledger: {error}") from None
+    with _LIVE_LOCK:
+        account = _LIVE.setdefault(identity, read)
+    if account is not read:
+        account.absorb(entries)
+    door = Ledger.__new__(Ledger)
+    door._account, door._scope = account, scope
+    return door

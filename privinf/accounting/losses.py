@@ -1,0 +1,198 @@
+"""Privacy losses: what one release costs, in the terms in which its mechanism was proved private.
+
+Four kinds are enough for everything that the package composes. Each is a small frozen record; how they add
+up is the business of :mod:`privinf.accounting.composition`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from scipy.special import erfinv, log_expit, ndtri_exp
+
+from privinf.errors import ArgumentError
+from privinf.validation import check_choice, check_number
+
+# A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
+# keeps squares and exponentials of every accepted cost representable.
+_SMALLEST, _LARGEST = 1e-100, 1e100
+
+
+def _check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
+    cost = check_number(value, name, low=0.0, infinite=infinite)
+    if 0.0 < cost < _SMALLEST or _LARGEST < cost < math.inf:
+        raise ArgumentError(f"{name}={cost!r} is no plausible privacy cost: 0, [1e-100, 1e100] or infinity")
+    return cost
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLoss:
+    """The loss of a Gaussian release: exactly mu-GDP.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over noise standard deviation. 0 reveals nothing; infinity is a release without noise.
+
+    Raises
+    ------
+    ArgumentError
+        If `mu` is negative, nan, subnormal or absurdly large.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), Gaussian differential privacy, JRSS B 84.
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", _check_cost(self.mu, "mu"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        return {"kind": "gaussian", "mu": _plain(self.mu)}
+
+
+@dataclass(frozen=True, slots=True)
+class PureLoss:
+    """The loss of randomized response, or a bound on that of any pure epsilon mechanism.
+
+    Every pure epsilon mechanism is a post-processing of binary randomized response, whose privacy loss is
+    plus or minus epsilon; it is composed as exactly that.
+
+    Parameters
+    ----------
+    epsilon : float
+        0 reveals nothing; infinity is an answer in clear.
+
+    Raises
+    ------
+    ArgumentError
+        If `epsilon` is negative, nan, subnormal or absurdly large.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2015), The composition theorem for differential privacy.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _check_cost(self.epsilon, "epsilon"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        return {"kind": "pure", "epsilon": _plain(self.epsilon)}
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateLoss:
+    """An (epsilon, delta) event: a mechanism of which nothing more is known.
+
+    With probability `delta` everything may leak, otherwise the loss is that of :class:`PureLoss`.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, finite.
+    delta : float
+        Strictly between 0 and 1 (for delta = 0 use :class:`PureLoss`).
+
+    Raises
+    ------
+    ArgumentError
+        If either is out of range.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _check_cost(self.epsilon, "epsilon", infinite=False))
+        delta = check_number(self.delta, "delta", low=0.0, high=1.0, open_low=True, open_high=True)
+        object.__setattr__(self, "delta", delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        return {"kind": "approximate", "epsilon": self.epsilon, "delta": self.delta}
+
+
+@dataclass(frozen=True, slots=True)
+class ConcentratedLoss:
+    """The loss of a mechanism known only in zCDP (Gumbel peeling): forces the whole total into rho.
+
+    Parameters
+    ----------
+    rho : float
+        0 reveals nothing; infinity is a release without noise.
+
+    Raises
+    ------
+    ArgumentError
+        If `rho` is negative, nan, subnormal or absurdly large.
+
+    Notes
+    -----
+    zCDP does not imply Gaussian DP: a total that contains such a loss has no mu. Do not describe a Gaussian
+    release this way; :class:`GaussianLoss` is exact for it.
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", _check_cost(self.rho, "rho"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        return {"kind": "concentrated", "rho": _plain(self.rho)}
+
+
+Loss: TypeAlias = GaussianLoss | PureLoss | ApproximateLoss | ConcentratedLoss
+_KINDS: dict[str, type[Loss]] = {
+    "gaussian": GaussianLoss,
+    "pure": PureLoss,
+    "approximate": ApproximateLoss,
+    "concentrated": ConcentratedLoss,
+}
+
+
+def loss_from_dict(record: Mapping[str, Any]) -> Loss:
+    """Read back what ``loss.to_dict()`` wrote.
+
+    Raises
+    ------
+    ArgumentError
+        If the kind is unknown, a parameter is missing or out of range.
+    """
+    fields = dict(record)
+    kind = check_choice(fields.pop("kind", None), tuple(_KINDS), "kind")
+    try:
+        return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"not a {kind} loss: {error}") from None
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the mu for which every pure epsilon mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
+
+    An upper bound, tight at one point of the trade-off curve; exact totals use the binary loss instead.
+    """
+    if math.isinf(epsilon):
+        return math.inf
+    if epsilon < 1.0:  # the normal quantile near 1/2 would lose the digits of a small epsilon
+        return float(2.0 * math.sqrt(2.0) * erfinv(math.tanh(epsilon / 2.0)))
+    return float(-2.0 * ndtri_exp(log_expit(-epsilon)))
+
+
+def pure_rho(epsilon: float) -> float:
+    """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2)."""
+    return epsilon * math.tanh(epsilon / 2.0)
+
+
+def _plain(value: float) -> float | str:
+    """JSON has no infinity: write it as text, which float() reads back."""
+    return value if math.isfinite(value) else "inf"

@@ -1,0 +1,123 @@
+"""A privacy report as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scipy.special import ndtr, ndtri
+
+from privinf.accounting.composition import available
+
+if TYPE_CHECKING:
+    from privinf.accounting.report import PrivacyReport
+
+Facts = list[tuple[str, str]]
+
+_FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
+
+
+def report_text(report: PrivacyReport) -> str:
+    """Return the report as plain text: totals, one line a release, assumptions, the ledger's state."""
+    lines = ["Privacy of this fit", *_indented(_facts(report))]
+    if report.entries:
+        lines += ["", "Releases", *_columns(_cells(report))]
+    if report.assumptions:
+        lines += ["", "Assumptions", *(f"  - {text}" for text in report.assumptions)]
+    if _has_ledger(report):
+        lines += ["", "Ledger at the end of this fit", *_indented(_running(report))]
+    return "\n".join(lines)
+
+
+def report_html(report: PrivacyReport) -> str:
+    """Return the same as an HTML fragment, every text escaped."""
+    parts = ["<div><b>Privacy of this fit</b>", _table(_facts(report))]
+    if report.entries:
+        header, *rows = _cells(report)
+        parts.append(_table(rows, header))
+    if report.assumptions:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in report.assumptions)
+        parts.append(f"<ul>{items}</ul>")
+    if _has_ledger(report):
+        parts += ["<b>Ledger at the end of this fit</b>", _table(_running(report))]
+    return "".join([*parts, "</div>"])
+
+
+def _has_ledger(report: PrivacyReport) -> bool:
+    return report.budget is not None or report.recorded != report.entries
+
+
+def _facts(report: PrivacyReport) -> Facts:
+    facts = _totals(report)
+    mu = available(lambda: report.mu)
+    if math.isinf(mu):
+        facts.insert(0, ("warning", "NO NOISE: NOT PRIVATE"))
+    elif report.simulated:
+        facts.insert(0, ("warning", "SIMULATION NOISE: NOT PRIVATE"))
+    if math.isfinite(mu) and report.entries:
+        power = 100.0 * float(ndtr(ndtri(0.05) + mu))
+        facts.append(
+            ("in words", f"a 5% test between two values of one {report.unit}: power <= {power:.1f}%")
+        )
+    if report.entries:
+        sources = ", ".join(dict.fromkeys(entry.source for entry in report.entries))
+        facts += [
+            ("unit", report.unit),
+            ("neighbours", report.relation),
+            ("trust model", report.trust),
+            ("noise source", f"{sources} ({'secure' if report.secure else 'not private'})"),
+        ]
+    return facts
+
+
+def _totals(report: PrivacyReport) -> Facts:
+    facts = [("epsilon", f"{report.epsilon():.4g} at delta = {report.default_delta:g}")]
+    for name, figure in (
+        ("mu (Gaussian DP)", available(lambda: report.mu)),
+        ("rho (zCDP)", available(lambda: report.rho)),
+    ):
+        facts.append((name, "not available" if math.isnan(figure) else f"{figure:.4g}"))
+    return facts
+
+
+def _running(report: PrivacyReport) -> Facts:
+    limit = "none" if report.budget is None else str(report.budget)
+    return [("releases", str(len(report.recorded))), *_totals(report.cumulative), ("limit", limit)]
+
+
+def _cells(report: PrivacyReport) -> list[tuple[str, ...]]:
+    header = ("label", "mechanism", *_FIGURES)
+    frame = report.releases[list(header)]
+    return [header, *(tuple(map(_text, row)) for row in frame.itertuples(index=False))]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def _indented(facts: Facts) -> list[str]:
+    width = max(len(name) for name, _ in facts)
+    return [f"  {name:<{width}}  {value}" for name, value in facts]
+
+
+def _columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Align texts to the left and figures to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = ["<"] * (len(widths) - len(_FIGURES)) + [">"] * len(_FIGURES)
+    lines = []
+    for row in cells:
+        padded = (f"{c:{side}{width}}" for c, side, width in zip(row, sides, widths, strict=True))
+        lines.append("  " + "  ".join(padded))
+    return lines
+
+
+def _table(rows: Sequence[tuple[str, ...]], header: tuple[str, ...] = ()) -> str:
+    def line(row: tuple[str, ...], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+    head = line(header, "th") if header else ""
+    return "<table>" + head + "".join(line(row, "td") for row in rows) + "</table>"

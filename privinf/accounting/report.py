@@ -1,0 +1,241 @@
+"""PrivacyReport: what a fit, and the ledger behind it, has revealed, as a statistician reads it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privinf.accounting.budget import Budget
+from privinf.accounting.composition import ParallelTotal, Total, available, compose
+from privinf.accounting.entries import LedgerEntry
+from privinf.accounting.ledger import Ledger
+from privinf.accounting.rendering import report_html, report_text
+from privinf.accounting.scopes import total_of
+from privinf.errors import ArgumentError
+from privinf.validation import check_fraction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_DELTA = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyReport:
+    """The privacy of one fit, and of everything its ledger had recorded by then.
+
+    Made by :meth:`of`. Nothing in it depends on the data.
+
+    Parameters
+    ----------
+    entries : tuple of LedgerEntry
+        The releases of this fit.
+    recorded : tuple of LedgerEntry
+        Everything in the ledger when the report was made; the same as `entries` without a ledger.
+    budget : Budget or None
+        The ledger's limit.
+    default_delta : float
+        The delta at which epsilon is printed.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows. Totals are joint: a budget stated per interval or per party changes how noise
+    is calibrated, never what is reported here.
+
+    Examples
+    --------
+    >>> from privinf.accounting import GaussianLoss
+    >>> entry = LedgerEntry(mechanism="gaussian", label="moments", unit="record", relation="replace-one",
+    ...                     trust="central", loss=GaussianLoss(0.25), source="lattice", secure=True)
+    >>> report = PrivacyReport.of([entry], delta=1e-5)
+    >>> round(report.epsilon(1e-5), 3), report.mu, report.rho
+    (0.926, 0.25, 0.03125)
+    """
+
+    entries: tuple[LedgerEntry, ...]
+    recorded: tuple[LedgerEntry, ...]
+    budget: Budget | None = None
+    default_delta: float = DEFAULT_DELTA
+
+    @classmethod
+    def of(
+        cls, entries: Iterable[LedgerEntry], ledger: Ledger | None = None, *, delta: float | None = None
+    ) -> PrivacyReport:
+        """Report on the releases of one fit.
+
+        Parameters
+        ----------
+        entries : iterable of LedgerEntry
+            As returned by ``ledger.spend``.
+        ledger : Ledger, optional
+            The account they were charged to; its present state is kept for :attr:`cumulative`.
+        delta : float, optional
+            The delta asked for; by default that of the ledger's limit, else 1e-6.
+
+        Raises
+        ------
+        ArgumentError
+            If `delta` is outside (0, 1) or something is not an entry.
+        """
+        own = tuple(entries)
+        for entry in own:
+            if not isinstance(entry, LedgerEntry):
+                raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
+        budget = None if ledger is None else ledger.budget
+        if delta is None:
+            delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta
+        return cls(own, own if ledger is None else ledger.entries, budget, check_fraction(delta, "delta"))
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Return the epsilon of this fit's releases together, at `delta` in (0, 1) (else ArgumentError)."""
+        return self._total().epsilon(self.default_delta if delta is None else delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta of this fit's releases together, at `epsilon` in [0, inf) (else ArgumentError)."""
+        return self._total().delta(epsilon)
+
+    @property
+    def mu(self) -> float:
+        """Gaussian DP of this fit; NotAvailableError, with the reason, where it is undefined."""
+        return self._total().mu
+
+    @property
+    def rho(self) -> float:
+        """Concentrated DP (zCDP) of this fit; NotAvailableError, with the reason, where it is undefined."""
+        return self._total().rho
+
+    @property
+    def cumulative(self) -> PrivacyReport:
+        """The report on everything that the ledger had recorded when this report was made."""
+        return PrivacyReport(self.recorded, self.recorded, self.budget, self.default_delta)
+
+    @property
+    def unit(self) -> str:
+        """Whose privacy it is."""
+        return _joined(entry.unit for entry in self.entries)
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation; if several, the total holds for pairs under all of them."""
+        return _joined(entry.relation for entry in self.entries)
+
+    @property
+    def trust(self) -> str:
+        """The trust model: who saw the rows."""
+        return _joined(entry.trust for entry in self.entries)
+
+    @property
+    def secure(self) -> bool:
+        """Whether every release used secure noise."""
+        return all(entry.secure for entry in self.entries)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether some release used seeded noise or none: a simulation, to be kept from the public."""
+        return not self.secure
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the claim rests on, each assumption once."""
+        return tuple(dict.fromkeys(text for entry in self.entries for text in entry.assumptions))
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """One row a release: what, by which mechanism, protected by what, and its own cost.
+
+        Costs that are undefined for a mechanism are nan; epsilon is at the default delta.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([self._row(entry) for entry in self.entries], columns=list(_COLUMNS))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the totals of this fit and of the ledger side by side, undefined ones as nan."""
+        import pandas as pd
+
+        both = {"this fit": self, "cumulative": self.cumulative}
+        index = [f"epsilon at delta {self.default_delta:g}", "mu", "rho", "releases"]
+        return pd.DataFrame({name: report._figures() for name, report in both.items()}, index=index)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        own = {entry.id for entry in self.entries}
+        everything = {entry.id: entry for entry in (*self.recorded, *self.entries)}
+        return {
+            "entries": [entry.to_dict() for entry in everything.values()],
+            "fit": [entry.id for entry in self.entries],
+            "recorded": [entry.id for entry in self.recorded]
+            if own != {e.id for e in self.recorded}
+            else None,
+            "budget": None if self.budget is None else self.budget.to_dict(),
+            "default_delta": self.default_delta,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> PrivacyReport:
+        """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
+        try:
+            known = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}
+            fit = tuple(known[key] for key in record["fit"])
+            recorded = fit if record["recorded"] is None else tuple(known[key] for key in record["recorded"])
+            budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
+            return cls(fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"))
+        except (KeyError, TypeError) as error:
+            raise ArgumentError(f"not a privacy report: {error}") from None
+
+    def __str__(self) -> str:
+        return report_text(self)
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
+
+    def _total(self) -> Total | ParallelTotal:
+        return total_of((entry.scope, entry.loss) for entry in self.entries)
+
+    def _figures(self) -> tuple[float, float, float, float]:
+        total = self._total()
+        mu, rho = available(lambda: total.mu), available(lambda: total.rho)
+        return total.epsilon(self.default_delta), mu, rho, float(len(self.entries))
+
+    def _row(self, entry: LedgerEntry) -> tuple[Any, ...]:
+        total, sensitivity = compose([entry.loss]), entry.sensitivity
+        return (
+            entry.label,
+            entry.mechanism,
+            entry.unit,
+            entry.relation,
+            entry.trust,
+            math.nan if sensitivity is None else sensitivity.value,
+            "" if sensitivity is None else sensitivity.norm,
+            entry.noise.get("scale", math.nan),
+            available(lambda: total.mu),
+            available(lambda: total.rho),
+            total.epsilon(self.default_delta),
+            entry.source,
+            entry.secure,
+            "/".join(entry.scope),
+        )
+
+
+_COLUMNS = (
+    "label",
+    "mechanism",
+    "unit",
+    "relation",
+    "trust",
+    "sensitivity",
+    "norm",
+    "noise_scale",
+    "mu",
+    "rho",
+    "epsilon",
+    "source",
+    "secure",
+    "scope",
+)
+
+
+def _joined(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values)) or "nothing released"
