@@ -5,6 +5,6 @@ from privinf.schema.declared import Factor, Numeric
 from privinf.schema.design import Design
 from privinf.schema.intervals import Interval
 from privinf.schema.response import Response
-from privinf.schema.table import Schema
+from privinf.schema.table import ResponseMode, Schema
 
-__all__ = ["Design", "Factor", "Interval", "Numeric", "Response", "Schema", "add_constant"]
+__all__ = ["Design", "Factor", "Interval", "Numeric", "Response", "ResponseMode", "Schema", "add_constant"]

@@ -46,7 +46,7 @@ class Numeric:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        low, high = _number(self.low, "the lower bound"), _number(self.high, "the upper bound")
+        low, high = finite_number(self.low, "the lower bound"), finite_number(self.high, "the upper bound")
         if not low < high:
             raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper")
         if not math.isfinite(high - low):
@@ -55,7 +55,7 @@ class Numeric:
         object.__setattr__(self, "high", high)
         for name in ("center", "scale"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _number(getattr(self, name), name))
+                object.__setattr__(self, name, finite_number(getattr(self, name), name))
         if self.scale is not None and self.scale <= 0.0:
             raise SchemaError("scale must be positive")
         _check_labels(self.public, self.unit)
@@ -170,7 +170,8 @@ def as_declaration(name: str, value: Any) -> Declaration:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
-def _number(value: Any, name: str) -> float:
+def finite_number(value: Any, name: str) -> float:
+    """Return a public number as a float; SchemaError if it is none or not finite."""
     if isinstance(value, (bool, np.bool_, str)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
@@ -189,7 +190,7 @@ def _level(value: Any) -> Level:
     if not isinstance(plain, (str, bool, int, float)):
         raise SchemaError("levels must be text, booleans or numbers")
     if isinstance(plain, float):
-        return _number(plain, "each level")
+        return finite_number(plain, "each level")
     return plain
 
 
@@ -200,5 +201,5 @@ def _kind(level: Level) -> str:
 
 
 def _check_labels(public: object, unit: object) -> None:
-    if not isinstance(public, (bool, np.bool_)) or not isinstance(unit, str):
+    if not isinstance(public, bool) or not isinstance(unit, str):
         raise SchemaError("public must be True or False, and unit a text")

@@ -188,8 +188,8 @@ def _spline(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
     given = {key: value for key, value in given.items() if value is not None}
     if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
         raise _learns(code, kind)
-    if unknown := set(given) - set(order) - {"df", "constraints"} | set(given) & {"df", "constraints"}:
-        raise SchemaError(f"{code!r}: {', '.join(sorted(unknown))} cannot be used with public knots")
+    if extra := sorted(set(given) - (set(order) - {"df", "constraints"})):
+        raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
     options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
     try:
         basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]

@@ -61,8 +61,9 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
         raise SchemaError(f"formula must be text, got {type(formula).__name__}")
     try:
         description = patsy.ModelDesc.from_formula(formula)
-    except patsy.PatsyError as error:
-        raise SchemaError(f"formula {formula!r} cannot be read: {error.message}") from None
+    except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
+        reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
+        raise SchemaError(f"formula {formula!r} cannot be read: {reason}") from None
     left, right = description.lhs_termlist, description.rhs_termlist
     if len(left) != 1 or len(left[0].factors) != 1:
         raise SchemaError(f"formula {formula!r} must have one response before the ~")

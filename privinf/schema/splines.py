@@ -10,6 +10,7 @@ import numpy as np
 from scipy.interpolate import BSpline, CubicSpline, PPoly
 
 from privinf.errors import SchemaError
+from privinf.schema.declared import finite_number
 from privinf.schema.intervals import Interval
 from privinf.typing import Floats
 from privinf.validation import check_choice
@@ -48,10 +49,14 @@ class Basis:
 
     def __post_init__(self) -> None:
         check_choice(self.kind, ("bs", "cr"), "kind")
-        object.__setattr__(self, "knots", tuple(float(knot) for knot in self.knots))
+        object.__setattr__(self, "knots", tuple(finite_number(knot, "each knot") for knot in self.knots))
+        for name in ("lower", "upper"):
+            object.__setattr__(self, name, finite_number(getattr(self, name), f"the {name} boundary knot"))
         ladder = np.array([self.lower, *self.knots, self.upper], dtype=np.float64)
-        if not (np.isfinite(ladder).all() and (np.diff(ladder) > 0).all()):
+        if not (np.diff(ladder) > 0).all():
             raise SchemaError("knots must increase strictly from lower_bound to upper_bound")
+        if not isinstance(self.include_intercept, bool):
+            raise SchemaError("include_intercept must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:
             raise SchemaError("the degree of bs must be a whole number from 0 to 5")
 

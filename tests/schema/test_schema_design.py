@@ -74,6 +74,18 @@ def test_designs_differ_in_digest(schema):
     assert designs[0] != "design"
 
 
+def test_digest_does_not_depend_on_the_last_bit_of_a_logarithm(schema):
+    design = schema.design("np.exp(y) ~ np.log(x) + np.exp(z)")
+    content = design.to_dict()
+    content["high"][1] = float(np.nextafter(content["high"][1], np.inf))
+    content["outcome"]["bounds"][1] = float(np.nextafter(content["outcome"]["bounds"][1], np.inf))
+    nudged = Design.from_dict(content)
+    assert nudged.digest == design.digest
+    assert nudged.high[1] > design.high[1]
+    arrays = Design.from_arrays(["a"], bounds=[(0, 1)])
+    assert arrays.digest != Design.from_arrays(["a"], bounds=[(0, np.nextafter(1, 2))]).digest
+
+
 def tampered(content, path, value):
     content = copy.deepcopy(content)
     *inner, last = path

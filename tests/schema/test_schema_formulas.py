@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import patsy
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Numeric, Schema
@@ -193,6 +195,9 @@ def test_center_and_standardize_use_the_declared_numbers(schema, table):
         ("y ~ bs(x, knots=[2, 2], lower_bound=1, upper_bound=3)", "increase"),
         ("y ~ bs(x, knots=[9], lower_bound=1, upper_bound=3)", "increase"),
         ("y ~ bs(x, knots=[2], degree=2.5, lower_bound=1, upper_bound=3)", "degree"),
+        ("y ~ bs(x, knots=['1.5'], lower_bound=1, upper_bound=3)", "must be a number"),
+        ("y ~ bs(x, knots=[2], include_intercept=1, lower_bound=1, upper_bound=3)", "include_intercept"),
+        ("y ~ bs(x, 4, [2], lower_bound=1, upper_bound=3)", "df"),
         ("y ~ bs(x, knots='ab', lower_bound=1, upper_bound=3)", "cannot be used"),
         ("y ~ bs(x, knots=[2], lower_bound=1, upper_bound=3, evil=1)", "evil"),
         ("y ~ bs(x + 1, knots=[2], lower_bound=1, upper_bound=3)", "column"),
@@ -292,6 +297,35 @@ def test_no_formula_is_executed(schema, monkeypatch):
     monkeypatch.setattr(patsy.EvalFactor, "eval", mined)
     for formula in FORMULAS:
         schema.design(formula)
+
+
+TOKENS = ["x", "z", "g", "k", "y", "~", "+", "-", ":", "*", "/", "**", "2", "0", "1", "(", ")", "I(", "C("]
+TOKENS += [
+    "np.log(",
+    "Q('g')",
+    "bs(x, knots=",
+    "[",
+    "]",
+    ",",
+    "'a'",
+    "center(",
+    "None",
+    "$",
+    "\\",
+    "\n",
+    "=",
+    "%",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=8))
+def test_any_text_gives_a_design_or_a_schema_error(schema, tokens):
+    try:
+        design = schema.design("y ~ " + " ".join(tokens))
+    except SchemaError:
+        return
+    assert len(design.names) == design.matrix(design.frame()).shape[1]
 
 
 @pytest.mark.parametrize("levels", [2, 3, 5])
