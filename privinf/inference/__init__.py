@@ -1,0 +1,1 @@
+"""Estimators, tests and intervals as plain functions of releases: numpy and scipy only."""

@@ -1,0 +1,258 @@
+"""The one currency of the package: a point estimate, its covariance, and what both were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.typing import Floats
+from privinf.validation import check_array, check_count
+
+_SYMMETRY_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimate of p coefficients that every table, interval, test and draw derives from.
+
+    Attributes
+    ----------
+    params : (p,) array
+        Point estimate, in the units of `names`.
+    cov : (p, p) array or None
+        Total covariance, sampling and privacy noise together. None where the release identifies the
+        coefficients too weakly for one; `weak_reason` then says why.
+    names : tuple of p str
+        Labels, without repeats.
+    nobs : int
+        Number of records.
+    scores : (m, p) array or None
+        Estimating function of the m independent units (records, or clusters of records) at `params`,
+        scaled so that its mean over rows is the average over records.
+    bread : (p, p) array or None
+        Minus the derivative of the mean score: ``influence_i = bread^-1 scores_i``.
+    noise_cov : (p, p) array or None
+        Part of `cov` that the privacy noise causes; positive semidefinite.
+    cov_type : str
+        What kind of covariance `cov` is, as the summary prints it.
+    weak_reason : str
+        Why `cov` is None; empty otherwise.
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that do not match, entries that are not finite, matrices that are not symmetric,
+        repeated names, or a missing covariance without a reason.
+    NotPositiveDefiniteError
+        If `cov` is not positive definite or `noise_cov` is not positive semidefinite.
+
+    Notes
+    -----
+    The sandwich convention is ``cov = bread^-1 Cov(scores) bread^-T / m`` with Cov centred, divisor m.
+    Arrays are held as read-only views: an Estimate never changes.
+
+    **Privacy.** All fields are functions of releases; nothing here reads rows or spends budget.
+
+    Examples
+    --------
+    >>> estimate = Estimate(np.array([1.0, 2.0]), np.diag([0.01, 0.04]), ("a", "b"), 100)
+    >>> estimate.bse
+    array([0.1, 0.2])
+    """
+
+    params: Floats
+    cov: Floats | None
+    names: tuple[str, ...]
+    nobs: int
+    scores: Floats | None = None
+    bread: Floats | None = None
+    noise_cov: Floats | None = None
+    cov_type: str = "sandwich"
+    weak_reason: str = ""
+
+    def __post_init__(self) -> None:
+        params = _frozen(check_array(self.params, "params", ndim=1))
+        p = params.shape[0]
+        _set(self, "params", params)
+        _set(self, "names", _checked_names(self.names, p))
+        _set(self, "nobs", check_count(self.nobs, "nobs"))
+        if (self.cov is None) != bool(self.weak_reason):
+            raise ArgumentError("weak_reason must be given exactly when cov is None")
+        if self.cov is not None:
+            _set(self, "cov", _covariance(self.cov, "cov", p, definite=True))
+        if self.noise_cov is not None:
+            _set(self, "noise_cov", _covariance(self.noise_cov, "noise_cov", p, definite=False))
+        if self.bread is not None:
+            _set(self, "bread", _frozen(_shaped(self.bread, "bread", (p, p))))
+        if self.scores is not None:
+            scores = check_array(self.scores, "scores", ndim=2)
+            _set(self, "scores", _frozen(_shaped(scores, "scores", (scores.shape[0], p))))
+
+    @property
+    def bse(self) -> Floats:
+        """Standard errors, shape (p,); NotAvailableError where `cov` is None."""
+        variances: Floats = np.diag(self.covariance)
+        return np.sqrt(variances)
+
+    @property
+    def noise_bse(self) -> Floats:
+        """Standard errors that the privacy noise alone causes, shape (p,)."""
+        if self.noise_cov is None:
+            raise NotAvailableError("the noise part of the covariance is not known for this estimate")
+        return np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0))
+
+    @property
+    def covariance(self) -> Floats:
+        """`cov`, or NotAvailableError with `weak_reason` where there is none."""
+        if self.cov is None:
+            raise NotAvailableError(self.weak_reason)
+        return self.cov
+
+    @property
+    def corr(self) -> Floats:
+        """Correlation matrix of the estimates, shape (p, p)."""
+        bse = self.bse
+        return self.covariance / np.outer(bse, bse)
+
+    @property
+    def influence(self) -> Floats:
+        """Influence functions ``bread^-1 scores_i``, shape (m, p)."""
+        if self.scores is None or self.bread is None:
+            raise NotAvailableError("this estimate has no scores: its release is a total, not records")
+        return np.linalg.solve(self.bread, self.scores.T).T
+
+    def linear(self, R: ArrayLike) -> tuple[Floats, Floats]:
+        """Estimate and covariance of ``R params`` for a (k, p) matrix R; the covariance may be singular."""
+        matrix = _linear_map(R, "R", self.params.shape[0])
+        cov = matrix @ self.covariance @ matrix.T
+        return matrix @ self.params, (cov + cov.T) / 2
+
+    def transformed(self, T: ArrayLike, *, shift: ArrayLike = 0.0, names: Sequence[str]) -> Estimate:
+        """Return the estimate of ``T params + shift``, for instance in the user's units.
+
+        Parameters
+        ----------
+        T : (k, p) array
+            Square and invertible, or k < p independent rows.
+        shift : (k,) array or scalar, default 0
+            Public constant.
+        names : sequence of k str
+            Labels of the new coefficients.
+
+        Returns
+        -------
+        Estimate
+            With scores and bread carried along, so that its influence functions are T times the old.
+
+        Raises
+        ------
+        NotPositiveDefiniteError
+            If the rows of T are linearly dependent.
+        """
+        matrix = _linear_map(T, "T", self.params.shape[0])
+        if matrix.shape[0] > matrix.shape[1]:
+            raise ArgumentError(f"T must have at most {matrix.shape[1]} rows; linear(R) takes more")
+        params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
+        scores, bread = self._transformed_scores(matrix)
+        return Estimate(
+            params,
+            None if self.cov is None else matrix @ self.cov @ matrix.T,
+            tuple(names),
+            self.nobs,
+            scores,
+            bread,
+            None if self.noise_cov is None else matrix @ self.noise_cov @ matrix.T,
+            self.cov_type,
+            self.weak_reason,
+        )
+
+    def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:
+        """Return the same estimate with another covariance (and the noise part that belongs to it)."""
+        noise = None if noise_cov is None else np.asarray(noise_cov, dtype=np.float64)
+        return replace(
+            self,
+            cov=np.asarray(cov, dtype=np.float64),
+            noise_cov=noise,
+            cov_type=cov_type,
+            weak_reason="",
+        )
+
+    def _transformed_scores(self, T: Floats) -> tuple[Floats | None, Floats | None]:
+        if self.bread is None:
+            return None, None
+        if T.shape[0] < T.shape[1]:
+            if self.scores is None:
+                return None, None
+            return self.influence @ T.T, np.eye(T.shape[0])
+        inverse = np.linalg.inv(T)
+        scores = None if self.scores is None else self.scores @ inverse
+        return scores, inverse.T @ self.bread @ inverse
+
+
+def is_positive_definite(matrix: Floats) -> bool:
+    """Whether a symmetric matrix is positive definite, whatever the units of its rows."""
+    diagonal = np.diag(matrix)
+    if not (np.isfinite(matrix).all() and (diagonal > 0.0).all()):
+        return False
+    scale = np.sqrt(diagonal)
+    try:
+        np.linalg.cholesky(matrix / scale / scale[:, None])
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _set(estimate: Estimate, field: str, value: object) -> None:
+    object.__setattr__(estimate, field, value)
+
+
+def _frozen(array: Floats) -> Floats:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
+    labels = tuple(names)
+    if isinstance(names, str) or not all(isinstance(label, str) for label in labels):
+        raise ArgumentError("names must be a sequence of strings")
+    if len(labels) != p:
+        raise ArgumentError(f"names has {len(labels)} labels for {p} coefficients")
+    if len(set(labels)) != p:
+        raise ArgumentError(f"names must not repeat: {', '.join(labels)}")
+    return labels
+
+
+def _shaped(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
+    array = check_array(value, name, ndim=len(shape))
+    if array.shape != shape:
+        raise ArgumentError(f"{name} must have shape {shape}, got {array.shape}")
+    return array
+
+
+def _linear_map(value: ArrayLike, name: str, p: int) -> Floats:
+    matrix = check_array(value, name, ndim=2)
+    if matrix.shape[1] != p:
+        raise ArgumentError(f"{name} must have one column for each of the {p} coefficients")
+    return matrix
+
+
+def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Floats:
+    matrix = _shaped(value, name, (p, p))
+    scale = np.sqrt(np.abs(np.diag(matrix)))
+    if np.any(np.abs(matrix - matrix.T) > _SYMMETRY_TOLERANCE * np.outer(scale, scale)):
+        raise ArgumentError(f"{name} must be symmetric")
+    matrix = (matrix + matrix.T) / 2
+    if definite and not is_positive_definite(matrix):
+        raise NotPositiveDefiniteError(
+            f"{name} is not positive definite: coefficients are collinear, or the noise is too strong"
+        )
+    if not definite:
+        unit = np.where(scale > 0.0, scale, 1.0)
+        if np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0] < -_SYMMETRY_TOLERANCE * p:
+            raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")
+    return _frozen(matrix)
