@@ -1,0 +1,222 @@
+"""Bootstrap of an estimate: multiplier and pairs on released records, parametric on the covariance alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.typing import ArrayLike, Floats, Integers, RngLike
+from privinf.validation import as_generator, check_array, check_choice, check_count, check_fraction
+
+Multipliers = Literal["rademacher", "gaussian"]
+Interval = Literal["percentile", "studentized"]
+Resolve = Callable[[Floats], tuple[Floats, Floats]]
+
+# Multipliers held at once: bounds the memory of a bootstrap by O(draws * p + BLOCK), whatever n is.
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapDraws:
+    """Draws from the estimated sampling distribution of an estimate.
+
+    Attributes
+    ----------
+    params, bse : ndarray, shape (p,)
+        The estimate and the standard errors that studentised intervals rest on.
+    draws : ndarray, shape (B, p)
+        Replicates of `params`.
+    pivots : ndarray, shape (B, p)
+        ``(replicate - params) / standard error in that replicate``.
+    failed : int
+        Replicates left out because their moments were singular.
+    """
+
+    params: Floats
+    bse: Floats
+    draws: Floats
+    pivots: Floats
+    failed: int = 0
+
+    @property
+    def cov(self) -> Floats:
+        """Covariance of the replicates, shape (p, p)."""
+        return np.atleast_2d(np.cov(self.draws, rowvar=False))
+
+    def conf_int(self, alpha: float = 0.05, kind: Interval = "studentized") -> Floats:
+        """Return intervals of level ``1 - alpha``, shape (p, 2).
+
+        "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
+        the t statistic, which adapts to its skewness.
+        """
+        check_fraction(alpha, "alpha")
+        check_choice(kind, Interval, "kind")
+        if (len(self.draws) + 1) * alpha < 2.0:
+            raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: take more draws")
+        levels = [alpha / 2.0, 1.0 - alpha / 2.0]
+        if kind == "percentile":
+            return np.asarray(np.quantile(self.draws, levels, axis=0).T)
+        low, high = np.quantile(self.pivots, levels, axis=0)
+        return np.column_stack([self.params - high * self.bse, self.params - low * self.bse])
+
+
+def multiplier_bootstrap(
+    params: ArrayLike,
+    influence: ArrayLike,
+    *,
+    draws: int = 999,
+    multipliers: Multipliers = "rademacher",
+    groups: Integers | None = None,
+    rng: RngLike = None,
+) -> BootstrapDraws:
+    """Bootstrap by multiplying each record's influence with an independent variable of mean 0, variance 1.
+
+    Parameters
+    ----------
+    params : array_like, shape (p,)
+    influence : array_like, shape (n, p)
+        ``influence_i = bread^-1 scores_i``; centred here.
+    draws : int
+    multipliers : {"rademacher", "gaussian"}
+    groups : ndarray of int, shape (n,), optional
+        Records of one unit share a multiplier.
+    rng : None, int or Generator
+
+    Notes
+    -----
+    **Privacy.** Post-processing of released records: no cost.
+
+    The replicate is ``params + mean(w_i influence_i)``; its squared standard error, from which the pivots
+    come, is ``(sum (w_i influence_i)^2 / n - mean(w_i influence_i)^2) / n`` and for Rademacher signs needs
+    no second pass, as then ``w_i^2 = 1``. Gaussian multipliers have, given the records, exactly the law
+    N(0, mean of squares / n): they are drawn from it, and their pivots have a fixed standard error.
+    """
+    generator, count = as_generator(rng), check_count(draws, "draws", least=2)
+    units = unit_influence(influence, groups)
+    center = check_array(params, "params", ndim=1)
+    n = len(units)
+    bse = np.sqrt(np.einsum("ij,ij->j", units, units)) / n
+    shifts = multiplier_sums(units, draws=count, multipliers=multipliers, rng=generator) / n
+    spread = np.broadcast_to(bse, shifts.shape)
+    if multipliers == "rademacher":
+        spread = np.sqrt(np.maximum(spread**2 - shifts**2 / n, np.finfo(float).tiny))
+    return BootstrapDraws(center, bse, center + shifts, shifts / spread)
+
+
+def pairs_bootstrap(
+    params: ArrayLike,
+    bse: ArrayLike,
+    resolve: Resolve,
+    *,
+    n: int,
+    draws: int = 999,
+    groups: Integers | None = None,
+    rng: RngLike = None,
+) -> BootstrapDraws:
+    """Bootstrap by drawing records (or whole groups) with replacement and solving again.
+
+    Parameters
+    ----------
+    params, bse : array_like, shape (p,)
+    resolve : callable
+        ``resolve(weights) -> (params, bse)`` for counts of shape (n,): the estimate and its standard errors
+        with record i counted ``weights[i]`` times. LinAlgError marks the draw as failed.
+    n : int
+        Number of records.
+    groups : ndarray of int, shape (n,), optional
+
+    Raises
+    ------
+    ArgumentError
+        More than a tenth of the draws failed: the estimate is too weakly identified for this method.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of released records: no cost. Memory O(n + draws * p).
+    """
+    generator, count = as_generator(rng), check_count(draws, "draws", least=2)
+    center, spread = check_array(params, "params", ndim=1), check_array(bse, "bse", ndim=1)
+    labels = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = int(labels.max()) + 1
+    replicates, pivots = [], []
+    for _ in range(count):
+        counts = np.bincount(generator.integers(units, size=units), minlength=units)
+        try:
+            beta, error = resolve(counts[labels].astype(np.float64))
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(error).all() and (error > 0.0).all():
+            replicates.append(beta)
+            pivots.append((beta - center) / error)
+    failed = count - len(replicates)
+    if failed > count // 10:
+        raise ArgumentError(
+            f"{failed} of {count} resampled moment matrices were singular: the estimate is too weakly "
+            "identified for the pairs bootstrap; use method='multiplier' or the score intervals"
+        )
+    return BootstrapDraws(center, spread, np.array(replicates), np.array(pivots), failed)
+
+
+def parametric_bootstrap(
+    params: ArrayLike, cov: ArrayLike, *, draws: int = 999, rng: RngLike = None
+) -> BootstrapDraws:
+    """Draw from ``N(params, cov)``, shape (p,) and (p, p): needs no records; `cov` may be singular."""
+    center = check_array(params, "params", ndim=1)
+    covariance = check_array(cov, "cov", ndim=2)
+    root = covariance_root(covariance)
+    count = check_count(draws, "draws", least=2)
+    shifts = as_generator(rng).standard_normal((count, root.shape[1])) @ root.T
+    bse = np.sqrt(np.diag(covariance))
+    pivots = np.divide(shifts, bse, out=np.zeros_like(shifts), where=bse > 0.0)
+    return BootstrapDraws(center, bse, center + shifts, pivots)
+
+
+def covariance_root(cov: Floats) -> Floats:
+    """Return R, shape (p, rank), with ``R R' = cov``; eigenvalues that rounding made negative count as 0."""
+    values, vectors = np.linalg.eigh((cov + cov.T) / 2.0)
+    tolerance = max(float(values[-1]), 0.0) * len(values) * np.finfo(float).eps
+    if values[0] < -1e3 * tolerance:
+        raise ArgumentError("the covariance has a negative eigenvalue: no distribution has it")
+    kept = values > tolerance
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]), dtype=np.float64)
+
+
+def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floats:
+    """Return centred influences, shape (units, p), scaled so that their mean is the mean over records.
+
+    With `groups`, influences are summed within a group and multiplied by ``units / n``.
+    """
+    values = check_array(influence, "influence", ndim=2)
+    centred = values - values.mean(axis=0)
+    if groups is None:
+        return centred
+    if len(groups) != len(values):
+        raise ArgumentError(f"groups has {len(groups)} entries for {len(values)} records")
+    labels = np.unique(groups, return_inverse=True)[1]
+    units = int(labels.max()) + 1
+    sums = np.column_stack([np.bincount(labels, column, minlength=units) for column in centred.T])
+    return np.asarray(sums * (units / len(values)), dtype=np.float64)
+
+
+def multiplier_sums(
+    units: Floats, *, draws: int, multipliers: Multipliers, rng: np.random.Generator
+) -> Floats:
+    """Return ``sum_i w_bi units_i`` for `draws` sets of multipliers, shape (draws, p), in O(BLOCK) memory."""
+    check_choice(multipliers, Multipliers, "multipliers")
+    if multipliers == "gaussian":
+        root = covariance_root(units.T @ units)
+        return np.asarray(rng.standard_normal((draws, root.shape[1])) @ root.T, dtype=np.float64)
+    step = max(1, BLOCK // draws)
+    chosen = np.zeros((draws, units.shape[1]))
+    for start in range(0, len(units), step):
+        part = units[start : start + step]
+        size = draws * len(part)
+        bits = np.frombuffer(rng.bytes(math.ceil(size / 8)), dtype=np.uint8)
+        heads = np.unpackbits(bits, count=size).reshape(draws, len(part))
+        chosen += heads.astype(np.float64) @ part
+    return np.asarray(2.0 * chosen - units.sum(axis=0), dtype=np.float64)
