@@ -158,17 +158,17 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     if math.isinf(epsilon):
         return math.inf
 
-    def excess(mu: float) -> float:
-        return log_ratio(float(hockey_stick(np.array([epsilon]), mu)[0]), delta)
+    def delta_of(mu: float) -> float:
+        return float(hockey_stick(np.array([epsilon]), mu)[0])
 
     low = high = max(epsilon, delta) / math.sqrt(2.0 * math.log(1.25 / delta))
-    while excess(low) > 0.0:
+    while delta_of(low) > delta:
         low /= 2.0
-    while excess(high) <= 0.0:
+    while delta_of(high) <= delta:
         high *= 2.0
-    root = float(brentq(excess, low, high, xtol=_TINY, rtol=1e-15, maxiter=500))
+    root = _crossing(delta_of, delta, low, high)
     step = math.ulp(root)
-    while excess(root) > 0.0:
+    while delta_of(root) > delta:
         root, step = root - step, 2.0 * step
     return root
 
@@ -179,21 +179,24 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, high: flo
     `delta_of` decreases; `high` is a point where it should be at most `delta` (it is moved out if rounding
     says otherwise).
     """
-
-    def excess(epsilon: float) -> float:
-        return log_ratio(delta_of(epsilon), delta)
-
-    if excess(0.0) <= 0.0:
+    if delta_of(0.0) <= delta:
         return 0.0
-    while excess(high) > 0.0:
+    while delta_of(high) > delta:
         high *= 1.5
-    root = float(brentq(excess, 0.0, high, xtol=_TINY, rtol=1e-15, maxiter=500))
+    root = _crossing(delta_of, delta, 0.0, high)
     step = math.ulp(root)
-    while excess(root) > 0.0:
+    while delta_of(root) > delta:
         root, step = root + step, 2.0 * step
     return root
 
 
-def log_ratio(value: float, reference: float) -> float:
-    """Return log(value / reference), finite at value = 0: on this scale the roots are well conditioned."""
-    return math.log(max(value, _TINY)) - math.log(reference)
+def _crossing(delta_of: Callable[[float], float], delta: float, low: float, high: float) -> float:
+    """Return where a monotone `delta_of` crosses `delta`: on the log scale the root is well conditioned."""
+    target = math.log(delta)
+
+    def excess(x: float) -> float:
+        return math.log(max(delta_of(x), _TINY)) - target
+
+    if excess(low) * excess(high) >= 0.0:  # an end is the root to the last digit
+        return high if abs(excess(high)) <= abs(excess(low)) else low
+    return float(brentq(excess, low, high, xtol=_TINY, rtol=1e-15, maxiter=500))
