@@ -192,7 +192,7 @@ def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floa
     With `groups`, influences are summed within a group and multiplied by ``units / n``.
     """
     values = check_array(influence, "influence", ndim=2)
-    centred = values - values.mean(axis=0)
+    centred = np.asarray(values - values.mean(axis=0), dtype=np.float64)
     if groups is None:
         return centred
     if len(groups) != len(values):

@@ -1,0 +1,128 @@
+"""Linear restrictions ``R b = q`` from strings, lists, mappings and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import patsy
+
+from privinf.errors import ArgumentError
+from privinf.typing import Floats
+from privinf.validation import check_array
+
+ConstraintLike: TypeAlias = (
+    "str | Sequence[str] | Mapping[str, float] | np.ndarray[Any, Any] | tuple[Any, Any]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """k restrictions on p coefficients.
+
+    Attributes
+    ----------
+    R : ndarray, shape (k, p)
+    q : ndarray, shape (k,)
+    labels : tuple of k str
+        The left-hand sides, as printed in tables: ``x1 - x2``.
+    """
+
+    R: Floats
+    q: Floats
+    labels: tuple[str, ...]
+
+
+def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constraints:
+    """Return the restrictions that `given` describes.
+
+    Parameters
+    ----------
+    given : str, list of str, mapping, array or tuple
+        ``"x1 = x2 = 0"`` (two restrictions), ``"x1 = x2, x3 = 0.5"``, ``"2*x1 - x2"`` (equal to zero),
+        ``["x1", "x2 = 1"]``, ``{"x1": 0.5}``, R of shape (k, p) or (p,), or ``(R, q)``. Names are those
+        of the coefficients as printed, such as ``C(g)[T.b]`` or ``x:y``, without quotes.
+    names : sequence of p str
+
+    Raises
+    ------
+    ArgumentError
+        An unknown name, a nonlinear expression, a wrong shape.
+
+    Notes
+    -----
+    Text goes to patsy, whatever engine ``statsmodels.formula.options`` names: under formulaic
+    ``x1 = x2 = 0`` would be the single restriction ``x1 = x2``.
+    """
+    R, q = _matrices(given, tuple(names))
+    empty = ~R.any(axis=1)
+    if empty.any():
+        raise ArgumentError(f"restriction {int(np.flatnonzero(empty)[0])} involves no coefficient")
+    return Constraints(R, q, tuple(_label(row, names) for row in R))
+
+
+def check_independent(restrictions: Constraints) -> Constraints:
+    """Return the restrictions if none follows from the others (else ArgumentError): a joint test needs it."""
+    rank = int(np.linalg.matrix_rank(restrictions.R))
+    if rank < len(restrictions.R):
+        raise ArgumentError(
+            f"the {len(restrictions.R)} restrictions are linearly dependent (rank {rank}): leave out those "
+            "that follow from the others"
+        )
+    return restrictions
+
+
+def _matrices(given: ConstraintLike, names: tuple[str, ...]) -> tuple[Floats, Floats]:
+    if isinstance(given, (str, Mapping)) or _is_text(given):
+        return _parsed(given, names)
+    R, q = given if isinstance(given, tuple) and len(given) == 2 else (given, 0.0)
+    matrix = check_array(np.atleast_2d(np.asarray(R)), "R", ndim=2)
+    if not matrix.size:
+        raise ArgumentError("no restriction given")
+    if matrix.shape[1] != len(names):
+        raise ArgumentError(
+            f"R has {matrix.shape[1]} columns for {len(names)} coefficients: {', '.join(names)}"
+        )
+    values = check_array(q, "q", ndim=np.ndim(q)).ravel()
+    if values.size not in (1, len(matrix)):
+        raise ArgumentError(f"q has {values.size} entries for {len(matrix)} restrictions")
+    return matrix, np.broadcast_to(values, (len(matrix),)).copy()
+
+
+def _is_text(given: Any) -> bool:
+    return (
+        isinstance(given, (list, tuple)) and len(given) > 0 and all(isinstance(item, str) for item in given)
+    )
+
+
+def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
+    if len(set(names)) != len(names):
+        raise ArgumentError("restrictions in words need coefficient names without repeats")
+    if not given or (isinstance(given, str) and not given.strip()):
+        raise ArgumentError("no restriction given")
+    text = list(given) if isinstance(given, tuple) else dict(given) if isinstance(given, Mapping) else given
+    try:
+        found = patsy.DesignInfo(names).linear_constraint(text)
+    except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
+        reason = str(problem).partition("\n")[0]
+        raise ArgumentError(
+            f"cannot read the restriction {given!r} ({reason}); coefficients are: {', '.join(names)}"
+        ) from None
+    # patsy leaves negative zeros behind, which labels and tables would print
+    return np.asarray(found.coefs, dtype=np.float64) + 0.0, np.asarray(
+        found.constants, np.float64
+    ).ravel() + 0.0
+
+
+def _label(row: Floats, names: Sequence[str]) -> str:
+    """Return ``2*x1 - x2`` for the coefficients of a restriction."""
+    text = ""
+    for weight, name in zip(row, names, strict=True):
+        if weight == 0.0:
+            continue
+        size = "" if abs(weight) == 1.0 else f"{abs(weight):g}*"
+        sign = ("-" if weight < 0.0 else "") if not text else (" - " if weight < 0.0 else " + ")
+        text += f"{sign}{size}{name}"
+    return text
