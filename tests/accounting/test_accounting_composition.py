@@ -87,6 +87,9 @@ def test_events_leak_with_their_deltas():
     assert total.epsilon(leak * (1 - 1e-9)) == math.inf
     assert total.delta(100.0) == pytest.approx(leak, rel=1e-6)
     assert compose([ApproximateLoss(0.0, 0.5)] * 80).epsilon(0.9) == math.inf
+    assert compose([ApproximateLoss(0.5, 0.3)]).delta(0.0) == pytest.approx(
+        0.3 + 0.7 * math.tanh(0.25), rel=1e-14
+    )
     event = ApproximateLoss(0.5, 1e-4)
     assert compose([event]).epsilon(1e-4 * (1 + 1e-12)) == pytest.approx(0.5, abs=1e-6)
 

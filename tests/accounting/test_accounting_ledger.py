@@ -245,10 +245,15 @@ def test_threads_cannot_spend_twice(make_entry):
                 pass
 
     threads = [threading.Thread(target=spend, args=(entries[k::8],)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # without the lock this makes updates get lost
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert len(accepted) == len(ledger) == 100
     assert ledger.remaining().limit == 0
 
