@@ -95,15 +95,16 @@ class Estimate:
     @property
     def bse(self) -> Floats:
         """Standard errors, shape (p,); NotAvailableError where `cov` is None."""
-        variances: Floats = np.diag(self.covariance)
-        return np.sqrt(variances)
+        errors: Floats = np.sqrt(np.diag(self.covariance))
+        return errors
 
     @property
     def noise_bse(self) -> Floats:
         """Standard errors that the privacy noise alone causes, shape (p,)."""
         if self.noise_cov is None:
             raise NotAvailableError("the noise part of the covariance is not known for this estimate")
-        return np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0))
+        errors: Floats = np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0))
+        return errors
 
     @property
     def covariance(self) -> Floats:
@@ -123,7 +124,7 @@ class Estimate:
         """Influence functions ``bread^-1 scores_i``, shape (m, p)."""
         if self.scores is None or self.bread is None:
             raise NotAvailableError("this estimate has no scores: its release is a total, not records")
-        return np.linalg.solve(self.bread, self.scores.T).T
+        return np.asarray(np.linalg.solve(self.bread, self.scores.T).T, dtype=np.float64)
 
     def linear(self, R: ArrayLike) -> tuple[Floats, Floats]:
         """Estimate and covariance of ``R params`` for a (k, p) matrix R; the covariance may be singular."""

@@ -1,0 +1,177 @@
+"""What every corrected estimating function offers, and the unit sums that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import is_positive_definite
+from privinf.typing import Flags, Floats, Integers
+from privinf.validation import check_array
+
+SamplingKind = Literal["heteroskedastic", "homoskedastic"]
+
+BLOCK = 1 << 15
+
+# The clean meat is a difference of two estimates. Its smallest eigenvalue relative to the noise's has a
+# sampling sd of up to sqrt(8/n) (products of Gaussians have kurtosis 9); below this many n^-1/2 the
+# homoskedastic form is the more accurate one.
+_RESOLUTION = 30.0
+
+
+class LinearScores(Protocol):
+    """An estimating function that is linear in beta: ``psibar(beta) = g - A beta``.
+
+    Attributes
+    ----------
+    g : (p,) array
+    A : (p, p) symmetric array
+        Unbiased for the second moments of the clean columns; need not be positive definite.
+    n : int
+        Number of records.
+    noise_free : (p,) bool array
+        Columns that were released without noise (the intercept, public covariates).
+    cov_type : str
+        "HC0", "cluster" or "nonrobust", as statsmodels names the noise-free limit.
+    """
+
+    g: Floats
+    A: Floats
+    n: int
+    noise_free: Flags
+    cov_type: str
+
+    def scores(self, beta: Floats) -> Floats | None:
+        """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
+        ...
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Return mean (y - x'beta)^2 of the rows without noise, unbiased; it may be negative."""
+        ...
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psibar(beta))``, shape (p, p): sampling and noise together."""
+        ...
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return the part of the meat that the noise causes, given the clean rows; shape (p, p)."""
+        ...
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return the meat that the same rows would have had without noise, and on what assumption."""
+        ...
+
+    def tensor(self) -> Floats:
+        """Return C, shape (p+1, p+1, p, p), with ``meat(b) = sum_kl w_k w_l C_kl`` at w = (b, 1)."""
+        ...
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return the metric (p, p) of the noise in A, and how far it spreads the spectrum in it."""
+        ...
+
+    def fuller_gram(self, a: float | None) -> Floats:
+        """Return Fuller's positive definite modification of A."""
+        ...
+
+
+def quadratic(tensor: Floats, w: Floats) -> Floats:
+    """Return ``sum_kl w_k w_l C_kl``, shape (p, p)."""
+    matrix: Floats = np.einsum("k,l,klab->ab", w, w, tensor, optimize=True)
+    return (matrix + matrix.T) / 2
+
+
+def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | None:
+    """Return ``meat - noise`` where its sampling error is small beside it, else None."""
+    clean = meat - noise
+    if is_positive_definite(clean - _RESOLUTION / np.sqrt(units) * noise):
+        return clean
+    return None
+
+
+def homoskedastic_meat(variance: float, gram: Floats) -> Floats:
+    """Return ``variance * gram``, or NotAvailableError where noise has drowned either of them."""
+    if variance <= 0.0 or not is_positive_definite(gram):
+        raise NotAvailableError(
+            "the error that the same rows would have had without noise is not identified: "
+            "the noise outweighs the residual variance or the features"
+        )
+    return variance * gram
+
+
+class Units:
+    """Independent units: the records, or clusters of them; rows of a cluster are kept together.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    groups : (n,) integer codes, optional
+        Cluster of each record.
+
+    Attributes
+    ----------
+    n, count : int
+        Records and units.
+    order : (n,) array or None
+        Permutation that brings each cluster together; None without groups.
+    """
+
+    __slots__ = ("_starts", "count", "n", "order")
+
+    def __init__(self, n: int, groups: ArrayLike | None = None) -> None:
+        self.n = n
+        self.count = n
+        self.order: Integers | None = None
+        self._starts: Integers | None = None
+        if groups is not None:
+            codes = np.asarray(groups)
+            if codes.shape != (n,) or not np.issubdtype(codes.dtype, np.integer):
+                raise ArgumentError(f"groups must be {n} integer codes")
+            self.order = np.argsort(codes, kind="stable")
+            ordered = codes[self.order]
+            self._starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            self.count = self._starts.shape[0]
+
+    def sort(self, rows: Floats) -> Floats:
+        """Return rows with clusters brought together."""
+        return rows if self.order is None else rows[self.order]
+
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Yield (rows, units) slices that never cut a cluster."""
+        if self._starts is None:
+            for start in range(0, self.n, BLOCK):
+                part = slice(start, min(start + BLOCK, self.n))
+                yield part, part
+            return
+        edges = np.unique(np.searchsorted(self._starts, np.arange(0, self.n, BLOCK)))
+        edges = np.append(edges[edges < self.count], self.count)
+        ends = np.append(self._starts, self.n)
+        for low, high in pairwise(edges):
+            yield slice(ends[low], ends[high]), slice(low, high)
+
+    def totals(self, values: Floats, units: slice) -> Floats:
+        """Return the sums over each unit of one block's rows."""
+        if self._starts is None:
+            return values
+        starts = self._starts[units]
+        sums: Floats = np.add.reduceat(values, starts - starts[0], axis=0)
+        return sums
+
+    def covariance(self, gram: Floats, mean: Floats) -> Floats:
+        """Return n Cov(mean) from the units' Gram matrix over n and the mean over records (centred)."""
+        return gram - self.n / self.count * np.outer(mean, mean)
+
+
+def check_weights(weights: ArrayLike | None, n: int) -> Floats | None:
+    """Return public weights as positive floats, None for equal ones."""
+    if weights is None:
+        return None
+    values = check_array(weights, "weights", ndim=1)
+    if values.shape != (n,) or not (values > 0.0).all():
+        raise ArgumentError(f"weights must be {n} positive numbers")
+    return values

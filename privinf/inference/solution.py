@@ -1,0 +1,193 @@
+"""Solving corrected estimating equations: point estimate, sandwich, and what the noise has to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.estimate import Estimate, is_positive_definite
+from privinf.inference.sandwich import sandwich, score_meat
+from privinf.typing import Floats, Names
+from privinf.validation import check_choice, check_number
+
+Stabilization = Literal["none", "fuller", "ridge"]
+Target = Literal["population", "sample", "penalized"]
+
+WEAK_GRAM = (
+    "the corrected Gram matrix is not positive definite: the noise outweighs the features in some "
+    "direction, so no covariance follows; use score_test() and conf_int(method='score'), or a smaller noise"
+)
+WEAK_VARIANCE = (
+    "the covariance is not positive definite: the residual variance left after the correction is not "
+    "positive; use score_test() and conf_int(method='score'), or a smaller noise"
+)
+NO_NOISE = (
+    "target='sample' asks for the error that the noise causes, and this release leaves none in some direction"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A solved system, in its own units.
+
+    Attributes
+    ----------
+    params : (p,) array
+        The estimate that `cov` is for; finite even where the system is weak.
+    cov, noise_cov : (p, p) arrays or None
+        Total covariance and the part that the noise causes; None where weak.
+    bread : (p, p) array
+        Matrix that was inverted.
+    scores : (m, p) array or None
+        Scores at `params`, mean zero.
+    point : (p,) array
+        What to report as coefficients: differs from `params` only for ridge with target "population",
+        where inference comes from the unpenalised moments.
+    sampling_cov : (p, p) array or None
+        Covariance that the same rows would have given without noise.
+    sampling_kind : str
+        "heteroskedastic" or "homoskedastic" (assumed for `sampling_cov`); the reason where it is None.
+    cov_type, stabilization, target : str
+    weak_reason : str
+        Why there is no covariance; empty otherwise.
+    nobs : int
+    """
+
+    params: Floats
+    cov: Floats | None
+    bread: Floats
+    noise_cov: Floats | None
+    scores: Floats | None
+    point: Floats
+    sampling_cov: Floats | None
+    sampling_kind: str
+    cov_type: str
+    stabilization: Stabilization
+    target: Target
+    weak_reason: str
+    nobs: int
+
+    def estimate(self, names: Names) -> Estimate:
+        """Return the Estimate in the system's units."""
+        return Estimate(
+            self.params, self.cov, tuple(names), self.nobs, self.scores,
+            self.bread, self.noise_cov, self.cov_type, self.weak_reason,
+        )  # fmt: skip
+
+
+def solve(
+    system: LinearScores,
+    *,
+    stabilization: Stabilization = "none",
+    ridge: float = 0.0,
+    fuller_a: float | None = None,
+    target: Target = "population",
+) -> Solution:
+    r"""Solve ``g - A b = 0`` with covariance ``A^-1 meat(b) A^-T / n``.
+
+    Parameters
+    ----------
+    system : LinearScores
+    stabilization : {"none", "fuller", "ridge"}
+        "fuller" replaces A by `fuller_gram`; "ridge" adds `ridge` to the diagonal of the private columns.
+    ridge : float
+        gamma > 0, in the system's units.
+    fuller_a : float, optional
+        Fuller's constant; default d + 4.
+    target : {"population", "sample", "penalized"}
+        "sample": the finite population's coefficient, so that the noise alone is error. "penalized":
+        the coefficient that ridge aims at; otherwise ridge changes `point` only.
+
+    Returns
+    -------
+    Solution
+        Never raises for weak systems: `cov` is then None and `weak_reason` says why.
+
+    Raises
+    ------
+    ArgumentError
+        For options that do not go together.
+    NotAvailableError
+        For Fuller's modification of a system that subtracts no noise covariance.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+
+    Examples
+    --------
+    >>> from privinf.inference.corrected_scores import CorrectedLeastSquares
+    >>> x = np.linspace(-1.0, 1.0, 101)[:, None]
+    >>> y = 2.0 * x[:, 0] + np.cos(50.0 * x[:, 0])
+    >>> solution = solve(CorrectedLeastSquares(x, y, np.zeros((1, 1))))
+    >>> solution.estimate(["x"]).names
+    ('x',)
+    """
+    _check_options(stabilization, ridge, fuller_a, target)
+    bread = system.fuller_gram(fuller_a) if stabilization == "fuller" else system.A
+    penalized = system.A + ridge * np.diag((~system.noise_free).astype(np.float64))
+    point = _solve(penalized if stabilization == "ridge" else bread, system.g)
+    if target == "penalized":
+        bread = penalized
+    params = _solve(bread, system.g)
+    scores = system.scores(params)
+    if scores is not None and (stabilization == "fuller" or target == "penalized"):
+        scores -= scores.mean(axis=0)
+    cov, noise_cov, weak_reason = _covariances(system, bread, params, scores, target)
+    sampling_cov, sampling_kind = _sampling_covariance(system, bread, params)
+    return Solution(
+        params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
+        "noise only" if target == "sample" else system.cov_type,
+        stabilization, target, weak_reason, system.n,
+    )  # fmt: skip
+
+
+def _check_options(stabilization: str, ridge: float, fuller_a: float | None, target: str) -> None:
+    check_choice(stabilization, Stabilization, "stabilization")
+    check_choice(target, Target, "target")
+    check_number(ridge, "ridge", low=0.0)
+    if (stabilization == "ridge") != (ridge > 0.0):
+        raise ArgumentError("stabilization='ridge' and ridge > 0 belong together")
+    if fuller_a is not None and stabilization != "fuller":
+        raise ArgumentError("fuller_a belongs to stabilization='fuller'")
+    if target == "penalized" and stabilization != "ridge":
+        raise ArgumentError("target='penalized' needs stabilization='ridge'")
+
+
+def _solve(gram: Floats, g: Floats) -> Floats:
+    if is_positive_definite(gram):
+        return np.asarray(np.linalg.solve(gram, g), dtype=np.float64)
+    return np.asarray(np.linalg.pinv(gram, hermitian=True) @ g, dtype=np.float64)
+
+
+def _covariances(
+    system: LinearScores, bread: Floats, params: Floats, scores: Floats | None, target: Target
+) -> tuple[Floats | None, Floats | None, str]:
+    """Return (cov, noise_cov, weak_reason)."""
+    if not is_positive_definite(bread):
+        return None, None, WEAK_GRAM
+    noise_cov = sandwich(bread, system.noise_meat(params), system.n)
+    if target == "sample":
+        definite = is_positive_definite(noise_cov)
+        return (noise_cov, noise_cov, "") if definite else (None, None, NO_NOISE)
+    meat = system.meat(params) if scores is None else score_meat(scores, system.n)
+    cov = sandwich(bread, meat, system.n)
+    drowned = system.cov_type == "nonrobust" and system.residual_variance(params) <= 0.0
+    if drowned or not is_positive_definite(cov):
+        return None, None, WEAK_VARIANCE
+    return cov, noise_cov, ""
+
+
+def _sampling_covariance(system: LinearScores, bread: Floats, params: Floats) -> tuple[Floats | None, str]:
+    """Return the covariance without noise and what it assumes, or None and the reason."""
+    if not is_positive_definite(bread):
+        return None, WEAK_GRAM
+    try:
+        meat, kind = system.clean_meat(params)
+    except NotAvailableError as error:
+        return None, str(error)
+    return sandwich(bread, meat, system.n), kind
