@@ -1,1 +1,38 @@
-"""privinf: statistical inference from private data."""
+"""privinf: statistical inference from private data.
+
+Estimators whose ``fit()`` returns coefficients, standard errors, intervals and tests that account for the
+noise added for differential privacy, and a report of what the privacy costs.
+"""
+
+from privinf import errors
+from privinf.accounting import Budget, Ledger, LedgerEntry, PrivacyReport, plan
+from privinf.mechanisms import Modulation, Moments
+from privinf.models import ModulatedOLS, MomentOLS
+from privinf.releases import Release, load_release
+from privinf.results import Results, compare, load
+from privinf.schema import Design, Factor, Numeric, Schema, add_constant
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "Design",
+    "Factor",
+    "Ledger",
+    "LedgerEntry",
+    "ModulatedOLS",
+    "Modulation",
+    "MomentOLS",
+    "Moments",
+    "Numeric",
+    "PrivacyReport",
+    "Release",
+    "Results",
+    "Schema",
+    "add_constant",
+    "compare",
+    "errors",
+    "load",
+    "load_release",
+    "plan",
+]

@@ -1,0 +1,228 @@
+"""Raw rows at their holder, and their encoding: matrix, affine map, clipping, projection.
+
+Everything here is a function of one record at a time and of public numbers, so the sensitivities that
+`Design` states hold for whatever rows arrive; nothing is counted, measured or reported about them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.schema import Design
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    DataDependentBoundsWarning,
+    SchemaError,
+    SensitivityError,
+)
+from privinf.typing import Floats, Integers, Missing
+from privinf.validation import check_choice
+
+BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rows:
+    """Raw rows as their holder has them; never stored in anything that is released.
+
+    Attributes
+    ----------
+    features : DataFrame or ndarray, shape (n, p)
+        Feature columns; with a formula, the data frame from which all is computed.
+    response : ndarray of shape (n,) or None
+        None: the formula's left-hand side, computed from `features`.
+    missing : {"raise", "impute-public"}
+        What to do with nan: refuse, or put in the midpoint of the public bounds (first level).
+    """
+
+    features: Any
+    response: Any = None
+    missing: Missing = "raise"
+
+    def __post_init__(self) -> None:
+        check_choice(self.missing, Missing, "missing")
+
+    def __len__(self) -> int:
+        return int(np.shape(self.features)[0])
+
+    def __repr__(self) -> str:
+        return f"Rows({len(self)} rows, not shown)"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EncodedRows:
+    """Rows in scaled units, inside their public bounds.
+
+    Attributes
+    ----------
+    private : ndarray, shape (n, d)
+    public : ndarray, shape (n, q)
+        Declared-public columns, user units.
+    response : ndarray, shape (n,)
+        Scaled and clipped where it is protected, as it is where it is public.
+    groups : ndarray of int64, shape (n,), or None
+        Code of the unit (person) to which each row belongs.
+    """
+
+    private: Floats
+    public: Floats
+    response: Floats
+    groups: Integers | None = field(default=None)
+
+
+def as_rows(rows: Any, missing: Missing = "raise") -> Rows:
+    """Return `rows` as `Rows`: a frame (formula designs), a pair (y, X), or `Rows` itself."""
+    if isinstance(rows, Rows):
+        return rows
+    if isinstance(rows, tuple) and len(rows) == 2:
+        return Rows(rows[1], rows[0], missing)
+    return Rows(rows, None, missing)
+
+
+def project_ball(x: Floats, radius: float) -> Floats:
+    """Return the rows of `x` (n, d) projected into the ball of `radius`, in place."""
+    for start in range(0, len(x), BLOCK):
+        block = x[start : start + BLOCK]
+        norms = np.sqrt(np.einsum("ij,ij->i", block, block))
+        block *= np.minimum(1.0, radius / np.maximum(norms, radius))[:, None]
+    return x
+
+
+def encode(design: Design, rows: Rows) -> EncodedRows:
+    """Return the rows in scaled units, clipped to the public bounds and projected into the ball.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing, has nan (with ``missing="raise"``), infinities or undeclared levels, or the
+        declared constant is not all ones. The message names the column and holds no value.
+    AlignmentError
+        Lengths differ, there are fewer rows than coefficients, or a unit has more rows than declared.
+
+    Notes
+    -----
+    **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
+    """
+    response = _response(design, rows)
+    matrix = design.matrix(rows.features, missing=rows.missing)
+    n, p = matrix.shape
+    if len(response) != n:
+        raise AlignmentError(f"the response has {len(response)} rows and the features have {n}")
+    if n < p:
+        raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+    if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
+        name = design.names[design.constant]
+        raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+    return EncodedRows(
+        private=_scaled_private(design, matrix),
+        public=np.ascontiguousarray(matrix[:, ~design.private]),
+        response=_scaled_response(design, response),
+        groups=_groups(design, rows),
+    )
+
+
+def _response(design: Design, rows: Rows) -> Floats:
+    if rows.response is None:
+        return design.response_values(rows.features, missing=rows.missing)
+    try:
+        y = np.asarray(rows.response, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SchemaError(f"response {design.response!r} is not numeric") from None
+    if y.ndim != 1:
+        raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim}")
+    if np.isfinite(y).all():
+        return y
+    absent = np.isnan(y)
+    if absent.any():
+        if rows.missing == "raise" or design.response_public:
+            raise SchemaError(
+                f"response {design.response!r} has missing values: declare missing='impute-public'"
+            )
+        y = np.where(absent, (design.y_low + design.y_high) / 2.0, y)
+    if np.isinf(y).any():
+        raise SchemaError(f"response {design.response!r} has infinite values")
+    return y
+
+
+def _scaled_private(design: Design, matrix: Floats) -> Floats:
+    # `matrix` is ours (Design.matrix returns a new array) and is overwritten where all is private.
+    mask = design.private
+    x = matrix if mask.all() else np.ascontiguousarray(matrix[:, mask])
+    center, scale = design.center[mask], design.scale[mask]
+    low, high = design.scaled_low[mask], design.scaled_high[mask]
+    for start in range(0, len(x), BLOCK):
+        block = x[start : start + BLOCK]
+        if center.any():
+            block -= center
+        if (scale != 1.0).any():
+            block /= scale
+        if np.isfinite(low).any() or np.isfinite(high).any():
+            np.clip(block, low, high, out=block)
+    if design.radius is not None and np.isfinite(design.radius):
+        project_ball(x, design.radius)
+    return x
+
+
+def _scaled_response(design: Design, y: Floats) -> Floats:
+    if design.response_public:
+        return np.array(y, dtype=np.float64)
+    return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale
+
+
+def _groups(design: Design, rows: Rows) -> Integers | None:
+    if design.schema is None or design.schema.unit is None:
+        return None
+    unit = design.schema.unit
+    if not isinstance(rows.features, pd.DataFrame) or unit not in rows.features:
+        raise SchemaError(f"the schema's unit column {unit!r} is not among the data's columns")
+    codes, _ = pd.factorize(rows.features[unit])
+    if (codes < 0).any():
+        raise SchemaError(f"the unit column {unit!r} has missing values")
+    if np.bincount(codes).max(initial=0) > design.schema.max_rows:
+        raise AlignmentError(
+            f"a unit of {unit!r} has more rows than the declared max_rows={design.schema.max_rows}: "
+            "raise max_rows, or let the holder choose which rows to keep"
+        )
+    return codes.astype(np.int64)
+
+
+def data_bounds(
+    table: Any, names: list[str], wanted: list[str], request: str, argument: str
+) -> dict[str, tuple[float, float]]:
+    """Return the rows' own (min, max) by column, for those who asked for it by name.
+
+    Raises
+    ------
+    ArgumentError
+        `request` is not the word "data".
+    SensitivityError
+        A column is constant: its bounds would be equal.
+
+    Notes
+    -----
+    **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
+    """
+    if request != "data":
+        raise ArgumentError(f'{argument}={request!r}: pass pairs of public numbers, or the word "data"')
+    warnings.warn(
+        f'{argument}="data": bounds are taken from the rows themselves; the privacy claim does not cover them',
+        DataDependentBoundsWarning,
+        stacklevel=4,
+    )
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
+    found = {}
+    for name in wanted:
+        low, high = float(frame[name].min()), float(frame[name].max())
+        if not low < high:
+            raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
+        found[name] = (low, high)
+    return found

@@ -1,0 +1,202 @@
+r"""Variance, convergence and reconstruction formulas of the modulated release (paper 1, sections 6 to 9).
+
+All in scaled units. S is the covariance of the noise in the rescaled features u = g/(1-alpha) - x,
+
+.. math:: S = \Big(\sigma^2 I + \frac{\lambda^2}{2m} P_V\Big) / (1-\alpha)^2 .
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError
+from privinf.typing import Floats
+from privinf.validation import check_array, check_choice, check_count, check_positive
+
+Phase = Literal["known", "unknown"]
+
+
+def modulation_noise_cov(directions: Floats, *, scale: float, contraction: float, amplitude: float) -> Floats:
+    """Return S, shape (d, d), for orthonormal rows `directions` (m, d)."""
+    count, dimension = directions.shape
+    wave = amplitude**2 / (2.0 * count) * (directions.T @ directions)
+    return (scale**2 * np.eye(dimension) + wave) / (1.0 - contraction) ** 2
+
+
+def modulation_cumulants(directions: Floats, *, contraction: float, amplitude: float) -> Floats:
+    """Return the fourth cumulant (m,) of the noise along each direction: a cos U has -(3/8) a^4."""
+    count = len(directions)
+    peak = amplitude / (math.sqrt(count) * (1.0 - contraction))
+    return np.full(count, -0.375 * peak**4)
+
+
+def gradient_variance(
+    beta: Floats,
+    *,
+    second_moment: Floats,
+    residual_cross: Floats,
+    residual_variance: float,
+    noise_cov: Floats,
+    directions: Floats,
+    cumulants: Floats,
+    nobs: int,
+    response_noise: float = 0.0,
+) -> float:
+    r"""Return E||G - grad L||^2, the variance of the corrected gradient given the data (Theorem 8.1).
+
+    Parameters
+    ----------
+    beta : ndarray, shape (p,)
+    second_moment : ndarray, shape (p, p)
+        Sigma_x = mean x x' of the clean features.
+    residual_cross : ndarray, shape (p,)
+        Sigma_rx = mean x r, with r = x'beta - y.
+    residual_variance : float
+        S_r^2 = mean r^2 of the clean residuals.
+    noise_cov : ndarray, shape (p, p)
+        S; rows and columns of public features are zero.
+    directions, cumulants : ndarrays, shapes (k, p) and (k,)
+        Directions of the non-Gaussian part of the noise and its fourth cumulants.
+    nobs : int
+        K, the number of clients.
+    response_noise : float
+        Variance of the noise added to the response.
+
+    Notes
+    -----
+    K times the variance is, with q = b'Sb,
+
+    .. math:: S_r^2 tr S + q\, tr \Sigma_x + 2 b'S\Sigma_{rx} + q\, tr S + b'S^2 b
+              + \sum_j k_j (v_j'b)^2 + \sigma_y^2 tr(\Sigma_x + S).
+
+    Equation (25) of the paper is the case of V orthogonal to beta (the cumulants drop out), for every m;
+    elsewhere, as in the one-shot protocol, (25) is off by 10% to 28% and this form is right.
+    """
+    trace = float(np.trace(noise_cov))
+    q = float(beta @ noise_cov @ beta)
+    total = (
+        residual_variance * trace
+        + q * float(np.trace(second_moment))
+        + 2.0 * float(beta @ noise_cov @ residual_cross)
+        + q * trace
+        + float(beta @ noise_cov @ noise_cov @ beta)
+        + float(cumulants @ (directions @ beta) ** 2)
+        + response_noise * (float(np.trace(second_moment)) + trace)
+    )
+    return total / nobs
+
+
+def variance_bound(
+    *,
+    beta_norm: float,
+    feature_norm: float,
+    response_norm: float,
+    scale: float,
+    contraction: float,
+    amplitude: float,
+    dimension: int,
+    nobs: int,
+) -> float:
+    """Return the uniform bound on the gradient's variance, Corollary 9.1 (V orthogonal to the iterate).
+
+    Parameters
+    ----------
+    beta_norm, feature_norm, response_norm : float
+        B, R and M: bounds of ||beta||, ||x|| and |y|.
+    scale : float
+        sigma, sd of the Gaussian noise of a message.
+    """
+    keep = 1.0 - contraction
+    reach = feature_norm * beta_norm + response_norm
+    wave = amplitude**2 / 2.0
+    first = (
+        reach**2 * (wave + dimension * scale**2)
+        + 2.0 * scale**2 * beta_norm * feature_norm * reach
+        + scale**2 * beta_norm**2 * feature_norm**2
+    )
+    second = beta_norm**2 * (wave * scale**2 + (dimension + 1) * scale**4)
+    return (first / keep**2 + second / keep**4) / nobs
+
+
+def convergence_bound(*, smoothness: float, distance: float, rounds: int, variance: float) -> float:
+    """Return the bound on the excess risk of the averaged iterate, Theorem 9.2 corrected.
+
+    ``L D^2 / (2 T) + variance / (2 L)`` with L = lambda_max(Sigma_x) (`smoothness`), D = ||b_0 - b*||
+    (`distance`), for least squares given the data and b* inside the ball. `variance` already contains
+    1/K; the paper divides by K once more.
+    """
+    check_positive(smoothness, "smoothness")
+    check_count(rounds, "rounds")
+    return smoothness * distance**2 / (2.0 * rounds) + variance / (2.0 * smoothness)
+
+
+def wave_information(amplitude: float, scale: float) -> float:
+    """Return the Fisher information on location of ``amplitude * cos U + N(0, scale^2)``, U uniform."""
+    check_positive(scale, "scale")
+    nodes = 256 + int(32.0 * amplitude / scale)
+    angles = math.pi * (np.arange(nodes) + 0.5) / nodes
+    centers = amplitude * np.cos(angles)
+    z = np.linspace(-amplitude - 9.0 * scale, amplitude + 9.0 * scale, 64 * (18 + int(2 * amplitude / scale)))
+    density = np.zeros_like(z)
+    slope = np.zeros_like(z)
+    for center in centers:
+        t = (z - center) / scale
+        kernel = np.exp(-0.5 * t * t) / (math.sqrt(2.0 * math.pi) * scale * nodes)
+        density += kernel
+        slope -= t / scale * kernel
+    return float(np.trapezoid(slope**2 / np.maximum(density, 1e-300), z))
+
+
+def reconstruction_bound(
+    *,
+    dimension: int,
+    scales: ArrayLike,
+    contraction: float,
+    amplitude: float,
+    frequency: float,
+    directions: int,
+    phase: Phase = "unknown",
+    beta_norm: float = 0.0,
+    error_variance: float | None = None,
+) -> float:
+    r"""Return a lower bound on the mean squared error per coordinate of any unbiased attack on x.
+
+    Parameters
+    ----------
+    scales : sequence of float
+        sigma of each round: information adds over rounds.
+    phase : {"unknown", "known"}
+        "known": the paper's Theorem 6.3 averaged over phases (Corollary 6.4), for an attacker who knows
+        phi; "unknown": phi is uniform and unknown, the information of one message is
+        ``(1-alpha)^2 [(I - P_V)/sigma^2 + J P_V]`` with J from `wave_information`.
+    beta_norm, error_variance : float
+        ||beta*|| and the variance of y given x, where the response is sent in clear: adds
+        beta beta'/variance to the information.
+
+    Notes
+    -----
+    The modulation adds Fisher information when phi is known, so that it *lowers* the bound: the remark
+    after the paper's Corollary 6.4 has the sign wrong. With phi unknown it removes information along V.
+    """
+    check_choice(phase, Phase, "phase")
+    sigma = check_array(scales, "scales", ndim=1)
+    if (sigma <= 0.0).any():
+        return 0.0
+    keep2 = (1.0 - contraction) ** 2
+    clear = 0.0 if error_variance is None else beta_norm**2 / check_positive(error_variance, "error_variance")
+    if phase == "known":
+        wave = amplitude**2 * frequency**2 / 2.0
+        information = float(np.sum((keep2 * dimension + wave) / sigma**2)) + clear
+        return dimension / information
+    if directions > dimension:
+        raise ArgumentError(f"directions={directions} exceed the {dimension} private column(s)")
+    along = sum(keep2 * wave_information(amplitude / math.sqrt(directions), float(s)) for s in sigma)
+    across = float(np.sum(keep2 / sigma**2))
+    if clear == 0.0 and len(sigma) == 1:
+        return (directions / along + (dimension - directions) / across) / dimension
+    # With y in clear, or over rounds with other directions: the trace inequality tr(I^-1) >= d^2 / tr(I), as in the paper.
+    return dimension / (directions * along + (dimension - directions) * across + clear)

@@ -1,0 +1,16 @@
+"""Noise sources: the lattice (default, secure), OpenDP (extra) and seeded simulation. Samplers only."""
+
+from privinf.noise.lattice import LatticeNoise
+from privinf.noise.opendp import OpenDPNoise
+from privinf.noise.simulation import SimulationNoise
+from privinf.noise.source import NoiseSource, get_source, grid_step, solve_scale
+
+__all__ = [
+    "LatticeNoise",
+    "NoiseSource",
+    "OpenDPNoise",
+    "SimulationNoise",
+    "get_source",
+    "grid_step",
+    "solve_scale",
+]

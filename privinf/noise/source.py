@@ -1,0 +1,106 @@
+"""What a noise source offers, the grid of secure noise, and the noise scale that a budget buys."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol
+
+from privinf.errors import SensitivityError
+from privinf.typing import Flags, Floats, Integers, RngLike
+from privinf.validation import check_choice, check_positive
+
+SourceName = Literal["lattice", "opendp"]
+Size = int | tuple[int, ...]
+
+# A noise scale spans 2^20 to 2^21 grid steps.
+GRID_BITS = 20
+
+
+class NoiseSource(Protocol):
+    """Where noise comes from.
+
+    Attributes
+    ----------
+    name : str
+    secure : bool
+        Whether its releases may leave the building: operating-system entropy, integers on a public grid.
+    """
+
+    name: str
+    secure: bool
+
+    def perturb(self, values: Floats, scale: float) -> Floats:
+        """Return ``values + N(0, scale^2)``; secure sources put values and noise on `grid_step`'s grid."""
+        ...
+
+    def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
+        """Return integers plus discrete Gaussian noise, `sigma` in steps."""
+        ...
+
+    def inflation(self, scale: float, dimension: int) -> float:
+        """Return what rounding to the grid can add to an l2 sensitivity over `dimension` numbers."""
+        ...
+
+    def uniform(self, size: Size) -> Floats:
+        """Return independent uniforms on [0, 1), multiples of 2^-53."""
+        ...
+
+    def bernoulli(self, p: float, size: Size) -> Flags:
+        """Return independent flags, True with probability `p`."""
+        ...
+
+    def integers(self, k: int, size: Size) -> Integers:
+        """Return independent uniforms on 0, ..., k - 1."""
+        ...
+
+
+def grid_step(scale: float) -> float:
+    """Return the grid of secure noise of sd `scale`: the power of two 2^(floor(log2 scale) - 20)."""
+    return math.ldexp(1.0, math.frexp(check_positive(scale, "scale"))[1] - 1 - GRID_BITS)
+
+
+def grid_inflation(scale: float, dimension: int) -> float:
+    """Return g sqrt(D): two neighbours are moved by at most g/2 each in each of D coordinates."""
+    return grid_step(scale) * math.sqrt(dimension)
+
+
+def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSource) -> tuple[float, float]:
+    """Return (scale, sensitivity on the grid) of a Gaussian release that costs exactly `mu`.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Replace-one l2 sensitivity before rounding.
+    mu : float
+        Finite.
+    dimension : int
+        Number of released numbers that one unit touches.
+
+    Raises
+    ------
+    SensitivityError
+        The budget is so small that the grid's own share of the sensitivity would outgrow it.
+    """
+    check_positive(sensitivity, "sensitivity")
+    scale = sensitivity / check_positive(mu, "mu")
+    for _ in range(64):
+        total = sensitivity + source.inflation(scale, dimension)
+        if total / mu <= scale:
+            return scale, scale * mu
+        # Grow the scale (and, past a power of two, its grid) until the grid's share is covered.
+        scale = total / mu * (1.0 + 2.0**-50)
+    raise SensitivityError(
+        f"mu={mu:g} is too small for {dimension} numbers on the noise grid: spend more or release fewer"
+    )
+
+
+def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:
+    """Return seeded simulation noise if `rng` is given, else the named secure source."""
+    from privinf.noise.lattice import LatticeNoise
+    from privinf.noise.opendp import OpenDPNoise
+    from privinf.noise.simulation import SimulationNoise
+
+    check_choice(source, SourceName, "source")
+    if rng is not None:
+        return SimulationNoise(rng)
+    return LatticeNoise() if source == "lattice" else OpenDPNoise()

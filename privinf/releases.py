@@ -1,0 +1,137 @@
+"""Releases: what leaves the holder. Frozen, serialisable, and all that an analyst ever needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import LedgerEntry
+from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.schema import Design
+from privinf.storage import read_container, write_container
+
+FORMAT = "privinf-release"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release:
+    """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
+
+    Attributes
+    ----------
+    kind : str
+        The mechanism's name ("modulation", "moments").
+    arrays : mapping of str to ndarray
+        The messages as sent, scaled units, read-only. Modulation: ``features`` (n, d), or (T, n, d) for T
+        rounds, private columns only; ``response`` (n,); ``public`` (n, q); ``directions``. Moments:
+        ``moments``, per record or in total. ``groups`` (n,) where a unit has several rows.
+    law : mapping
+        JSON-able public description of the noise (scales, contraction, ...): never a seed or a draw.
+    design : Design
+        Columns, bounds and the affine map between scaled and user units.
+    entries : tuple of LedgerEntry
+        One line per release of private data; `PrivacyReport.of(entries)` totals them.
+    nobs : int
+        Number of records, public.
+
+    Notes
+    -----
+    **Privacy.** Everything in it is public once sent; its cost stands in `entries`.
+    """
+
+    kind: str
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+    law: Mapping[str, Any]
+    design: Design
+    entries: tuple[LedgerEntry, ...]
+    nobs: int
+
+    def __post_init__(self) -> None:
+        frozen = {}
+        for name, array in self.arrays.items():
+            view = np.asarray(array).view()
+            view.flags.writeable = False
+            frozen[name] = view
+        object.__setattr__(self, "arrays", MappingProxyType(frozen))
+        object.__setattr__(self, "law", MappingProxyType(dict(self.law)))
+
+    def __reduce__(self) -> Any:
+        state = (self.kind, dict(self.arrays), dict(self.law), self.design, self.entries, self.nobs)
+        return Release, state
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
+        return f"<Release {self.kind}: {self.nobs} records; {shapes}; noise {self.noise_source}>"
+
+    @property
+    def noise_source(self) -> str:
+        """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
+        return self.entries[0].source if self.entries else "none"
+
+    @property
+    def secure(self) -> bool:
+        """Whether every line was made with noise that may leave the building."""
+        return bool(self.entries) and all(entry.secure for entry in self.entries)
+
+    def header(self) -> dict[str, Any]:
+        """Return everything but the arrays as JSON-able data."""
+        return {
+            "kind": self.kind,
+            "law": dict(self.law),
+            "design": self.design.to_dict(),
+            "entries": [entry.to_dict() for entry in self.entries],
+            "nobs": self.nobs,
+        }
+
+    @classmethod
+    def from_parts(cls, arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> Release:
+        """Rebuild a release from its arrays and `header`."""
+        try:
+            return cls(
+                kind=header["kind"],
+                arrays=arrays,
+                law=header["law"],
+                design=Design.from_dict(header["design"]),
+                entries=tuple(LedgerEntry.from_dict(entry) for entry in header["entries"]),
+                nobs=int(header["nobs"]),
+            )
+        except KeyError as missing:
+            raise StorageError(f"the release's header lacks {missing}") from None
+
+    def save(self, path: str | PathLike[str], *, key: bytes | None = None) -> None:
+        """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC given `key`.
+
+        Raises
+        ------
+        NotAvailableError
+            The release carries no noise (epsilon = inf): it must not leave the process.
+        """
+        if self.law.get("noise_free", False):
+            raise NotAvailableError(
+                "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
+                "release with a finite epsilon"
+            )
+        write_container(path, dict(self.arrays), self.header(), format=FORMAT, key=key)
+
+    def require(self, kind: str, model: str) -> Release:
+        """Return the release itself if it is of `kind`, else raise AlignmentError."""
+        if self.kind != kind:
+            raise AlignmentError(f"{model} needs a {kind!r} release, this one is of kind {self.kind!r}")
+        return self
+
+
+def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
+    """Read a release that `Release.save` wrote.
+
+    Raises
+    ------
+    StorageError
+        The file is truncated, corrupted, foreign or of a newer version, or `key` does not fit.
+    """
+    arrays, header = read_container(path, format=FORMAT, key=key)
+    return Release.from_parts(arrays, header)

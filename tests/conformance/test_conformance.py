@@ -1,0 +1,277 @@
+"""One suite over every model: the noise-free limit, internal consistency, storage, display."""
+
+import inspect
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import privinf as pi
+
+N = 400
+COLUMNS = ["a", "b", "c"]
+SCHEMA = pi.Schema(
+    {"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (-1.0, 3.0), "c": (0.0, 2.0), "g": ["u", "v", "w"]}
+)
+FORMULA = "y ~ a + b + c + C(g)"
+
+
+def rows(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "a": rng.uniform(-1, 1, n),
+            "b": rng.uniform(-1, 3, n),
+            "c": rng.uniform(0, 2, n),
+            "g": rng.choice(["u", "v", "w"], n),
+        }
+    )
+    mean = 1.0 + 0.5 * frame.a - 0.4 * frame.b + 0.3 * frame.c + 0.2 * (frame.g == "v")
+    return frame.assign(y=(mean + rng.normal(0, 0.3, n)).clip(-4, 6))
+
+
+MODELS = {
+    "modulated": (pi.ModulatedOLS, {}, {}, "HC0"),
+    "modulated-clear-y": (pi.ModulatedOLS, {"response": "public"}, {}, "HC0"),
+    "modulated-iterative": (pi.ModulatedOLS, {}, {"method": "iterative", "rounds": 3}, "HC0"),
+    "moments-local": (pi.MomentOLS, {"trust": "local"}, {}, "HC0"),
+    "moments-central": (pi.MomentOLS, {"trust": "central"}, {}, "nonrobust"),
+    "moments-central-HC0": (pi.MomentOLS, {"trust": "central"}, {"cov_type": "HC0"}, "HC0"),
+}
+EVERY = pytest.mark.parametrize("name", MODELS)
+
+
+def build(name, data=None):
+    model, mechanism, _, _ = MODELS[name]
+    return model.from_formula(FORMULA, rows() if data is None else data, schema=SCHEMA, **mechanism)
+
+
+def fitted(name, data=None, **spending):
+    return build(name, data).fit(**MODELS[name][2], **(spending or {"epsilon": math.inf}))
+
+
+def noisy(name):
+    return fitted(name, rows(20_000), mu=60.0, rng=3)
+
+
+def reference(cov_type, formula=FORMULA, data=None):
+    model = sm.OLS.from_formula(formula, rows() if data is None else data)
+    if cov_type == "HC0":
+        return model.fit(cov_type="HC0", use_t=False)
+    plain = model.fit()
+    return model.fit(cov_type="fixed scale", cov_kwds={"scale": plain.ssr / plain.nobs}, use_t=False)
+
+
+@EVERY
+def test_noise_free_limit_is_statsmodels(name):
+    ours, theirs = fitted(name), reference(MODELS[name][3])
+    close = {"rtol": 1e-8, "atol": 1e-8}
+    assert list(ours.params.index) == list(theirs.params.index)
+    np.testing.assert_allclose(ours.params, theirs.params, **close)
+    np.testing.assert_allclose(ours.bse, theirs.bse, **close)
+    np.testing.assert_allclose(ours.tvalues, theirs.tvalues, **close)
+    np.testing.assert_allclose(ours.pvalues, theirs.pvalues, **close)
+    np.testing.assert_allclose(ours.cov_params(), theirs.cov_params(), **close)
+    np.testing.assert_allclose(ours.conf_int(0.1), theirs.conf_int(0.1), **close)
+    np.testing.assert_allclose(ours.bse_sampling, theirs.bse, **close)
+    for constraint in ("a = b", "a = b, c = 0.5", "C(g)[T.v] = C(g)[T.w] = 0"):
+        a, b = ours.wald_test(constraint), theirs.wald_test(expand(constraint), use_f=False, scalar=True)
+        np.testing.assert_allclose(a.statistic, b.statistic, rtol=1e-8)
+        np.testing.assert_allclose(a.pvalue, b.pvalue, **close)
+    a, b = ours.t_test("a - 2 * b = 0.1"), theirs.t_test("a - 2 * b = 0.1")
+    np.testing.assert_allclose([a.tvalue, a.pvalue], [b.tvalue, b.pvalue], **close)
+    np.testing.assert_allclose(a.conf_int(), b.conf_int(), **close)
+    new = rows(5, seed=9)
+    a, b = ours.get_prediction(new).summary_frame(), theirs.get_prediction(new).summary_frame()
+    shared = ["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"]
+    np.testing.assert_allclose(a[shared], b[shared], **close)
+    np.testing.assert_allclose(ours.rsquared, theirs.rsquared, **close)
+
+
+def expand(constraint):
+    return constraint.replace("C(g)[T.v] = C(g)[T.w] = 0", "C(g)[T.v] = 0, C(g)[T.w] = 0")
+
+
+@EVERY
+def test_noise_free_score_test_is_the_noise_free_formula(name):
+    """At epsilon = inf the score statistic of OLS: n psibar' Cov(psi)^-1 psibar, constant concentrated out."""
+    data = rows()
+    r = fitted(name)
+    design = SCHEMA.design(FORMULA)
+    X = design.matrix(data)
+    x, y = X[:, 1:] - X[:, 1:].mean(axis=0), data.y - data.y.mean()
+    for beta0 in (np.zeros(5), np.array([0.2, 0.1, 0.0, 0.3, 0.0])):
+        e = np.asarray(y - x @ beta0)
+        psi = x * e[:, None]
+        mean = psi.mean(axis=0)
+        if MODELS[name][3] == "HC0" and name != "moments-central-HC0":
+            meat = np.cov(psi.T, bias=True)
+        elif name == "moments-central":
+            meat = np.mean(e**2) * x.T @ x / len(x)
+        else:
+            continue
+        expected = len(x) * mean @ np.linalg.solve(meat, mean)
+        test = r.score_test(beta0)
+        assert test.statistic == pytest.approx(expected, rel=1e-6)
+        assert test.df == 5
+
+
+@EVERY
+def test_internal_consistency(name):
+    r = noisy(name)
+    np.testing.assert_allclose(r.tvalues, r.params / r.bse)
+    np.testing.assert_allclose(r.t_test(np.eye(len(r.params))).tvalue, r.tvalues)
+    for j, column in enumerate(r.params.index):
+        R = np.eye(len(r.params))[j]
+        assert float(r.wald_test(R).statistic) == pytest.approx(r.tvalues[column] ** 2, rel=1e-9)
+    lower = r.conf_int(float(r.pvalues["a"])).loc["a"]
+    assert min(abs(lower)) == pytest.approx(0.0, abs=1e-8)
+    total, clean, noise = r.bse**2, r.bse_sampling**2, r.bse_privacy**2
+    if name != "moments-central-HC0":
+        np.testing.assert_allclose(total, clean + noise, rtol=1e-6)
+    assert (r.bse_sampling < r.bse).all()
+
+
+@EVERY
+def test_permuting_the_columns_permutes_the_result(name):
+    model, mechanism, options, _ = MODELS[name]
+    data = rows()
+    a = model.from_formula("y ~ a + b + c", data, schema=SCHEMA, **mechanism).fit(epsilon=math.inf, **options)
+    b = model.from_formula("y ~ c + a + b", data, schema=SCHEMA, **mechanism).fit(epsilon=math.inf, **options)
+    np.testing.assert_allclose(a.params, b.params[a.params.index], rtol=1e-9)
+    np.testing.assert_allclose(a.bse, b.bse[a.params.index], rtol=1e-9)
+
+
+@EVERY
+def test_both_doors_agree_and_storage_keeps_everything(name, tmp_path):
+    model = build(name, rows(5000))
+    options = MODELS[name][2]
+    release = model.release(mu=30.0, rng=1, **options)
+    release.save(tmp_path / "release.npz")
+    loaded = pi.load_release(tmp_path / "release.npz")
+    for key, array in release.arrays.items():
+        np.testing.assert_array_equal(loaded.arrays[key], array)
+    a = type(model).from_release(release).fit()
+    b = type(model).from_release(loaded).fit()
+    np.testing.assert_array_equal(a.params, b.params)
+    assert b.privacy.mu == pytest.approx(30.0, rel=1e-9)
+    a.save(tmp_path / "result.npz")
+    c = pi.load(tmp_path / "result.npz")
+    d = pickle.loads(pickle.dumps(a))
+    for other in (c, d):
+        np.testing.assert_allclose(other.params, a.params, rtol=1e-12)
+        np.testing.assert_allclose(other.bse, a.bse, rtol=1e-12)
+        assert str(other.summary()) == str(a.summary())
+        assert other.score_test().pvalue == pytest.approx(a.score_test().pvalue, rel=1e-9)
+
+
+@EVERY
+def test_display(name):
+    r = noisy(name)
+    text = str(r.summary())
+    for word in ("coef", "std err", "epsilon", "mu", "SIMULATION", "Identification", "a", "C(g)[T.v]"):
+        assert word in text, word
+    assert max(map(len, text.splitlines())) <= 100
+    assert "<table" in r.summary().as_html()
+    assert "tabular" in r.summary().as_latex()
+    assert "," in r.summary().as_csv()
+    assert "<table" in r._repr_html_()
+
+
+PROPERTIES_THAT_REFUSE = {"resid", "fittedvalues", "llf", "aic", "bic"}
+
+
+@EVERY
+def test_every_public_member_can_be_touched(name):
+    r = noisy(name)
+    for member in dir(type(r)):
+        if member.startswith("_"):
+            continue
+        attribute = inspect.getattr_static(type(r), member)
+        assert inspect.getdoc(getattr(type(r), member, None)) or isinstance(attribute, property), member
+        if isinstance(attribute, property) or type(attribute).__name__ == "cached_property":
+            if member in PROPERTIES_THAT_REFUSE:
+                with pytest.raises(pi.errors.NotAvailableError, match=r"\w+ \w+"):
+                    getattr(r, member)
+            else:
+                getattr(r, member)
+
+
+@EVERY
+def test_seeded_fits_repeat_and_secure_fits_do_not(name):
+    a, b = (fitted(name, rows(2000), mu=30.0, rng=5) for _ in range(2))
+    np.testing.assert_array_equal(a.params, b.params)
+    c, d = (fitted(name, rows(2000), mu=30.0) for _ in range(2))
+    assert not np.allclose(c.params, d.params, rtol=1e-12)
+    assert c.privacy.secure
+    assert not a.privacy.secure
+
+
+@EVERY
+def test_seeded_and_secure_noise_have_the_same_law(name):
+    """Same mean and spread over repeated releases of the same rows (a grid is no visible difference)."""
+    data = rows(600)
+    draws = {}
+    for key, rng in (("seeded", np.random.default_rng(0)), ("secure", None)):
+        draws[key] = np.array([fitted(name, data, mu=40.0, rng=rng).params.to_numpy() for _ in range(40)])
+    spread = np.sqrt(draws["seeded"].var(axis=0) / 40 + draws["secure"].var(axis=0) / 40)
+    assert (np.abs(draws["seeded"].mean(axis=0) - draws["secure"].mean(axis=0)) < 5 * spread).all()
+    ratio = draws["seeded"].std(axis=0) / draws["secure"].std(axis=0)
+    assert (ratio > 0.45).all()
+    assert (ratio < 2.2).all()
+
+
+@EVERY
+def test_the_ledger_of_a_model_runs_over_its_fits(name):
+    model = build(name, rows(2000))
+    options = MODELS[name][2]
+    first = model.fit(mu=3.0, rng=0, **options)
+    second = model.fit(mu=4.0, rng=0, **options)
+    assert first.privacy.mu == pytest.approx(3.0, rel=1e-9)
+    assert second.privacy.mu == pytest.approx(4.0, rel=1e-9)
+    assert second.privacy.cumulative.mu == pytest.approx(5.0, rel=1e-9)
+
+
+@EVERY
+def test_noise_free_releases_refuse_to_be_saved(name, tmp_path):
+    release = build(name).release(epsilon=math.inf, **MODELS[name][2])
+    with pytest.raises(pi.errors.NotAvailableError, match="inf"):
+        release.save(tmp_path / "rows.npz")
+    assert not list(tmp_path.iterdir())
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("spending", "words"),
+    [
+        ({}, "epsilon"),
+        ({"epsilon": 0.0, "delta": 1e-5}, "epsilon"),
+        ({"epsilon": -1.0, "delta": 1e-5}, "epsilon"),
+        ({"epsilon": math.nan, "delta": 1e-5}, "epsilon"),
+        ({"epsilon": 1.0}, "delta"),
+        ({"epsilon": 1.0, "delta": 0.0}, "delta"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta"),
+        ({"mu": 0.0}, "mu"),
+        ({"epsilon": 1.0, "delta": 1e-5, "mu": 1.0}, "mu"),
+    ],
+)
+def test_bad_budgets_are_refused_and_cost_nothing(name, spending, words):
+    model = build(name)
+    with pytest.raises(pi.errors.PrivinfError, match=words):
+        model.fit(**spending, **MODELS[name][2])
+    assert model.ledger.entries == ()
+
+
+@EVERY
+def test_weak_identification_never_raises_at_fit(name):
+    r = fitted(name, rows(60), mu=0.05, rng=2)
+    assert np.isfinite(r.params).all()
+    assert r.identification.weak
+    assert 0.0 <= r.score_test().pvalue <= 1.0
+    text = str(r.summary())
+    assert "weak" in text.lower()
+    interval = r.conf_int(method="score")
+    assert np.isinf(interval.to_numpy()).any()

@@ -1,0 +1,102 @@
+"""Moments: sensitivity, exact totals, budget before rows."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import privinf as pi
+from privinf.mechanisms.moments import MomentLayout, noisy_total, second_moment_sensitivity
+from privinf.noise import LatticeNoise
+
+
+def farthest(x_norm, y_norm, q2, rng):
+    """Search the largest distance between two records' moments over the whole domain."""
+
+    def distance2(p):
+        a, b = x_norm / (1 + np.exp(-p[0])), x_norm / (1 + np.exp(-p[1]))
+        y, w = y_norm * np.tanh(p[3]), y_norm * np.tanh(p[4])
+        inner = a * b * np.tanh(p[2]) + y * w
+        return -((q2 + a * a + y * y) ** 2 + (q2 + b * b + w * w) ** 2 - 2 * (q2 + inner) ** 2)
+
+    starts = rng.normal(size=(25, 5)) * 2
+    return math.sqrt(max(-minimize(distance2, start, method="Nelder-Mead").fun for start in starts))
+
+
+@pytest.mark.parametrize("q2", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize(("x_norm", "y_norm"), [(1.0, 0.9), (1.7, 1.5), (0.5, 0.4), (0.4, 2.5)])
+def test_sensitivity_bounds_the_search_and_is_attained_for_the_default_weights(x_norm, y_norm, q2):
+    found = farthest(x_norm, y_norm, q2, np.random.default_rng(3))
+    claim = second_moment_sensitivity(x_norm, y_norm, q2)
+    assert found <= claim * (1 + 1e-9)
+    if y_norm**2 <= x_norm**2 + q2:
+        assert found >= 0.97 * claim
+
+
+def test_the_formula_sometimes_given_for_large_y_is_beaten_by_the_empty_record():
+    # 2 sqrt(2) R k against ||zz' - 0|| = R^2 + k^2
+    assert 0.4**2 + 2.5**2 > 2 * math.sqrt(2) * 0.4 * 2.5
+    assert second_moment_sensitivity(0.4, 2.5) >= 0.4**2 + 2.5**2
+
+
+def test_layout_round_trip():
+    layout = MomentLayout(public=2, private=2)
+    z = np.random.default_rng(0).normal(size=(7, 5))
+    rows, columns, factors = layout.pairs()
+    moments = (z[:, rows] * z[:, columns] * factors).sum(axis=0)
+    full = layout.matrix(moments, z[:, :2].T @ z[:, :2])
+    np.testing.assert_allclose(full, z.T @ z, atol=1e-12)
+    # isometric: distances between moment vectors are Frobenius distances
+    single = MomentLayout(public=0, private=4)
+    rows, columns, factors = single.pairs()
+    vectors = z[:, rows] * z[:, columns] * factors
+    outer = np.einsum("ij,ik->ijk", z, z)
+    assert np.linalg.norm(vectors[0] - vectors[1]) == pytest.approx(np.linalg.norm(outer[0] - outer[1]))
+
+
+class NoNoise(LatticeNoise):
+    def gaussian_steps(self, values, sigma_steps):
+        return values
+
+
+def test_secure_totals_are_exact_and_do_not_depend_on_order_or_blocks():
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(-1, 1, (1000, 3)) * 10.0 ** rng.integers(-9, 1, (1000, 1))
+    source = NoNoise()
+    whole = noisy_total(iter([rows]), 1e-3, source, reach=1e4)
+    pieces = noisy_total(iter(np.array_split(rows[::-1], 7)), 1e-3, source, reach=1e4)
+    np.testing.assert_array_equal(whole, pieces)
+    np.testing.assert_allclose(whole, rows.sum(axis=0), atol=1000 * 1e-3 * 2**-20)
+
+
+def test_a_total_that_could_overflow_is_refused():
+    with pytest.raises(pi.errors.SensitivityError, match="64-bit"):
+        noisy_total(iter([np.ones((1, 1))]), 1e-9, LatticeNoise(), reach=1e9)
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_several_rows_of_a_unit_multiply_the_noise(trust):
+    import pandas as pd
+
+    frame = pd.DataFrame({"id": np.repeat(np.arange(100), 2), "x": 0.1, "y": 0.2})
+    frame["x"] = np.linspace(-1, 1, 200)
+    scales = []
+    for rows in (1, 2):
+        schema = pi.Schema(
+            {"x": (-1, 1), "y": (-1, 1)}, **({"unit": "id", "max_rows": 2} if rows == 2 else {})
+        )
+        release = pi.Moments(schema, "y ~ x", trust=trust).release(frame, mu=0.5, rng=0)
+        scales.append(release.law["scale"])
+    expected = 2.0 if trust == "central" else math.sqrt(2.0)
+    assert scales[1] / scales[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_hc0_release_is_two_lines_whose_mu_add_up():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 2))
+    model = pi.MomentOLS(X[:, 0], X, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
+    release = model.release(mu=0.8, cov_type="HC0", rng=0)
+    assert sum(entry.loss.mu**2 for entry in release.entries) == pytest.approx(0.64, rel=1e-12)
+    assert len(release.entries) == 2
+    assert release.law["residual_bound"] < 10
