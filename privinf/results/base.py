@@ -1,0 +1,346 @@
+"""Results: the typed, immutable facade over one estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.bootstrap import parametric_bootstrap
+from privinf.inference.estimate import Estimate
+from privinf.results import draws as draw_containers
+from privinf.results import resampling, scoring, storage
+from privinf.results import simultaneous as joint
+from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.context import Context
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import summarize
+from privinf.results.unavailable import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, unavailable
+from privinf.results.wald import WaldResults
+from privinf.typing import ArrayLike, RngLike
+from privinf.validation import check_choice, check_fraction
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from privinf.inference.identification import Identification
+    from privinf.inference.score_sets import ScoreSet
+    from privinf.inference.score_test import ScoreTestResult
+    from privinf.releases import Release
+
+IntervalMethod = Literal["wald", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLabels:
+    """Names that statsmodels' tables ask the model for.
+
+    Attributes
+    ----------
+    name : str
+    endog_names : str
+    exog_names : list of str
+    """
+
+    name: str
+    endog_names: str
+    exog_names: list[str]
+
+
+class Results(WaldResults):
+    """Coefficients, tests and intervals of a private fit.
+
+    Immutable and picklable; made by a model's ``fit``. Everything here post-processes what the fit released
+    and costs no privacy.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of p coefficients, in the user's units.
+    report : PrivacyReport
+        What the fit cost.
+    **context
+        Fields of `privinf.results.context.Context`: design, release, system, sampling_cov, identification,
+        target, model, method, options, settings, rsquared, scale, notes, point.
+    """
+
+    resid = unavailable("resid", ROWS_STAY)
+    fittedvalues = unavailable("fittedvalues", ROWS_STAY)
+    llf = unavailable("llf", NO_LIKELIHOOD)
+    aic = unavailable("aic", NO_LIKELIHOOD)
+    bic = unavailable("bic", NO_LIKELIHOOD)
+    get_influence = unavailable("get_influence", ONE_RECORD)
+
+    def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Any) -> None:
+        surroundings = Context(report=report, **context).fit_to(estimate)
+        self.__dict__.update(_estimate=estimate, _context=surroundings)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be set")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self._estimate, self._context)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimate behind everything, in the user's units."""
+        return self._estimate
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """What this fit cost; ``.cumulative`` is the whole ledger."""
+        return self._context.report
+
+    @property
+    def identification(self) -> Identification:
+        """How much signal the noise left, and whether Wald intervals can be trusted."""
+        found = self._context.identification
+        if found is None:
+            raise NotAvailableError("identification: this estimator has no such statistic")
+        return found
+
+    @property
+    def release(self) -> Release | None:
+        """What the estimate was made from; None where it was not kept."""
+        return self._context.release
+
+    @property
+    def model(self) -> ModelLabels:
+        """Names of model, response and coefficients."""
+        design = self._context.design
+        response = "y" if design is None else design.response
+        return ModelLabels(self._context.model, response, list(self.names))
+
+    @property
+    def method(self) -> str:
+        """How the coefficients were estimated."""
+        return self._context.method
+
+    @property
+    def target(self) -> str:
+        """Whose coefficients the intervals are for."""
+        return self._context.target
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Named choices, as the summary prints them."""
+        return MappingProxyType(dict(self._context.options))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Footnotes of the summary."""
+        return self._context.notes
+
+    @property
+    def rsquared(self) -> float:
+        """Share of the response's variance explained, from corrected moments."""
+        if self._context.rsquared is None:
+            raise NotAvailableError("rsquared: the corrected variance of the response is not positive")
+        return self._context.rsquared
+
+    @property
+    def scale(self) -> float:
+        """Residual variance without privacy noise, from corrected moments."""
+        if self._context.scale is None:
+            raise NotAvailableError("scale: this estimator does not have the residual variance")
+        return self._context.scale
+
+    @cached_property
+    def bse_sampling(self) -> pd.Series[float]:
+        """Standard errors that the same data would have had without noise, estimated from the release."""
+        cov = self._context.sampling_cov
+        if cov is None:
+            raise NotAvailableError("bse_sampling: the noise hides what the error without it would be")
+        return self._labelled(np.sqrt(np.diag(cov)), "bse_sampling")
+
+    @cached_property
+    def bse_privacy(self) -> pd.Series[float]:
+        """Standard errors that the privacy noise alone causes."""
+        return self._labelled(self._estimate.noise_bse, "bse_privacy")
+
+    @cached_property
+    def noise_share(self) -> pd.Series[float]:
+        """Share of each coefficient's variance that the privacy noise causes."""
+        share = np.square(self.bse_privacy.to_numpy() / self._estimate.bse)
+        return self._labelled(np.minimum(share, 1.0), "noise_share")
+
+    def conf_int(self, alpha: float = 0.05, method: IntervalMethod = "wald") -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"wald", "score"}
+            "score" inverts the score test, which holds its level however strong the noise is: intervals are
+            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+        """
+        if check_choice(method, IntervalMethod, "method") == "wald":
+            return super().conf_int(alpha)
+        hulls = [found.hull for found in self._score_sets(alpha)]
+        return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.names))
+
+    def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
+        """Test all slopes at once without assuming that the noise is weak (Anderson-Rubin form).
+
+        Parameters
+        ----------
+        beta0 : array_like, shape (number of private slopes,), optional
+            Private slopes in the user's units, public columns concentrated out. Default: the global null
+            that every slope but the constant is zero.
+
+        Returns
+        -------
+        ScoreTestResult : statistic, pvalue, df
+        """
+        return scoring.score_test(self._context, beta0)
+
+    def score_set(self, name: str, alpha: float = 0.05) -> ScoreSet:
+        """Return the values of one coefficient that the score test does not reject: pieces and hull."""
+        return self._score_sets(alpha)[self._position(name)]
+
+    def simultaneous(
+        self,
+        alpha: float = 0.05,
+        which: ConstraintLike | None = None,
+        method: joint.Method = "gaussian",
+        *,
+        draws: int | None = None,
+        rng: RngLike = None,
+    ) -> joint.SimultaneousResults:
+        """Return joint intervals and adjusted p-values.
+
+        Parameters
+        ----------
+        alpha : float
+        which : str, list, mapping, array or (R, q), optional
+            Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
+            coefficients.
+        method : {"gaussian", "multiplier"}
+            Null distribution of the largest |t|: from the covariance, or from released records.
+        draws : int, optional
+            Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
+        rng : None, int or Generator
+        """
+        if method == "multiplier":
+            self._require_population("method='multiplier'")
+        chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
+        return joint.simultaneous(self._estimate, chosen, alpha=alpha, method=method, draws=draws, rng=rng)
+
+    def bootstrap(
+        self, draws: int = 999, method: resampling.Method = "multiplier", *, rng: RngLike = None
+    ) -> resampling.BootstrapResults:
+        """Return the bootstrap distribution of the coefficients.
+
+        Parameters
+        ----------
+        draws : int
+        method : {"multiplier", "pairs", "parametric"}
+            Random signs on the records' influences; records drawn again and solved again; or draws from the
+            normal distribution with the estimate's covariance, which needs no records.
+        rng : None, int or Generator
+        """
+        if method != "parametric":
+            self._require_population(f"method={method!r}")
+        context = self._context
+        return resampling.bootstrap(
+            self._estimate, context.system, context.design, draws=draws, method=method, rng=rng
+        )
+
+    def draws(self, n: int = 1000, *, rng: RngLike = None) -> xr.Dataset:
+        """Return draws from the normal sampling distribution, dims chain, draw and coefficient.
+
+        Needs the extra ``privinf[arviz]``.
+        """
+        found = parametric_bootstrap(self._estimate.params, self._estimate.covariance, draws=n, rng=rng)
+        return draw_containers.draws_dataset(
+            found.draws,
+            self.names,
+            distribution="normal sampling distribution",
+            privacy=_privacy_line(self.privacy),
+        )
+
+    def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
+        """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
+        return draw_containers.to_arviz(self.draws(n, rng=rng), group)
+
+    def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
+        """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it."""
+        return summarize(self, alpha=alpha, title=title)
+
+    def plot(self, **options: Any) -> Any:
+        """Plot coefficients with total and noise-free intervals; see `privinf.plotting.coefficients`."""
+        from privinf.plotting import coefficients
+
+        return coefficients(self, **options)
+
+    def save(self, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None) -> None:
+        """Write the result to one file, without pickle.
+
+        Parameters
+        ----------
+        path : path
+        records : bool
+            False leaves out the release and the scores: a small file, without bootstrap and score test.
+        key : bytes, optional
+            Secret for an HMAC; without it the checksum shows accidents only.
+        """
+        storage.save_results(self, path, records=records, key=key)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, key: bytes | None = None) -> Self:
+        """Read a result that `save` wrote (StorageError if the file is damaged or foreign)."""
+        loaded = storage.load_results(path, default=Results, key=key)
+        if not isinstance(loaded, cls):
+            raise ArgumentError(f"{path} holds {type(loaded).__name__}, not {cls.__name__}")
+        return loaded
+
+    @property
+    def default_model_infos(self) -> dict[str, Callable[[Results], str]]:
+        """Rows below the coefficients in statsmodels' ``summary_col``."""
+        delta = self.privacy.default_delta
+        return {
+            "N": lambda result: f"{result.nobs:d}",
+            f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
+        }
+
+    def __repr__(self) -> str:
+        size = f"{len(self.names)} coefficients, {self.nobs} records"
+        return f"<{type(self).__name__}: {size}, {_privacy_line(self.privacy)}>"
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
+    def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        known = self.__dict__.setdefault("_known_score_sets", {})
+        if alpha not in known:
+            known[alpha] = scoring.all_score_sets(self._context, check_fraction(alpha, "alpha"))
+        return cast("tuple[ScoreSet, ...]", known[alpha])
+
+    def _require_population(self, what: str) -> None:
+        if self.target == "sample":
+            raise NotAvailableError(
+                f"{what} resamples records, which is sampling error; the target is this finite population, "
+                "whose only error is the noise"
+            )
+
+
+def _privacy_line(report: PrivacyReport) -> str:
+    stamp = ", SIMULATION NOISE: NOT PRIVATE" if report.simulated else ""
+    return f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g} ({report.relation}){stamp}"
+
+
+def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Results:
+    result = kind.__new__(kind)
+    result.__dict__.update(_estimate=estimate, _context=context)
+    return result

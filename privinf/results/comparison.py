@@ -1,0 +1,141 @@
+"""Several fits side by side, private or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.iolib.summary2 import Summary
+
+from privinf.errors import ArgumentError, NotAvailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Fits side by side; made by `compare`.
+
+    Attributes
+    ----------
+    results : mapping of str to results
+        Private results, or those of statsmodels.
+    """
+
+    results: Mapping[str, Any]
+
+    @property
+    def params(self) -> pd.DataFrame:
+        """Coefficients, one column a fit."""
+        return self._column("params")
+
+    @property
+    def bse(self) -> pd.DataFrame:
+        """Standard errors, nan where a fit has none."""
+        return self._column("bse")
+
+    @property
+    def tvalues(self) -> pd.DataFrame:
+        """Coefficients over standard errors."""
+        return self._column("tvalues")
+
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """Two-sided p-values of zero coefficients."""
+        return self._column("pvalues")
+
+    @property
+    def privacy(self) -> pd.DataFrame:
+        """Cost of each fit: epsilon (infinite for one that is not private), delta, unit, relation, trust."""
+        rows = {name: _privacy(result) for name, result in self.results.items()}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def summary(self, float_format: str = "%.4f") -> Summary:
+        """Return coefficients with standard errors in parentheses, nobs and epsilon, one column a fit."""
+        columns = [_stacked(name, result, float_format) for name, result in self.results.items()]
+        order = list(dict.fromkeys(key for column in columns for key in column.index))
+        table = pd.concat(columns, axis=1).reindex(pd.MultiIndex.from_tuples(order)).fillna("")
+        table.index = pd.Index([name if part == 0 else "" for name, part in order])
+        facts = {
+            "N": [f"{int(result.nobs):d}" for result in self.results.values()],
+            "epsilon": [_cost(result) for result in self.results.values()],
+        }
+        footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
+        summary = Summary()
+        summary.add_df(pd.concat([table, footer]), align="r")
+        summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
+        return summary
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+    def _column(self, member: str) -> pd.DataFrame:
+        columns = {name: _values(result, member) for name, result in self.results.items()}
+        order = list(dict.fromkeys(key for column in columns.values() for key in column.index))
+        return pd.DataFrame(columns).reindex(order)
+
+
+def compare(results: Mapping[str, Any]) -> Comparison:
+    """Put fits side by side.
+
+    Parameters
+    ----------
+    results : mapping of str to results
+        Private results and statsmodels' may be mixed; coefficients are matched by name.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing to compare, or something without ``params``.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of private fits. A fit that is not private keeps no secret when it is
+    printed beside one: its epsilon is shown as infinite.
+    """
+    if not results:
+        raise ArgumentError("compare needs at least one result")
+    for name, result in results.items():
+        if not isinstance(getattr(result, "params", None), pd.Series):
+            raise ArgumentError(f"{name!r} is not a result with labelled params")
+    return Comparison(MappingProxyType(dict(results)))
+
+
+def _values(result: Any, member: str) -> pd.Series[float]:
+    try:
+        found: pd.Series[float] = getattr(result, member)
+    except NotAvailableError:
+        return pd.Series(np.nan, result.params.index)
+    return found
+
+
+def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
+    cells = {}
+    for label, coef, error in zip(result.params.index, result.params, _values(result, "bse"), strict=True):
+        cells[label, 0] = float_format % coef
+        cells[label, 1] = "(-)" if np.isnan(error) else f"({float_format % error})"
+    return pd.Series(cells, name=name)
+
+
+def _privacy(result: Any) -> dict[str, Any]:
+    report = getattr(result, "privacy", None)
+    if report is None:
+        return {"epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": ""}
+    delta = report.default_delta
+    return {
+        "epsilon": report.epsilon(delta),
+        "delta": delta,
+        "unit": report.unit,
+        "relation": report.relation,
+        "trust": report.trust,
+    }
+
+
+def _cost(result: Any) -> str:
+    cost = _privacy(result)
+    return f"{cost['epsilon']:.4g}" + (f" ({cost['delta']:g})" if cost["delta"] else "")

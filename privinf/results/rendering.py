@@ -1,0 +1,175 @@
+"""A summary as text, HTML, LaTeX and CSV, through statsmodels' Summary."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import itertools
+import textwrap
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
+
+Fact: TypeAlias = tuple[str, str]
+Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
+Row: TypeAlias = tuple[str, ...]
+
+MIN_WIDTH, MAX_WIDTH = 80, 100
+GAP = 2
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+class PrivateSummary(Summary):  # type: ignore[misc]
+    """Title, facts about the model, the table of coefficients, tests, privacy and notes.
+
+    Parameters
+    ----------
+    title : str
+    top, tests, privacy : pair of lists of (label, value)
+        Left and right column of a block.
+    header : list of str
+        Columns of the coefficient table, without that of the names.
+    rows : list of tuples of str
+        Name and cells of each coefficient.
+    notes : list of str
+
+    Notes
+    -----
+    Text is at most 100 columns wide: long values are wrapped and long names shortened in the middle. The
+    other formats show both in full. No dates: the same result has the same summary.
+    """
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        top: Facts,
+        header: Sequence[str],
+        rows: Sequence[Row],
+        tests: Facts,
+        privacy: Facts,
+        notes: Sequence[str],
+    ) -> None:
+        super().__init__()
+        self.title = title
+        self._header, self._rows, self._notes = list(header), list(rows), list(notes)
+        self._blocks = {"top": top, "tests": tests, "privacy": privacy}
+        self.tables = [SimpleTable(rows) for rows in self._sections()]
+        self.add_extra_txt(self.numbered_notes)
+
+    @property
+    def numbered_notes(self) -> list[str]:
+        """The notes as printed."""
+        return [f"[{number}] {text}" for number, text in enumerate(self._notes, 1)]
+
+    def as_text(self) -> str:
+        """Return the summary as plain text."""
+        table = _table_lines(self._header, self._rows)
+        width = max(MIN_WIDTH, len(table[0]))
+        if len(table[0]) < width:
+            table = _table_lines(self._header, self._rows, width)
+        heavy, light = "=" * width, "-" * width
+        lines = [self.title.center(width).rstrip(), heavy, *_fact_lines(self._blocks["top"], width), heavy]
+        lines += [table[0], light, *table[1:], heavy]
+        for block in (self._blocks["tests"], self._blocks["privacy"]):
+            found = _fact_lines(block, width)
+            lines += [*found, heavy] if found else []
+        for note in self.numbered_notes:
+            lines += textwrap.wrap(note, width, subsequent_indent="    ", break_long_words=False)
+        return "\n".join(lines)
+
+    def as_html(self) -> str:
+        """Return the summary as HTML tables."""
+        parts = [f'<table class="simpletable">\n<caption>{html.escape(self.title)}</caption>\n</table>']
+        for section in self._sections():
+            cells = [[html.escape(cell) for cell in row] for row in section]
+            parts.append(SimpleTable(cells).as_html())
+        parts += [f"<p>{html.escape(note)}</p>" for note in self.numbered_notes]
+        return "\n".join(parts)
+
+    def as_latex(self) -> str:
+        """Return the summary as LaTeX, one tabular a block."""
+        parts = [rf"\begin{{center}}\textbf{{{_latex(self.title)}}}\end{{center}}"]
+        for section in self._sections():
+            body = [" & ".join(map(_latex, row)) + r" \\" for row in section]
+            if section[0][0] == "":
+                body.insert(1, r"\hline")
+            columns = "l" + "r" * (len(section[0]) - 1)
+            tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", *body, r"\hline", r"\end{tabular}"]
+            parts.append("\n".join([r"\begin{center}", *tabular, r"\end{center}"]))
+        return "\n".join([*parts, *(_latex(note) + r" \\" for note in self.numbered_notes)])
+
+    def as_csv(self) -> str:
+        """Return the summary as comma-separated values, quoted where names hold commas."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([self.title])
+        for section in self._sections():
+            writer.writerows(section)
+        writer.writerows([note] for note in self.numbered_notes)
+        return stream.getvalue()
+
+    def _sections(self) -> list[list[Row]]:
+        """Return rectangular blocks of cells, empty ones left out; the table's first cell is empty."""
+        facts: dict[str, list[Row]] = {
+            name: [(*a, *b) for a, b in _paired(block)] for name, block in self._blocks.items()
+        }
+        table: list[Row] = [("", *self._header), *self._rows]
+        return [part for part in (facts["top"], table, facts["tests"], facts["privacy"]) if part]
+
+
+def _paired(block: Facts) -> list[tuple[Fact, Fact]]:
+    left, right = block
+    return list(itertools.zip_longest(left, right, fillvalue=("", "")))
+
+
+def _fact_lines(block: Facts, width: int) -> list[str]:
+    half = (width - GAP) // 2
+    left, right = (
+        list(itertools.chain.from_iterable(_fact(label, value, size) for label, value in facts))
+        for facts, size in zip(block, (half, width - GAP - half), strict=True)
+    )
+    pairs = itertools.zip_longest(left, right, fillvalue="")
+    return [f"{a:<{half}}{' ' * GAP}{b}".rstrip() for a, b in pairs]
+
+
+def _fact(label: str, value: str, width: int) -> list[str]:
+    """Return label to the left and value to the right, the value wrapped where it is long."""
+    room = max(width - len(label) - 1, width // 3)
+    first, *more = textwrap.wrap(value, room) or [""]
+    return [label + first.rjust(width - len(label)), *(line.rjust(width) for line in more)]
+
+
+def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> list[str]:
+    """Return the header and the rows, aligned; stretched to `width` by equal gaps."""
+    cells = list(zip(header, *(row[1:] for row in rows), strict=True))
+    sizes = [max(map(len, column)) for column in cells]
+    names = max(len(row[0]) for row in rows)
+    names = min(names, MAX_WIDTH - sum(sizes) - GAP * len(sizes))
+    slack = max(0, width - names - sum(sizes) - GAP * len(sizes))
+    spare, extra = divmod(slack, len(sizes))
+    gaps = [GAP + spare + (place < extra) for place in range(len(sizes))]
+    lines = []
+    for name, *values in [("", *header), *rows]:
+        padded = "".join(value.rjust(g + s) for value, g, s in zip(values, gaps, sizes, strict=True))
+        lines.append(_shortened(name, names).ljust(names) + padded)
+    return lines
+
+
+def _shortened(name: str, width: int) -> str:
+    if len(name) <= width:
+        return name
+    tail = (width - 3) * 2 // 3  # levels, which tell columns apart, stand at the end
+    return f"{name[: width - 3 - tail]}...{name[len(name) - tail :]}"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

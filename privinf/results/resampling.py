@@ -1,0 +1,170 @@
+"""Bootstrap of a fitted model, labelled, and the solver that the pairs bootstrap repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import NotAvailableError
+from privinf.inference.bootstrap import (
+    BootstrapDraws,
+    Interval,
+    Resolve,
+    multiplier_bootstrap,
+    pairs_bootstrap,
+    parametric_bootstrap,
+)
+from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.estimate import Estimate
+from privinf.results.draws import draws_dataset
+from privinf.schema import Design
+from privinf.typing import Floats, RngLike
+from privinf.validation import check_choice
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Method = Literal["multiplier", "pairs", "parametric"]
+
+# Entries of the moments of single records that the pairs bootstrap holds: one gigabyte.
+STACK_LIMIT = 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapResults:
+    """Bootstrap distribution of the coefficients.
+
+    Attributes
+    ----------
+    names : tuple of p str
+    replicates : BootstrapDraws
+    method : {"multiplier", "pairs", "parametric"}
+    """
+
+    names: tuple[str, ...]
+    replicates: BootstrapDraws
+    method: str
+
+    @property
+    def draws(self) -> pd.DataFrame:
+        """Replicates of the coefficients, one row a draw."""
+        return pd.DataFrame(self.replicates.draws, columns=list(self.names))
+
+    @property
+    def cov(self) -> pd.DataFrame:
+        """Covariance of the replicates."""
+        return pd.DataFrame(self.replicates.cov, list(self.names), list(self.names))
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard deviations of the replicates."""
+        return pd.Series(np.sqrt(np.diag(self.replicates.cov)), list(self.names), name="bse")
+
+    def conf_int(self, alpha: float = 0.05, kind: Interval = "studentized") -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+        kind : {"studentized", "percentile"}
+            From the bootstrapped t statistics, or from quantiles of the replicates.
+        """
+        return pd.DataFrame(self.replicates.conf_int(alpha, kind), list(self.names))
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return coefficients, bootstrap errors and bias, and both kinds of intervals."""
+        table: dict[str, Any] = {
+            "coef": self.replicates.params,
+            "boot bias": self.replicates.draws.mean(axis=0) - self.replicates.params,
+            "boot se": self.bse,
+        }
+        for kind in ("percentile", "studentized"):
+            low, high = self.replicates.conf_int(alpha, kind).T
+            table |= {f"{kind} low": low, f"{kind} high": high}
+        return pd.DataFrame(table, list(self.names))
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the replicates as xarray.Dataset with dims chain, draw and coefficient."""
+        return draws_dataset(self.replicates.draws, self.names, distribution=f"{self.method} bootstrap")
+
+    def __repr__(self) -> str:
+        head = f"{self.method} bootstrap, {len(self.replicates.draws)} draws"
+        return f"{head}\n{self.summary_frame().to_string(float_format='%.4g')}"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
+
+
+def bootstrap(
+    estimate: Estimate,
+    system: LinearScores | None,
+    design: Design | None,
+    *,
+    draws: int,
+    method: Method,
+    rng: RngLike,
+) -> BootstrapResults:
+    """Return the bootstrap distribution of `estimate`; see `Results.bootstrap`."""
+    check_choice(method, Method, "method")
+    if method == "parametric":
+        found = parametric_bootstrap(estimate.params, estimate.covariance, draws=draws, rng=rng)
+    elif method == "multiplier":
+        found = multiplier_bootstrap(estimate.params, estimate.influence, draws=draws, rng=rng)
+    else:
+        bse = estimate.bse
+        resolve, units = resampled_solution(estimate, system, design)
+        found = pairs_bootstrap(estimate.params, bse, resolve, n=units, draws=draws, rng=rng)
+    return BootstrapResults(estimate.names, found, method)
+
+
+def resampled_solution(
+    estimate: Estimate, system: LinearScores | None, design: Design | None
+) -> tuple[Resolve, int]:
+    """Return the solver of reweighted released records, and how many independent units there are.
+
+    Notes
+    -----
+    Scores are linear, ``psi_i(b) = a_i - Q_i b``: evaluated at 0 and at the p unit vectors they give every
+    reweighted moment. What a stabilisation added to A stays as it is in every replicate.
+    """
+    if (
+        system is None
+        or design is None
+        or estimate.bread is None
+        or system.scores(np.zeros(len(system.g))) is None
+    ):
+        raise NotAvailableError(
+            "the pairs bootstrap draws released records again, and this result has none: use 'parametric'"
+        )
+    p = len(system.g)
+    if estimate.scores is not None and len(estimate.scores) * p * (p + 1) > STACK_LIMIT:
+        raise NotAvailableError(
+            "the pairs bootstrap would hold more than a gigabyte of moments; use method='multiplier'"
+        )
+    transform, shift = design.to_user
+    stack = np.stack([np.asarray(system.scores(b)) for b in np.vstack([np.zeros(p), np.eye(p)])], axis=1)
+    units = len(stack)
+    added = transform.T @ estimate.bread @ transform - system.A
+    start = np.linalg.solve(system.A + added, system.g)
+    if not np.allclose(
+        transform @ start + shift, estimate.params, rtol=1e-6, atol=1e-6 * float(estimate.bse.min())
+    ):
+        raise NotAvailableError(
+            "the pairs bootstrap repeats the solution of the released moments, and this estimate is not one"
+        )
+    flat = stack.reshape(units, -1)
+
+    def resolve(weights: Floats) -> tuple[Floats, Floats]:
+        sums = (weights @ flat / units).reshape(p + 1, p)
+        gram = (sums[0] - sums[1:]).T + added
+        beta = np.linalg.solve(gram, sums[0])
+        scores = np.tensordot(stack, np.append(1.0 - beta.sum(), beta), axes=(1, 0))
+        scores -= np.average(scores, axis=0, weights=weights)
+        meat = scores.T @ (weights[:, None] * scores) / units
+        half = np.linalg.solve(gram.T, transform.T).T
+        return transform @ beta + shift, np.sqrt(np.einsum("ij,jk,ik->i", half, meat, half) / units)
+
+    return resolve, units

@@ -1,0 +1,135 @@
+"""Joint intervals and adjusted p-values, labelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+from statsmodels.stats.multitest import multipletests
+
+from privinf.errors import ArgumentError
+from privinf.inference.bootstrap import BLOCK
+from privinf.inference.estimate import Estimate
+from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
+from privinf.results.constraints import Constraints
+from privinf.typing import Floats, RngLike
+from privinf.validation import check_choice
+
+Method = Literal["gaussian", "multiplier"]
+Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
+
+
+@dataclass(frozen=True, slots=True)
+class SimultaneousResults:
+    """Joint inference on several coefficients or contrasts.
+
+    Attributes
+    ----------
+    names : tuple of m str
+    effect, bse : ndarray, shape (m,)
+        ``R b`` and its standard errors.
+    null : ndarray, shape (m,)
+        q, the values under the null hypotheses.
+    max_t : MaxT
+    alpha : float
+    method : str
+    """
+
+    names: tuple[str, ...]
+    effect: Floats
+    bse: Floats
+    null: Floats
+    max_t: MaxT
+    alpha: float
+    method: str
+
+    @property
+    def critical_value(self) -> float:
+        """Half-width of the joint intervals in standard errors."""
+        return self.max_t.critical_value
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """Statistics ``(R b - q) / bse``."""
+        return pd.Series((self.effect - self.null) / self.bse, list(self.names), name="z")
+
+    def conf_int(self) -> pd.DataFrame:
+        """Return intervals that cover all m quantities jointly with probability ``1 - alpha``."""
+        half = self.critical_value * self.bse
+        return pd.DataFrame(np.column_stack([self.effect - half, self.effect + half]), list(self.names))
+
+    def pvalues(self, adjustment: Adjustment = "step-down") -> pd.Series[float]:
+        """Return adjusted p-values.
+
+        Parameters
+        ----------
+        adjustment : {"single-step", "step-down", "bonferroni", "holm", "fdr_bh"}
+            The first two use the joint distribution of the statistics and control the chance of any false
+            rejection, as do "bonferroni" and "holm" without it; "fdr_bh" (Benjamini and Hochberg) controls
+            the expected share of false ones among the rejections.
+        """
+        check_choice(adjustment, Adjustment, "adjustment")
+        if adjustment == "single-step":
+            values = self.max_t.single_step
+        elif adjustment == "step-down":
+            values = self.max_t.step_down
+        else:
+            values = multipletests(2.0 * norm.sf(np.abs(self.tvalues.to_numpy())), method=adjustment)[1]
+        return pd.Series(values, list(self.names), name=adjustment)
+
+    def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
+        """Return which hypotheses are rejected at level `alpha`."""
+        return self.pvalues(adjustment) <= self.alpha
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return effects, pointwise and adjusted p-values, and joint intervals in one table."""
+        statistics = self.tvalues
+        low, high = self.conf_int().to_numpy().T
+        table = {
+            "coef": self.effect,
+            "std err": self.bse,
+            "z": statistics,
+            "P>|z|": 2 * norm.sf(abs(statistics)),
+        }
+        table |= {adjustment: self.pvalues(adjustment) for adjustment in get_args(Adjustment)}
+        table |= {"joint low": low, "joint high": high}
+        return pd.DataFrame(table, list(self.names))
+
+    def __repr__(self) -> str:
+        head = f"Joint {100 * (1 - self.alpha):g}% inference, {self.method} max-|t|, critical value "
+        return f"{head}{self.critical_value:.4f}\n{self.summary_frame().to_string(float_format='%.4g')}"
+
+    def _repr_html_(self) -> str:
+        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
+
+
+def simultaneous(
+    estimate: Estimate,
+    restrictions: Constraints,
+    *,
+    alpha: float,
+    method: Method,
+    draws: int | None,
+    rng: RngLike,
+) -> SimultaneousResults:
+    """Return joint inference on ``R b``; see `Results.simultaneous`."""
+    check_choice(method, Method, "method")
+    effect, cov = estimate.linear(restrictions.R)
+    variances = np.diag(cov)
+    if not (variances > 0.0).all():
+        place = restrictions.labels[int(np.flatnonzero(~(variances > 0.0))[0])]
+        raise ArgumentError(f"{place!r} has no sampling error: leave it out of the joint inference")
+    bse = np.sqrt(variances)
+    statistics = (effect - restrictions.q) / bse
+    if method == "gaussian":
+        count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
+        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, rng=rng)
+    else:
+        influence = estimate.influence @ restrictions.R.T
+        found = multiplier_max_t(
+            statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
+        )
+    return SimultaneousResults(restrictions.labels, effect, bse, restrictions.q, found, alpha, method)

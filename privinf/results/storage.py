@@ -1,0 +1,144 @@
+"""Results in one file, without pickle; the release, where kept, is nested in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import NotAvailableError, PrivinfError, StorageError
+from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.estimate import Estimate
+from privinf.inference.identification import Identification
+from privinf.releases import Release
+from privinf.schema import Design
+from privinf.storage import read_container, write_container
+
+if TYPE_CHECKING:
+    from privinf.results.base import Results
+
+FORMAT = "privinf-results"
+VERSION = 1
+RELEASE = "release/"
+ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov")
+CONTEXT_ARRAYS = ("sampling_cov", "point")
+PLAIN_FIELDS = ("target", "model", "method", "options", "settings", "rsquared", "scale")
+
+Rebuild = Callable[[Release, Mapping[str, Any]], LinearScores]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recipe:
+    """How results of one model come back from a file.
+
+    Attributes
+    ----------
+    results : type[Results]
+    system : callable
+        ``system(release, settings)`` makes the estimating equation again, as the fit did.
+    """
+
+    results: type[Results]
+    system: Rebuild
+
+
+_recipes: dict[str, Recipe] = {}
+
+
+def register_model(name: str, *, results: type[Results], system: Rebuild) -> None:
+    """Say how results whose ``model`` is `name` come back from a file; models do this on import."""
+    _recipes[name] = Recipe(results, system)
+
+
+def save_results(
+    result: Results, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None
+) -> None:
+    """Write a result to one file; see `Results.save`.
+
+    Raises
+    ------
+    NotAvailableError
+        The fit used no noise (epsilon = inf) and `records` is True: release and scores hold the rows.
+    """
+    if records and math.isinf(result.privacy.epsilon()):
+        raise NotAvailableError(
+            "a fit with epsilon=inf holds the rows themselves and refuses to be saved with them: "
+            "pass records=False to keep coefficients and covariance only"
+        )
+    arrays, header = _to_parts(result.estimate, result._context, records)
+    write_container(path, arrays, header, format=FORMAT, version=VERSION, key=key)
+
+
+def load_results(path: str | PathLike[str], *, default: type[Results], key: bytes | None = None) -> Results:
+    """Read a result that `save_results` wrote, of class `default` where its model registered none.
+
+    Raises
+    ------
+    StorageError
+        The file is damaged, foreign, of a newer version, or does not describe a result.
+    """
+    arrays, header = read_container(path, format=FORMAT, version=VERSION, key=key)
+    try:
+        return _from_parts(arrays, header, default)
+    except (KeyError, TypeError) as problem:
+        raise StorageError(f"{path} does not describe a result: {problem}") from None
+    except PrivinfError as problem:
+        raise StorageError(f"{path} does not describe a valid result: {problem}") from problem
+
+
+def _to_parts(
+    estimate: Estimate, context: Any, records: bool
+) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    arrays = {name: getattr(estimate, name) for name in ESTIMATE_ARRAYS if records or name != "scores"}
+    arrays |= {name: getattr(context, name) for name in CONTEXT_ARRAYS}
+    release = context.release if records else None
+    if release is not None:
+        arrays |= {RELEASE + name: array for name, array in release.arrays.items()}
+    found = context.identification
+    header = {
+        "names": estimate.names,
+        "nobs": estimate.nobs,
+        "cov_type": estimate.cov_type,
+        "weak_reason": estimate.weak_reason,
+        "report": context.report.to_dict(),
+        "design": None if context.design is None else context.design.to_dict(),
+        "identification": None if found is None else dataclasses.asdict(found),
+        "release": None if release is None else release.header(),
+        "notes": context.notes,
+        **{name: getattr(context, name) for name in PLAIN_FIELDS},
+    }
+    return {name: array for name, array in arrays.items() if array is not None}, header
+
+
+def _from_parts(
+    arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[Results]
+) -> Results:
+    estimate = Estimate(
+        names=tuple(header["names"]),
+        nobs=header["nobs"],
+        cov_type=header["cov_type"],
+        weak_reason=header["weak_reason"],
+        **{name: arrays.get(name) for name in ESTIMATE_ARRAYS},  # type: ignore[arg-type]
+    )
+    release = None
+    if header["release"] is not None:
+        sent = {name.removeprefix(RELEASE): a for name, a in arrays.items() if name.startswith(RELEASE)}
+        release = Release.from_parts(sent, header["release"])
+    recipe = _recipes.get(header["model"])
+    found = header["identification"]
+    return (default if recipe is None else recipe.results)(
+        estimate,
+        report=PrivacyReport.from_dict(header["report"]),
+        design=None if header["design"] is None else Design.from_dict(header["design"]),
+        release=release,
+        system=None if recipe is None or release is None else recipe.system(release, header["settings"]),
+        identification=None if found is None else Identification(**found),
+        notes=tuple(header["notes"]),
+        **{name: arrays.get(name) for name in CONTEXT_ARRAYS},
+        **{name: header[name] for name in PLAIN_FIELDS},
+    )

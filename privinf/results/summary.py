@@ -1,0 +1,183 @@
+"""The summary: coefficients with both kinds of error, identification, tests and the privacy spent."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.results.rendering import Fact, PrivateSummary
+from privinf.typing import Floats
+from privinf.validation import check_fraction
+
+if TYPE_CHECKING:
+    from privinf.results.base import Results
+
+ERRORS_NOTE = (
+    "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
+    "data would have had without noise, estimated from the release."
+)
+SCORE_NOTE = (
+    "The intervals invert the score test, which holds its level however strong the noise is; they are "
+    "conservative, and an infinite end means that the release does not bound the coefficient."
+)
+SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
+NO_NOISE = "NO NOISE: NOT PRIVATE"
+
+
+def summarize(result: Results, *, alpha: float, title: str | None) -> PrivateSummary:
+    """Return the summary of a result; intervals of level ``1 - alpha``."""
+    check_fraction(alpha, "alpha")
+    weak = result.estimate.cov is None
+    header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
+    return PrivateSummary(
+        title=f"{result.model.name or 'Private regression'} Results" if title is None else title,
+        top=_model_facts(result),
+        header=header,
+        rows=[(name, *row) for name, row in zip(result.names, cells, strict=True)],
+        tests=_test_facts(result),
+        privacy=privacy_facts(result.privacy),
+        notes=[*_warnings(result), *notes, *result.notes, *result.privacy.assumptions],
+    )
+
+
+def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
+    """Return the privacy block: what was spent, and what it protects against whom."""
+    delta = report.default_delta
+    source = ", ".join(dict.fromkeys(entry.source for entry in report.entries)) or "none"
+    spent = [
+        (f"Epsilon (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),
+        ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
+        ("rho (zCDP):", _or_reason(lambda: report.rho)),
+        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}"),
+    ]
+    meaning = [
+        ("Unit of privacy:", report.unit),
+        ("Neighbours:", report.relation),
+        ("Trust model:", report.trust),
+        ("Noise:", _stamp(report) or f"{source} (secure)"),
+    ]
+    return spent, meaning
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number in at most 10 characters: fixed point where that is readable."""
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if value == 0.0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.{digits}f}"
+    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.2e}"
+
+
+def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+    interval = result.conf_int(alpha).to_numpy()
+    notes = [ERRORS_NOTE]
+    try:
+        sampling = result.bse_sampling.to_numpy()
+    except NotAvailableError as reason:
+        sampling = np.full(len(result.names), np.nan)
+        notes.append(f"{reason}.")
+    rows = [
+        [
+            number(coef),
+            number(bse),
+            "-" if math.isnan(clean) else number(clean),
+            f"{z:.3f}",
+            f"{p:.3f}",
+            *ends,
+        ]
+        for coef, bse, clean, z, p, ends in zip(
+            result.params, result.bse, sampling, result.tvalues, result.pvalues, _ends(interval), strict=True
+        )
+    ]
+    return ["coef", "std err", "(no noise)", "z", "P>|z|", *_interval_header(alpha)], rows, notes
+
+
+def _score_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+    notes = [f"No standard errors: {result.estimate.weak_reason}."]
+    try:
+        interval = result.conf_int(alpha, method="score").to_numpy()
+    except (NotAvailableError, NotPositiveDefiniteError) as reason:
+        rows = [[number(coef)] for coef in result.params]
+        return ["coef"], rows, [*notes, f"No score intervals: {reason}."]
+    rows = [[number(coef), *ends] for coef, ends in zip(result.params, _ends(interval), strict=True)]
+    low, high = _interval_header(alpha)
+    return ["coef", f"score {low}", high], rows, [*notes, SCORE_NOTE]
+
+
+def _ends(interval: Floats) -> list[list[str]]:
+    return [[number(low), number(high)] for low, high in interval]
+
+
+def _interval_header(alpha: float) -> tuple[str, str]:
+    return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
+
+
+def _model_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
+    left = [
+        ("Dep. Variable:", result.model.endog_names),
+        ("Model:", result.model.name),
+        *([("Method:", result.method)] if result.method else []),
+        *((f"{name}:", str(value)) for name, value in result.options.items()),
+    ]
+    right = [
+        ("No. Observations:", f"{result.nobs:d}"),
+        ("Df Residuals:", f"{result.df_resid:d}"),
+        ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
+        ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
+        ("Covariance Type:", result.cov_type),
+        *([("Target:", result.target)] if result.target != "population" else []),
+    ]
+    return left, right
+
+
+def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
+    left: list[Fact] = []
+    right: list[Fact] = []
+    try:
+        found = result.identification
+        left.append(("Identification:", f"{number(found.statistic)} (weak below {number(found.threshold)})"))
+        left.append(("Wald intervals:", "NOT to be trusted" if found.weak else "can be trusted"))
+    except NotAvailableError:
+        pass
+    try:
+        test = result.score_test()
+        right.append(("Score test, all slopes 0:", f"chi2({test.df}) = {number(test.statistic)}"))
+        right.append(("P>chi2:", f"{test.pvalue:.3g}"))
+    except (NotAvailableError, NotPositiveDefiniteError):
+        pass
+    return left, right
+
+
+def _warnings(result: Results) -> list[str]:
+    found = []
+    stamp = _stamp(result.privacy)
+    if stamp == SIMULATION:
+        found.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
+    elif stamp:
+        found.append(f"{stamp}. The release holds the rows as they are.")
+    try:
+        if result.identification.weak and result.estimate.cov is not None:
+            found.append(
+                "Weak identification: the noise leaves too little signal for normal intervals; use "
+                "score_test() and conf_int(method='score')."
+            )
+    except NotAvailableError:
+        pass
+    return found
+
+
+def _stamp(report: PrivacyReport) -> str:
+    if math.isinf(report.epsilon()):
+        return NO_NOISE
+    return SIMULATION if report.simulated else ""
+
+
+def _or_reason(figure: object) -> str:
+    try:
+        return number(figure())  # type: ignore[operator]
+    except NotAvailableError:
+        return "not available"

@@ -1,0 +1,261 @@
+"""Normal inference from an estimate and its covariance: statsmodels underneath, labels on top."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+from statsmodels.base.model import LikelihoodModelResults, Model
+from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults, t_test_multi
+from statsmodels.tools.sm_exceptions import ValueWarning
+
+from privinf.errors import ArgumentError
+from privinf.inference.delta_method import delta_method
+from privinf.inference.estimate import Estimate
+from privinf.inference.prediction import predict_mean
+from privinf.results.constraints import ConstraintLike, check_independent, linear_constraints
+from privinf.results.context import Context
+from privinf.results.nonlinear import NonlinearResults
+from privinf.results.prediction import Prediction, prediction_rows
+from privinf.results.terms import pairwise_contrasts, terms
+from privinf.typing import ArrayLike, Floats
+from privinf.validation import check_fraction, check_number
+
+
+class WaldResults:
+    """Coefficients with normal inference.
+
+    All of it is post-processing of the estimate and its covariance. Where the estimate is too weakly
+    identified to have a covariance, these members raise NotAvailableError with the reason.
+    """
+
+    _estimate: Estimate
+    _context: Context
+
+    use_t = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the p coefficients."""
+        return self._estimate.names
+
+    @property
+    def nobs(self) -> int:
+        """Number of records."""
+        return self._estimate.nobs
+
+    @property
+    def df_model(self) -> int:
+        """Number of coefficients besides the constant."""
+        design = self._context.design
+        return len(self.names) - int(design is not None and design.constant is not None)
+
+    @property
+    def df_resid(self) -> int:
+        """Number of records less number of coefficients."""
+        return self.nobs - len(self.names)
+
+    @property
+    def cov_type(self) -> str:
+        """Kind of covariance."""
+        return self._estimate.cov_type
+
+    @cached_property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units."""
+        point = self._context.point
+        return self._labelled(self._estimate.params if point is None else point, "params")
+
+    @cached_property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors, sampling and privacy noise together."""
+        return self._labelled(self._estimate.bse, "bse")
+
+    @cached_property
+    def tvalues(self) -> pd.Series[float]:
+        """Coefficients over their standard errors."""
+        return self._labelled(self._estimate.params / self._estimate.bse, "tvalues")
+
+    @cached_property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided normal p-values of zero coefficients."""
+        return self._labelled(2.0 * norm.sf(np.abs(self.tvalues.to_numpy())), "pvalues")
+
+    def cov_params(self, r_matrix: ArrayLike | None = None, column: Any = None) -> Any:
+        """Return the covariance of the coefficients, of some of them, or of ``R b``.
+
+        Parameters
+        ----------
+        r_matrix : array_like, shape (k, p) or (p,), optional
+        column : name, position or list of either, optional
+
+        Returns
+        -------
+        DataFrame (p, p); with `r_matrix` an array (k, k); with a list of columns a DataFrame of them; with
+        one column its variance.
+        """
+        frame = pd.DataFrame(self._estimate.covariance, list(self.names), list(self.names))
+        if r_matrix is not None and column is not None:
+            raise ArgumentError("r_matrix and column are alternatives: choose one")
+        if r_matrix is not None:
+            return self._estimate.linear(np.atleast_2d(np.asarray(r_matrix, dtype=np.float64)))[1]
+        if column is None:
+            return frame
+        if isinstance(column, (str, int, np.integer)):
+            position = self._position(column)
+            return float(self._estimate.covariance[position, position])
+        positions = [self._position(item) for item in column]
+        return frame.iloc[positions, positions]
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return normal intervals of level ``1 - alpha``, columns 0 and 1."""
+        half = norm.isf(check_fraction(alpha, "alpha") / 2.0) * self._estimate.bse
+        center = self._estimate.params
+        return pd.DataFrame(np.column_stack([center - half, center + half]), list(self.names))
+
+    def t_test(self, r_matrix: ConstraintLike) -> ContrastResults:
+        """Test restrictions one by one (z tests).
+
+        Parameters
+        ----------
+        r_matrix : str, list, mapping, array or (R, q)
+            ``"x1 = x2, x3 = 0.5"``, ``"x1 = x2 = 0"``, ``"2*x1 - x2"``, ``["x1", "x2 = 1"]``, R, (R, q).
+
+        Returns
+        -------
+        ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
+        """
+        found = linear_constraints(r_matrix, self.names)
+        result = self._inner.t_test((found.R, found.q))
+        result.c_names = list(found.labels)
+        return result
+
+    def wald_test(self, r_matrix: ConstraintLike) -> ContrastResults:
+        """Test restrictions jointly: chi2 with as many degrees of freedom as restrictions."""
+        found = check_independent(linear_constraints(r_matrix, self.names))
+        return self._inner.wald_test((found.R, found.q), use_f=False, scalar=True)
+
+    def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
+        """Test restrictions jointly by the F distribution with `df_resid` in the denominator."""
+        found = check_independent(linear_constraints(r_matrix, self.names))
+        return self._inner.wald_test((found.R, found.q), use_f=True, scalar=True)
+
+    def t_test_pairwise(
+        self, term_name: str, method: str | list[str] = "hs", alpha: float = 0.05
+    ) -> MultiCompResult:
+        """Compare all pairs of levels of a factor.
+
+        Parameters
+        ----------
+        term_name : str
+            As in the formula: ``"C(g)"``.
+        method : str or list of str
+            Adjustments of ``statsmodels.stats.multitest.multipletests``.
+        alpha : float
+
+        Returns
+        -------
+        MultiCompResult of statsmodels; ``.result_frame`` is the table.
+        """
+        inner = self._inner
+        contrasts, labels, coding, _ = pairwise_contrasts(term_name, self.names, self._context.design)
+        frame = t_test_multi(inner, contrasts, method, check_fraction(alpha, "alpha"), contrast_names=labels)
+        return MultiCompResult(frame, contrasts, term_name, labels, coding)
+
+    def wald_test_terms(
+        self, skip_single: bool = False, combine_terms: Sequence[str] = ()
+    ) -> WaldTestResults:
+        """Test each term of the formula: all its coefficients are zero.
+
+        Parameters
+        ----------
+        skip_single : bool
+            Leave out terms of one coefficient.
+        combine_terms : sequence of str
+            Test jointly all terms whose name contains the string, one more row each.
+        """
+        grouped = terms(self.names, self._context.design)
+        tested = {name: where for name, where in grouped.items() if not (skip_single and len(where) == 1)}
+        for part in combine_terms:
+            tested[part] = [place for name, where in grouped.items() if part in name for place in where]
+            if not tested[part]:
+                raise ArgumentError(f"no term contains {part!r}; terms are: {', '.join(grouped)}")
+        identity = np.eye(len(self.names))
+        return self._inner.wald_test_terms(
+            skip_single=True, extra_constraints=[(name, identity[where]) for name, where in tested.items()]
+        )
+
+    def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:
+        """Return a smooth function of the coefficients with first-order standard errors.
+
+        Parameters
+        ----------
+        function : callable
+            Takes the coefficients as a Series: ``lambda b: b["x1"] / b["x2"]``. May return several values.
+        """
+
+        def labelled(values: Floats) -> ArrayLike:
+            return function(pd.Series(values, list(self.names)))
+
+        return NonlinearResults(delta_method(labelled, self._estimate.params, self._estimate.covariance))
+
+    def predict(self, exog: Any, transform: bool = True) -> pd.Series[float]:
+        """Return predicted means of new rows.
+
+        Parameters
+        ----------
+        exog : DataFrame or array
+            New rows with the formula's columns, or the design matrix itself (frames by name).
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        """
+        rows, index = self._rows(exog, transform)
+        return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
+
+    def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
+        """Return predicted means of new rows with standard errors and intervals; see `predict`."""
+        rows, index = self._rows(exog, transform)
+        return Prediction(predict_mean(rows, self._estimate.params, self._estimate.covariance), index)
+
+    @cached_property
+    def _inner(self) -> Any:
+        return statsmodels_results(self._estimate, self.df_model, self.df_resid)
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        return prediction_rows(exog, self.names, self._context.design, transform=transform)
+
+    def _labelled(self, values: Floats, name: str) -> pd.Series[float]:
+        return pd.Series(np.array(values), list(self.names), name=name)
+
+    def _position(self, column: Any) -> int:
+        if isinstance(column, str):
+            if column not in self.names:
+                raise ArgumentError(f"no coefficient {column!r}; coefficients are: {', '.join(self.names)}")
+            return self.names.index(column)
+        return int(check_number(column, "column", low=0, high=len(self.names) - 1))
+
+
+def statsmodels_results(estimate: Estimate, df_model: int, df_resid: int) -> Any:
+    """Return statsmodels' results of the estimate on made-up rows: the unit vectors.
+
+    Raises
+    ------
+    NotAvailableError
+        The estimate has no covariance.
+    """
+    covariance = np.array(estimate.covariance)
+    rows = pd.DataFrame(np.eye(len(estimate.params)), columns=list(estimate.names))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValueWarning)
+        model = Model(pd.Series(np.zeros(len(rows)), name="y"), rows, hasconst=False)
+    inner = LikelihoodModelResults(
+        model, np.array(estimate.params), normalized_cov_params=covariance, scale=1.0
+    )
+    inner.use_t = False
+    inner.nobs, inner.df_model, inner.df_resid = estimate.nobs, df_model, df_resid
+    return inner
