@@ -9,7 +9,7 @@ from privinf.accounting import Budget, Ledger, LedgerEntry, PrivacyReport, plan
 from privinf.mechanisms import Modulation, Moments
 from privinf.models import ModulatedOLS, MomentOLS
 from privinf.releases import Release, load_release
-from privinf.results import Results, compare, load
+from privinf.results import Results, compare, load_results
 from privinf.schema import Design, Factor, Numeric, Schema, add_constant
 
 __version__ = "0.1.0"
@@ -32,7 +32,7 @@ __all__ = [
     "add_constant",
     "compare",
     "errors",
-    "load",
+    "load_results",
     "load_release",
     "plan",
 ]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.schema import Design
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -21,6 +20,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
+from privinf.schema import Design
 from privinf.typing import Floats, Integers, Missing
 from privinf.validation import check_choice
 
@@ -214,7 +214,7 @@ def data_bounds(
     if request != "data":
         raise ArgumentError(f'{argument}={request!r}: pass pairs of public numbers, or the word "data"')
     warnings.warn(
-        f'{argument}="data": bounds are taken from the rows themselves; the privacy claim does not cover them',
+        f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
         DataDependentBoundsWarning,
         stacklevel=4,
     )

@@ -2,6 +2,15 @@
 
 from privinf.models.modulated_ols import ModulatedOLS
 from privinf.models.modulation_results import ModulatedOLSResults
-from privinf.models.moment_ols import MomentOLS
+from privinf.models.modulation_systems import modulation_system
+from privinf.models.moment_ols import MomentOLS, moment_system
+from privinf.results import Results, register_model
 
 __all__ = ["ModulatedOLS", "ModulatedOLSResults", "MomentOLS"]
+
+register_model(
+    "ModulatedOLS",
+    results=ModulatedOLSResults,
+    system=lambda release, settings: modulation_system(release, settings["moments"]),
+)
+register_model("MomentOLS", results=Results, system=lambda release, settings: moment_system(release))

@@ -172,8 +172,8 @@ def array_design(
         radius = NO_BOUND_RADIUS
     if bounds is None and radius is None:
         raise SensitivityError(
-            f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...], radius=r, "
-            'or write bounds="data" to take them from the rows (the privacy claim then does not cover that leak)'
+            f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...] or "
+            'radius=r, or write bounds="data" to take them from the rows (a leak that no claim covers)'
         )
     label = str(y.name) if isinstance(y, pd.Series) and y.name is not None else "y"
     design = Design.from_arrays(

@@ -80,8 +80,8 @@ class Fit:
         if self.target == "penalized":
             return ("Ridge: coefficients, intervals and tests are for the ridge-penalised target.",)
         return (
-            "Ridge: coefficients are the ridge estimate, which is biased; standard errors, intervals and tests "
-            "come from the unpenalised moments. target='penalized' gives intervals for the penalised target.",
+            "Ridge: coefficients are the ridge estimate, which is biased; standard errors, intervals and "
+            "tests come from the unpenalised moments (target='penalized' has them for the penalised target).",
         )
 
 

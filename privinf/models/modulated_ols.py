@@ -11,11 +11,11 @@ from tqdm import tqdm
 from privinf.accounting import Ledger
 from privinf.engines.gradient import gradient_path, gradient_step
 from privinf.errors import ArgumentError
+from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.modulation import Adjacency, SensitivityRule
 from privinf.mechanisms.modulation_map import orthonormal_directions
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
-from privinf.inference.solution import Stabilization, Target
 from privinf.models.fitting import Fit, build_results
 from privinf.models.modulation_results import ModulatedOLSResults
 from privinf.models.modulation_systems import Estimator, modulation_system, round_system, round_systems

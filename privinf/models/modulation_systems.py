@@ -93,7 +93,7 @@ def round_systems(release: Release) -> list[CorrectedLeastSquares]:
 
 
 def round_weights(release: Release) -> Floats:
-    """Return the weight of each round in a client's average: proportional to 1/sigma_t^2, adding up to one."""
+    """Return the rounds' weights in a client's average: proportional to 1/sigma_t^2, sum one."""
     scales = np.asarray(release.law["scales"], dtype=np.float64)
     if (scales == 0.0).any():
         return np.full(len(scales), 1.0 / len(scales))

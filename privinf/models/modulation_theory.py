@@ -198,5 +198,5 @@ def reconstruction_bound(
     across = float(np.sum(keep2 / sigma**2))
     if clear == 0.0 and len(sigma) == 1:
         return (directions / along + (dimension - directions) / across) / dimension
-    # With y in clear, or over rounds with other directions: the trace inequality tr(I^-1) >= d^2 / tr(I), as in the paper.
+    # With y in clear, or over rounds with other directions: tr(I^-1) >= d^2 / tr(I), as in the paper.
     return dimension / (directions * along + (dimension - directions) * across + clear)

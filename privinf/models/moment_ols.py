@@ -9,10 +9,10 @@ import numpy as np
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.corrected_scores import NoisyRecordMoments, NoisyTotals
+from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Moments, Rows
 from privinf.mechanisms.moments import CovType, MomentLayout, Trust
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
-from privinf.inference.solution import Stabilization, Target
 from privinf.models.fitting import Fit, build_results
 from privinf.releases import Release
 from privinf.results import Results

@@ -159,7 +159,7 @@ def test_both_doors_agree_and_storage_keeps_everything(name, tmp_path):
     np.testing.assert_array_equal(a.params, b.params)
     assert b.privacy.mu == pytest.approx(30.0, rel=1e-9)
     a.save(tmp_path / "result.npz")
-    c = pi.load(tmp_path / "result.npz")
+    c = pi.load_results(tmp_path / "result.npz")
     d = pickle.loads(pickle.dumps(a))
     for other in (c, d):
         np.testing.assert_allclose(other.params, a.params, rtol=1e-12)
