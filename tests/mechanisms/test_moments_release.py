@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 import privinf as pi
 from privinf.mechanisms.moments import MomentLayout, noisy_total, second_moment_sensitivity
@@ -15,7 +16,7 @@ def farthest(x_norm, y_norm, q2, rng):
     """Search the largest distance between two records' moments over the whole domain."""
 
     def distance2(p):
-        a, b = x_norm / (1 + np.exp(-p[0])), x_norm / (1 + np.exp(-p[1]))
+        a, b = x_norm * expit(p[0]), x_norm * expit(p[1])
         y, w = y_norm * np.tanh(p[3]), y_norm * np.tanh(p[4])
         inner = a * b * np.tanh(p[2]) + y * w
         return -((q2 + a * a + y * y) ** 2 + (q2 + b * b + w * w) ** 2 - 2 * (q2 + inner) ** 2)
@@ -36,7 +37,7 @@ def test_sensitivity_bounds_the_search_and_is_attained_for_the_default_weights(x
 
 def test_the_formula_sometimes_given_for_large_y_is_beaten_by_the_empty_record():
     # 2 sqrt(2) R k against ||zz' - 0|| = R^2 + k^2
-    assert 0.4**2 + 2.5**2 > 2 * math.sqrt(2) * 0.4 * 2.5
+    assert 2 * math.sqrt(2) * 0.4 * 2.5 < 0.4**2 + 2.5**2
     assert second_moment_sensitivity(0.4, 2.5) >= 0.4**2 + 2.5**2
 
 
