@@ -56,7 +56,7 @@ def coefficients(
     check_fraction(alpha, "alpha")
     names = _shown(result, which)
     ax = style.new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
-    center = result.params[names].to_numpy(dtype=np.float64)
+    center: Floats = np.array(result.params[names], dtype=np.float64)
     rows = np.arange(len(names), dtype=np.float64)
     ax.axvline(0.0, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)))
     weak = result.estimate.cov is None

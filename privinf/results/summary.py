@@ -139,13 +139,13 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     right: list[Fact] = []
     try:
         found = result.identification
-        left.append(("Identification:", f"{number(found.statistic)} (weak below {number(found.threshold)})"))
+        left.append(("Identification:", f"{found.statistic:.4g} (weak below {found.threshold:g})"))
         left.append(("Wald intervals:", "NOT to be trusted" if found.weak else "can be trusted"))
     except NotAvailableError:
         pass
     try:
         test = result.score_test()
-        right.append(("Score test, all slopes 0:", f"chi2({test.df}) = {number(test.statistic)}"))
+        right.append(("Score test, slopes 0:", f"chi2({test.df}) = {test.statistic:.4g}"))
         right.append(("P>chi2:", f"{test.pvalue:.3g}"))
     except (NotAvailableError, NotPositiveDefiniteError):
         pass

@@ -180,14 +180,15 @@ class WaldResults:
             Test jointly all terms whose name contains the string, one more row each.
         """
         grouped = terms(self.names, self._context.design)
-        tested = {name: where for name, where in grouped.items() if not (skip_single and len(where) == 1)}
+        tested = [(name, at) for name, at in grouped.items() if not (skip_single and len(at) == 1)]
         for part in combine_terms:
-            tested[part] = [place for name, where in grouped.items() if part in name for place in where]
-            if not tested[part]:
+            joint = [place for name, at in grouped.items() if part in name for place in at]
+            if not joint:
                 raise ArgumentError(f"no term contains {part!r}; terms are: {', '.join(grouped)}")
+            tested.append((part, joint))
         identity = np.eye(len(self.names))
         return self._inner.wald_test_terms(
-            skip_single=True, extra_constraints=[(name, identity[where]) for name, where in tested.items()]
+            skip_single=True, extra_constraints=[(name, identity[at]) for name, at in tested]
         )
 
     def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:
