@@ -1,0 +1,172 @@
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
+from privinf.errors import ArgumentError
+from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.estimate import Estimate
+from privinf.inference.identification import Identification
+from privinf.results import Results
+from privinf.results.summary import number
+from privinf.schema import Design
+
+LONG = 'C(education, Treatment(reference="none at all"))[T.university degree & more_than_that]'
+
+
+def made(report, names=("const", LONG, "x"), **context):
+    p = len(names)
+    estimate = Estimate(np.arange(p) - 0.5, np.diag(np.arange(1.0, p + 1)), tuple(names), 100)
+    return Results(estimate, report=report, **context)
+
+
+@pytest.fixture
+def report(make_entry):
+    return PrivacyReport.of(
+        [make_entry(assumptions=("covers features only; y released in clear",))], delta=1e-5
+    )
+
+
+def weak_results(report):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (2000, 2))
+    S = np.diag([25.0, 25.0])
+    system = CorrectedLeastSquares(x + 5 * rng.standard_normal(x.shape), x[:, 0], S)
+    design = Design.from_arrays(["x1", "x2"], bounds=[(-1, 1)] * 2)
+    estimate = Estimate(np.array([1.0, 2.0]), None, ("x1", "x2"), 2000, weak_reason="the noise is too strong")
+    found = Identification(0.3, 2.0, True, 0.1, 0.3)
+    return Results(
+        estimate, report=report, design=design, system=system, identification=found, model="ModulatedOLS"
+    )
+
+
+def test_the_table_separates_the_two_errors(results):
+    lines = results.summary().as_text().splitlines()
+    header = next(line for line in lines if "std err" in line)
+    assert header.split("  ") != []
+    for word in ("coef", "std err", "(no noise)", "z", "P>|z|", "[0.025", "0.975]"):
+        assert word in header
+    row = next(line for line in lines if line.startswith("x1 ")).split()
+    shown = [float(cell) for cell in row[1:]]
+    low, high = results.conf_int().loc["x1"]
+    expected = [
+        results.params["x1"], results.bse["x1"], results.bse_sampling["x1"], results.tvalues["x1"],
+        results.pvalues["x1"], low, high,
+    ]  # fmt: skip
+    np.testing.assert_allclose(shown, expected, atol=6e-4)
+
+
+def test_blocks_and_notes(results):
+    text = results.summary(alpha=0.1, title="A title").as_text()
+    assert text.splitlines()[0].strip() == "A title"
+    for part in (
+        "[0.05", "0.95]", "Dep. Variable:", "TestOLS", "least squares", "Stabilization:",
+        "R-squared (corrected):",
+        "Epsilon (delta=1e-05):", "mu (Gaussian DP):", "rho (zCDP):", "Trust model:", "replace-one",
+        "lattice (secure)", "A footnote.", "n is public",
+    ):  # fmt: skip
+        assert part in text, part
+    with pytest.raises(ArgumentError, match="alpha"):
+        results.summary(alpha=0.0)
+
+
+def test_text_is_deterministic_and_at_most_100_columns(report):
+    wide = made(report, method="a very long description of a method that does not fit into one column at all")
+    text = str(wide.summary())
+    assert text == str(wide.summary())
+    assert max(map(len, text.splitlines())) <= 100
+    assert "..." in text  # the name is shortened in text only
+    assert "more_than_that]" in text
+    words = text.replace("\n", " ").split()
+    assert all(word in words for word in ["does", "not", "fit", "into", "one", "column", "at", "all"])
+
+
+def test_simulation_and_no_noise_are_stamped(make_entry):
+    simulated = PrivacyReport.of([make_entry(secure=False)])
+    text = str(made(simulated).summary())
+    assert text.count("SIMULATION NOISE: NOT PRIVATE") == 2
+    clear = PrivacyReport.of([make_entry(secure=False, mu=float("inf"))])
+    text = str(made(clear).summary())
+    assert "NO NOISE: NOT PRIVATE" in text
+    assert "SIMULATION" not in text
+    assert "NOT PRIVATE" not in str(made(PrivacyReport.of([make_entry()])).summary())
+
+
+def test_the_whole_ledger_is_shown_beside_this_fit(make_entry):
+    ledger = Ledger()
+    entries = [ledger.spend(make_entry())[0] for _ in range(3)]
+    report = PrivacyReport.of(entries[:1], ledger, delta=1e-5)
+    text = str(made(report).summary())
+    assert f"{report.epsilon(1e-5):.4g}" in text
+    assert f"{report.cumulative.epsilon(1e-5):.4g}" in text
+
+
+def test_weak_identification_shows_score_intervals_and_the_reason(report):
+    weak = weak_results(report)
+    text = str(weak.summary())
+    assert "the noise is too strong" in text
+    assert "std err " not in text.split("[1]")[0]
+    assert "NOT to be trusted" in text
+    assert "0.3 (weak below 2)" in text
+    assert "inf" in next(line for line in text.splitlines() if line.startswith("x1"))
+    assert "chi2(2)" in text
+
+
+def test_flagged_wald_intervals_are_shown_with_a_warning(report):
+    found = Identification(0.3, 2.0, True, 0.1, 0.3)
+    text = str(made(report, identification=found).summary())
+    assert "Weak identification" in text
+    assert "std err" in text
+    assert "NOT to be trusted" in text
+
+
+def test_html_escapes_and_latex_escapes(report):
+    summary = made(report, names=("a<b>&c", "x_1", "y^2")).summary()
+    html = summary.as_html()
+    assert "a&lt;b&gt;&amp;c" in html
+    assert "<b>" not in html.replace("<tbody>", "")
+    assert html.count("<table") == html.count("</table>") >= 3
+    latex = summary.as_latex()
+    assert r"a\textless{}b\textgreater{}\&c" in latex
+    assert r"x\_1" in latex
+    assert r"y\textasciicircum{}2" in latex
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") >= 3
+
+
+def test_csv_survives_commas_in_names(report):
+    summary = made(report, names=('C(g, Treatment("a"))[T.b]', "x")).summary()
+    rows = list(csv.reader(io.StringIO(summary.as_csv())))
+    row = next(row for row in rows if row[0].startswith("C(g"))
+    assert row[0] == 'C(g, Treatment("a"))[T.b]'
+    assert len(row) == 8
+
+
+def test_statsmodels_conveniences(results):
+    summary = results.summary()
+    assert str(summary) == summary.as_text() == str(results)
+    assert summary.as_html() == summary._repr_html_() == results._repr_html_()
+    assert len(summary.tables) >= 3
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0000"), (1.23456, "1.2346"), (-99999.0, "-99999.0000"), (1e-4, "1.00e-04"), (1e7, "1e+07"),
+        (float("inf"), "inf"), (-float("inf"), "-inf"), (float("nan"), "nan"),
+    ],
+)  # fmt: skip
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+def test_pure_epsilon_reports(make_entry):
+    from privinf.accounting import ConcentratedLoss
+
+    entry = LedgerEntry(
+        mechanism="other", label="a", unit="record", relation="replace-one", trust="central",
+        loss=ConcentratedLoss(0.1), source="lattice", secure=True,
+    )  # fmt: skip
+    assert "not available" in str(made(PrivacyReport.of([entry])).summary())
+    assert GaussianLoss(1.0).mu == 1.0
