@@ -1,4 +1,4 @@
-"""Data sets: shapes, the R^2 that identifies the paper's tables, and bounds that do not come from the rows."""
+"""Data sets: shapes, the R^2 that identifies the paper's tables, bounds that are not the rows'."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ year, is bounded by 52, one a week. Larger values are clipped.
 People were followed for three or five years, so a person has several rows; the identifier is not in the
 table. A claim for one row is not a claim for one person.
 """
-SOURCE = "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; statsmodels.datasets.randhie"
+SOURCE = (
+    "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; "
+    "statsmodels.datasets.randhie"
+)
 LICENCE = "public domain"
 
 Response = Literal["lncoins", "fmde"]
