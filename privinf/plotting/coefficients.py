@@ -58,7 +58,7 @@ def coefficients(
     ax = style.new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
     center: Floats = np.array(result.params[names], dtype=np.float64)
     rows = np.arange(len(names), dtype=np.float64)
-    ax.axvline(0.0, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    ax.axvline(0.0, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     weak = result.estimate.cov is None
     intervals = result.conf_int(alpha, method="score" if weak else "wald")
     interval = intervals.loc[names].to_numpy(dtype=np.float64)
@@ -69,7 +69,7 @@ def coefficients(
     _draw_intervals(ax, rows, center, interval, label)
     if not weak:
         _draw_noise_free(ax, rows, result, names, alpha)
-    ax.plot(center, rows, "o", color="white", markeredgecolor=style.INK, markersize=5, zorder=4)
+    ax.plot(center, rows, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=4)
     style.name_rows(ax, names)
     style.quiet(ax, grid="x")
     ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")

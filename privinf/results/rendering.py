@@ -18,7 +18,7 @@ Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
 Row: TypeAlias = tuple[str, ...]
 
 MIN_WIDTH, MAX_WIDTH = 80, 100
-GAP = 2
+GAP, MAX_SPARE = 2, 6
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
@@ -156,7 +156,7 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
     names = min(names, MAX_WIDTH - sum(sizes) - GAP * len(sizes))
     slack = max(0, width - names - sum(sizes) - GAP * len(sizes))
     spare, extra = divmod(slack, len(sizes))
-    gaps = [GAP + spare + (place < extra) for place in range(len(sizes))]
+    gaps = [GAP + min(spare + (place < extra), MAX_SPARE) for place in range(len(sizes))]
     lines = []
     for name, *values in [("", *header), *rows]:
         padded = "".join(value.rjust(g + s) for value, g, s in zip(values, gaps, sizes, strict=True))

@@ -40,7 +40,7 @@ def summarize(result: Results, *, alpha: float, title: str | None) -> PrivateSum
         rows=[(name, *row) for name, row in zip(result.names, cells, strict=True)],
         tests=_test_facts(result),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *notes, *result.notes, *result.privacy.assumptions],
+        notes=[*_warnings(result), *notes, *result.notes, *_assumptions(result.privacy)],
     )
 
 
@@ -139,14 +139,15 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     right: list[Fact] = []
     try:
         found = result.identification
-        left.append(("Identification:", f"{found.statistic:.4g} (weak below {found.threshold:g})"))
+        left.append(("Identification:", f"{found.statistic:.4g}"))
+        left.append(("Weak below:", f"{found.threshold:.3g}"))
         left.append(("Wald intervals:", "NOT to be trusted" if found.weak else "can be trusted"))
     except NotAvailableError:
         pass
     try:
         test = result.score_test()
         right.append(("Score test, slopes 0:", f"chi2({test.df}) = {test.statistic:.4g}"))
-        right.append(("P>chi2:", f"{test.pvalue:.3g}"))
+        right.append(("P>chi2:", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
     except (NotAvailableError, NotPositiveDefiniteError):
         pass
     return left, right
@@ -168,6 +169,10 @@ def _warnings(result: Results) -> list[str]:
     except NotAvailableError:
         pass
     return found
+
+
+def _assumptions(report: PrivacyReport) -> list[str]:
+    return [f"The privacy claim assumes: {text.rstrip('.')}." for text in report.assumptions]
 
 
 def _stamp(report: PrivacyReport) -> str:
