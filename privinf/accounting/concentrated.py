@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from scipy.optimize import brentq
 
 from privinf.validation import check_fraction, check_number
 
@@ -94,4 +93,6 @@ def _root(function: Callable[[float], float], high: float) -> float:
     low = high / 2.0
     while function(low) > 0.0:
         low /= 2.0
+    from scipy.optimize import brentq  # a third of the import time of the package
+
     return math.exp(float(brentq(lambda v: function(math.exp(v)), math.log(low), math.log(high), xtol=1e-14)))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from privinf.typing import Floats
@@ -199,4 +198,6 @@ def _crossing(delta_of: Callable[[float], float], delta: float, low: float, high
 
     if excess(low) * excess(high) >= 0.0:  # an end is the root to the last digit
         return high if abs(excess(high)) <= abs(excess(low)) else low
+    from scipy.optimize import brentq  # a third of the import time of the package
+
     return float(brentq(excess, low, high, xtol=_TINY, rtol=1e-15, maxiter=500))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Sensitivity, calibrate_mu
 from privinf.errors import ArgumentError
-from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
+from privinf.noise import NoiseSource, SourceName, get_source, grid_step, solve_scale
 from privinf.schema import Design
-from privinf.typing import Calibration, RngLike, TrustModel
+from privinf.typing import Calibration, Relation, RngLike, TrustModel
 from privinf.validation import check_choice
 
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
@@ -49,7 +49,7 @@ class Spending:
         calibration: Calibration,
         ledger: Ledger | None,
         rng: RngLike,
-        source: str,
+        source: SourceName,
     ) -> Spending:
         """Check the budget arguments of a `release` or `fit` call (before any row is read)."""
         check_choice(calibration, Calibration, "calibration")
@@ -80,7 +80,7 @@ class Line:
     mu: float
     unit: str
     trust: TrustModel
-    relation: str = "replace-one"
+    relation: Relation = "replace-one"
     assumptions: tuple[str, ...] = field(default=(PUBLIC_N,))
 
     def calibrated(self, source: NoiseSource) -> tuple[float, LedgerEntry]:

@@ -28,6 +28,7 @@ from privinf.mechanisms.modulation_map import (
     planned_response_share,
 )
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
+from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
@@ -137,7 +138,7 @@ class Modulation:
         calibration: Calibration = "exact",
         ledger: Ledger | None = None,
         rng: RngLike = None,
-        source: str = "lattice",
+        source: SourceName = "lattice",
     ) -> Release:
         """Release every row once (the one-shot protocol).
 
@@ -180,7 +181,7 @@ class Modulation:
         calibration: Calibration = "exact",
         ledger: Ledger | None = None,
         rng: RngLike = None,
-        source: str = "lattice",
+        source: SourceName = "lattice",
     ) -> ModulationSession:
         """Charge all rounds and return the session in which the holders answer them.
 

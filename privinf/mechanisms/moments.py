@@ -35,7 +35,7 @@ from privinf.mechanisms.gaussian import (
 )
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode
-from privinf.noise import NoiseSource, grid_step
+from privinf.noise import NoiseSource, SourceName, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
@@ -194,7 +194,7 @@ class Moments:
         calibration: Calibration = "exact",
         ledger: Ledger | None = None,
         rng: RngLike = None,
-        source: str = "lattice",
+        source: SourceName = "lattice",
     ) -> Release:
         """Release the second moments once; with ``cov_type="HC0"`` (central) the residual moments too.
 
@@ -312,7 +312,7 @@ class Moments:
         """Return (b, s2) of the released totals: post-processing at the holder."""
         full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
         gram, cross, square = full[:-1, :-1], full[:-1, -1] / weight, full[-1, -1] / weight**2
-        b = np.linalg.lstsq(gram, cross, rcond=None)[0]
+        b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
         return b, float(square - 2.0 * b @ cross + b @ gram @ b)
 
     def _residual_bound(self, arrays: dict[str, Any], weight: float, n: int, *, noise_free: bool) -> float:
@@ -355,19 +355,20 @@ def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, 
         The sum could leave int64 (the grid is too fine for the number of records).
     """
     if scale == 0.0 or not source.secure:
-        total = sum((block.sum(axis=0) for block in blocks), start=np.float64(0.0))
-        return np.asarray(total) if scale == 0.0 else source.perturb(np.asarray(total), scale)
+        total = np.asarray(sum(block.sum(axis=0) for block in blocks), dtype=np.float64)
+        return total if scale == 0.0 else source.perturb(total, scale)
     step = grid_step(scale)
     if 2.0 * reach / step > 2.0**62:
         raise SensitivityError("the total does not fit into 64-bit integers at this noise scale")
     steps: Any = np.int64(0)
     for block in blocks:
         steps = steps + np.rint(block / step).astype(np.int64).sum(axis=0)
-    return source.gaussian_steps(steps, scale / step) * step
+    noisy: Floats = source.gaussian_steps(steps, scale / step) * step
+    return noisy
 
 
 def _squared_norms(x: Floats) -> Floats:
-    return np.einsum("ij,ij->i", x, x)
+    return np.asarray(np.einsum("ij,ij->i", x, x), dtype=np.float64)
 
 
 def _triangle(size: int) -> int:

@@ -147,7 +147,9 @@ def _response(design: Design, rows: Rows) -> Floats:
             raise SchemaError(
                 f"response {design.response!r} has missing values: declare missing='impute-public'"
             )
-        y = np.where(absent, (design.y_low + design.y_high) / 2.0, y)
+        bounds = design.outcome.bounds
+        assert bounds is not None  # a protected response has bounds
+        y = np.where(absent, bounds.middle, y)
     if np.isinf(y).any():
         raise SchemaError(f"response {design.response!r} has infinite values")
     return y

@@ -13,8 +13,7 @@ from privinf.engines.gradient import gradient_path, gradient_step
 from privinf.errors import ArgumentError
 from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Modulation, Rows
-from privinf.mechanisms.modulation import Adjacency, SensitivityRule
-from privinf.mechanisms.modulation_map import orthonormal_directions
+from privinf.mechanisms.modulation_map import Adjacency, SensitivityRule, orthonormal_directions
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.fitting import Fit, build_results
 from privinf.models.modulation_results import ModulatedOLSResults
@@ -243,7 +242,7 @@ class ModulatedOLS(ReleaseModel):
         protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
         release = self._given_release({**spending, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
-            given = {name: value for name, value in spending.items() if value is not None}
+            given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
             method = "one-shot" if method is None else method
             check_method(method, **protocol, estimator=estimator)
             release = self.release(method=method, **protocol, progress=progress, **given)

@@ -97,8 +97,8 @@ def round_weights(release: Release) -> Floats:
     scales = np.asarray(release.law["scales"], dtype=np.float64)
     if (scales == 0.0).any():
         return np.full(len(scales), 1.0 / len(scales))
-    precision: Floats = scales**-2.0
-    return precision / precision.sum()
+    precision = scales**-2.0
+    return np.asarray(precision / precision.sum())
 
 
 def feature_noise(release: Release, estimator: Estimator = "client-average") -> FeatureNoise:

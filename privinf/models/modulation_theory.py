@@ -24,7 +24,7 @@ def modulation_noise_cov(directions: Floats, *, scale: float, contraction: float
     """Return S, shape (d, d), for orthonormal rows `directions` (m, d)."""
     count, dimension = directions.shape
     wave = amplitude**2 / (2.0 * count) * (directions.T @ directions)
-    return (scale**2 * np.eye(dimension) + wave) / (1.0 - contraction) ** 2
+    return np.asarray((scale**2 * np.eye(dimension) + wave) / (1.0 - contraction) ** 2, dtype=np.float64)
 
 
 def modulation_cumulants(directions: Floats, *, contraction: float, amplitude: float) -> Floats:

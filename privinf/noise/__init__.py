@@ -3,13 +3,14 @@
 from privinf.noise.lattice import LatticeNoise
 from privinf.noise.opendp import OpenDPNoise
 from privinf.noise.simulation import SimulationNoise
-from privinf.noise.source import NoiseSource, get_source, grid_step, solve_scale
+from privinf.noise.source import NoiseSource, SourceName, get_source, grid_step, solve_scale
 
 __all__ = [
     "LatticeNoise",
     "NoiseSource",
     "OpenDPNoise",
     "SimulationNoise",
+    "SourceName",
     "get_source",
     "grid_step",
     "solve_scale",

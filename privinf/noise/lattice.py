@@ -119,7 +119,7 @@ class LatticeNoise:
     def uniform(self, size: Size) -> Floats:
         """Return uniforms on [0, 1), multiples of 2^-53."""
         words = _words(math.prod(np.atleast_1d(size).tolist()))
-        return ((words >> np.uint64(11)) * 2.0**-53).reshape(size)
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64).reshape(size)
 
     def bernoulli(self, p: float, size: Size) -> Flags:
         """Return flags, True with probability `p` to within 2^-64."""

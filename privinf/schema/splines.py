@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from scipy.interpolate import BSpline, CubicSpline, PPoly
 
 from privinf.errors import SchemaError
 from privinf.schema.declared import finite_number
@@ -83,6 +82,8 @@ def intervals(basis: Basis) -> tuple[Interval, ...]:
     """Return the bounds of each function: B-splines lie in [0, 1]; cubic pieces turn where slopes vanish."""
     if basis.kind == "bs":
         return tuple(Interval(0.0, 1.0) for _ in range(basis.size))
+    from scipy.interpolate import PPoly
+
     spline = _functions(basis)
     bounds = []
     for column in range(basis.size):
@@ -95,6 +96,8 @@ def intervals(basis: Basis) -> tuple[Interval, ...]:
 
 @lru_cache(maxsize=128)
 def _functions(basis: Basis) -> Any:
+    from scipy.interpolate import BSpline, CubicSpline
+
     inner = list(basis.knots)
     if basis.kind == "cr":
         ladder = np.array([basis.lower, *inner, basis.upper])
