@@ -37,8 +37,7 @@ IntervalMethod = Literal["wald", "score"]
 class Results(DescribedResults):
     """Coefficients, tests and intervals of a private fit.
 
-    Immutable and picklable; made by a model's ``fit``. Everything here post-processes what the fit released
-    and costs no privacy.
+    Immutable and picklable; made by a model's ``fit``.
 
     Parameters
     ----------
@@ -49,6 +48,27 @@ class Results(DescribedResults):
     **context
         Fields of `privinf.results.context.Context`: design, release, system, sampling_cov, identification,
         target, model, method, options, settings, rsquared, scale, notes, point.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows and costs nothing: every member post-processes what the fit released.
+
+    Tests are normal and chi-square. Where the noise leaves no covariance, members that need one raise
+    NotAvailableError with the reason, and `score_test`, ``conf_int(method="score")`` and `summary` work.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 2))
+    >>> y = X @ [0.5, 0.0] + 0.3 * rng.standard_normal(5000)
+    >>> r = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2)).fit(epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool(r.pvalues["x1"] < 0.001), bool(r.bse_sampling["x1"] < r.bse["x1"])
+    (True, True)
+    >>> r.t_test("x1 = x2").c_names, r.wald_test("x1 = x2 = 0").df_denom
+    (['x1 - x2'], 2.0)
+    >>> r.simultaneous(rng=0).conf_int().shape
+    (2, 2)
     """
 
     resid = unavailable("resid", ROWS_STAY)

@@ -231,7 +231,9 @@ class WaldResults:
         return prediction_rows(exog, self.names, self._context.design, transform=transform)
 
     def _labelled(self, values: Floats, name: str) -> pd.Series[float]:
-        return pd.Series(np.array(values), list(self.names), name=name)
+        fixed = np.array(values, dtype=np.float64)
+        fixed.setflags(write=False)  # cached: assigning to the Series raises instead of changing the result
+        return pd.Series(fixed, list(self.names), name=name, copy=False)
 
     def _position(self, column: Any) -> int:
         if isinstance(column, str):

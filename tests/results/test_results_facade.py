@@ -49,6 +49,9 @@ def test_immutable(results):
         results.anything = 1
     with pytest.raises(TypeError):
         results.options["x"] = "y"
+    for member in ("params", "bse", "pvalues", "noise_share"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(results, member).iloc[0] = 1.0
     results = rebuilt(results)
     before = results.bse.copy()
     frame = results.cov_params()
