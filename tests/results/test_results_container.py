@@ -1,3 +1,4 @@
+import io
 import json
 import zipfile
 
@@ -103,7 +104,20 @@ def test_repacked_or_extended_archive_is_refused(path):
         read_container(path, format="test")
 
 
-def test_consistent_forgery_needs_the_key(path, monkeypatch):
+def test_array_exchanged_inside_a_valid_archive(path):
+    write(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    stream = io.BytesIO()
+    np.save(stream, np.array([1, 2, 4]))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**members, "steps.npy": stream.getvalue()}.items():
+            archive.writestr(name, content)
+    with pytest.raises(StorageError, match="'steps' does not match"):
+        read_container(path, format="test")
+
+
+def test_keys(path):
     write(path, key=b"secret")
     with pytest.raises(StorageError, match="another key"):
         read_container(path, format="test", key=b"guess")
