@@ -126,6 +126,10 @@ class Modulation:
         self.columns = int(self.design.private.sum())
         if self.columns == 0:
             raise SensitivityError("every column is declared public: there is nothing to protect")
+        if directions > self.columns:
+            raise ArgumentError(
+                f"directions={directions} orthonormal directions do not fit into {self.columns} private column(s)"
+            )
 
     def release(
         self,

@@ -363,8 +363,7 @@ def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, 
     steps: Any = np.int64(0)
     for block in blocks:
         steps = steps + np.rint(block / step).astype(np.int64).sum(axis=0)
-    noisy: Floats = source.gaussian_steps(steps, scale / step) * step
-    return noisy
+    return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
 
 
 def _squared_norms(x: Floats) -> Floats:
