@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import linalg
 
 from privinf.inference.corrected_scores import LinearScores
-from privinf.inference.partialling import kept_columns, partialled
-from privinf.typing import Floats
+from privinf.inference.partialling import partialled
 
 # The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise.
 # Chosen by simulation so that unflagged 95% Wald intervals miss at most 7%: see
@@ -43,16 +41,12 @@ class Identification:
     noise_edge: float
 
 
-def identification(
-    system: LinearScores, *, tested: ArrayLike | None = None, threshold: float | None = None
-) -> Identification:
+def identification(system: LinearScores, *, threshold: float | None = None) -> Identification:
     r"""Return the identification statistic of a system.
 
     Parameters
     ----------
     system : LinearScores
-    tested : (p,) bool array, optional
-        Columns that are kept; default those with noise. The others are partialled out.
     threshold : float, optional
         Default 3.5 / sqrt(d), d the number of noisy columns.
 
@@ -68,6 +62,11 @@ def identification(
     entry. Weak identification is to Wald intervals what weak instruments are to two-stage least squares;
     the score test does not need it.
 
+    At the default threshold unflagged 95% intervals miss at most 7% in every simulated design in which
+    half of the fits or more are unflagged. With d = 1 or 2 no threshold can promise more: the error of the
+    smallest eigenvalue is then the error of the coefficient too, so that where nearly all fits are flagged
+    the unflagged ones are those that the noise has favoured.
+
     **Privacy.** Post-processing.
 
     Examples
@@ -81,15 +80,10 @@ def identification(
     """
     noisy = ~system.noise_free
     metric, edge = system.gram_noise()
-    limit = THRESHOLD / np.sqrt(max(int(noisy.sum()), 1)) if threshold is None else threshold
+    limit = float(THRESHOLD / np.sqrt(max(int(noisy.sum()), 1))) if threshold is None else threshold
     if edge == 0.0:
         return Identification(np.inf, limit, False, np.inf, 0.0)
-    kept = kept_columns(noisy if tested is None else tested, system.noise_free)
-    smallest = _smallest_root(system.A, metric, kept & noisy)
-    statistic = smallest / edge
+    reduced = partialled(system.A, noisy)
+    smallest = float(linalg.eigh(reduced, metric[np.ix_(noisy, noisy)], eigvals_only=True)[0])
+    statistic = float(smallest / edge)
     return Identification(statistic, limit, statistic < limit, smallest, edge)
-
-
-def _smallest_root(gram: Floats, metric: Floats, kept: np.ndarray) -> float:
-    reduced = partialled(gram, kept)
-    return float(linalg.eigh(reduced, metric[np.ix_(kept, kept)], eigvals_only=True)[0])

@@ -53,7 +53,7 @@ class ScoreSurface:
             rows, columns = _whitening(C)
         except np.linalg.LinAlgError:
             raise NotPositiveDefiniteError(
-                "the scores are linearly dependent: drop a collinear column"
+                "the scores are linearly dependent: a column is collinear, or the fit is perfect"
             ) from None
         C = np.einsum("ki,lj,klab,ca,db->ijcd", columns, columns, C, rows, rows, optimize=True)
         return cls(rows @ B @ columns, C, columns)
@@ -66,7 +66,12 @@ class ScoreSurface:
         dV = (v @ both.reshape(m, -1)).reshape(N, m, k, k)
         V = np.einsum("nk,nkab->nab", v, dV) / 2
         psi = v @ self.B.T
-        inverse = np.linalg.inv(V)
+        try:
+            inverse = np.linalg.inv(V)
+        except np.linalg.LinAlgError:
+            raise NotPositiveDefiniteError(
+                "the scores are constant at some coefficients: the fit is perfect"
+            ) from None
         q = np.einsum("nab,nb->na", inverse, psi)
         J = self.B - np.einsum("nkab,nb->nak", dV, q)
         D = (

@@ -12,7 +12,7 @@ from privinf.inference.corrected_scores.protocol import (
     Units,
     check_weights,
     determined_difference,
-    homoskedastic_meat,
+    homoskedastic_variance,
 )
 from privinf.inference.partialling import partialled
 from privinf.typing import Flags, Floats
@@ -136,9 +136,8 @@ class CorrectedLeastSquares:
         vanish at the estimate). Rows are independent, so clusters change nothing; with weights every
         mean is of w^2. Checked by simulation in the tests.
         """
+        gram, cross, mean_square = self._squared_weight_moments()
         squares = None if self._weights is None else self._weights**2
-        gram, cross = self._moments(squares)
-        mean_square = 1.0 if squares is None else float(squares.mean())
         S, Sb = self.noise_cov, self.noise_cov @ beta
         q = float(beta @ Sb) + self.y_noise_var
         psibar = cross - gram @ beta + mean_square * Sb
@@ -155,11 +154,9 @@ class CorrectedLeastSquares:
         clean = determined_difference(self.meat(beta), self.noise_meat(beta), self._units.count)
         if clean is not None:
             return clean, "heteroskedastic"
-        squares = None if self._weights is None else self._weights**2
-        gram, _ = self._moments(squares)
-        mean_square = 1.0 if squares is None else float(squares.mean())
-        variance = self._weighted_variance(squares, beta) / mean_square
-        return homoskedastic_meat(variance, gram - mean_square * self.noise_cov), "homoskedastic"
+        gram, _, mean_square = self._squared_weight_moments()
+        variance = homoskedastic_variance(self, beta) / self._mean_weight
+        return variance * (gram - mean_square * self.noise_cov), "homoskedastic"
 
     def tensor(self) -> Floats:
         """Return C with ``meat(b) = sum_kl w_k w_l C_kl``, from fourth moments summed block by block."""
@@ -236,6 +233,13 @@ class CorrectedLeastSquares:
             gram += weighted.T @ self._X[rows]
             cross += weighted.T @ self._y[rows]
         return (gram + gram.T) / (2 * self.n), cross / self.n
+
+    def _squared_weight_moments(self) -> tuple[Floats, Floats, float]:
+        """Return mean w^2 x x', mean w^2 x y and mean w^2."""
+        if self._weights is None:
+            return self._gram, self.g, 1.0
+        squares = self._weights**2
+        return *self._moments(squares), float(squares.mean())
 
     def _row_scores(self, rows: slice, beta: Floats) -> Floats:
         X = self._X[rows]

@@ -93,14 +93,28 @@ def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | N
     return None
 
 
-def homoskedastic_meat(variance: float, gram: Floats) -> Floats:
-    """Return ``variance * gram``, or NotAvailableError where noise has drowned either of them."""
-    if variance <= 0.0 or not is_positive_definite(gram):
-        raise NotAvailableError(
-            "the error that the same rows would have had without noise is not identified: "
-            "the noise outweighs the residual variance or the features"
-        )
-    return variance * gram
+def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:
+    """Return the residual variance of the clean rows, from the estimate `beta`.
+
+    Notes
+    -----
+    The estimate minimises `residual_variance`, which is therefore too small by the part that fits noise:
+    ``tr(A^-1 noise_meat)/n`` is added back (nothing without noise).
+
+    Raises
+    ------
+    NotAvailableError
+        If the noise has drowned the features or the residual variance.
+    """
+    if is_positive_definite(system.A):
+        fitted = float(np.trace(np.linalg.solve(system.A, system.noise_meat(beta)))) / system.n
+        variance = system.residual_variance(beta) + fitted
+        if variance > 0.0:
+            return variance
+    raise NotAvailableError(
+        "the error that the same rows would have had without noise is not identified: "
+        "the noise outweighs the residual variance or the features"
+    )
 
 
 class Units:

@@ -12,7 +12,7 @@ from privinf.inference.corrected_scores.protocol import (
     Units,
     check_weights,
     determined_difference,
-    homoskedastic_meat,
+    homoskedastic_variance,
     quadratic,
 )
 from privinf.typing import Floats
@@ -133,7 +133,7 @@ class NoisyRecordMoments:
             raise NotAvailableError(
                 "with weights, the error without noise is not identified at this noise level"
             )
-        return homoskedastic_meat(self.residual_variance(beta), self.A), "homoskedastic"
+        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
 
     def tensor(self) -> Floats:
         """Return C with ``meat(b) = sum_kl w_k w_l C_kl``."""

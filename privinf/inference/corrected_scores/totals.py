@@ -12,7 +12,7 @@ from privinf.inference.corrected_scores.isometric import (
     positive_part,
     spectral_edge,
 )
-from privinf.inference.corrected_scores.protocol import SamplingKind, homoskedastic_meat, quadratic
+from privinf.inference.corrected_scores.protocol import SamplingKind, homoskedastic_variance, quadratic
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number
 
@@ -120,7 +120,7 @@ class NoisyTotals:
         """Return the sampling part of the meat."""
         if self._residual is not None:
             return self._residual, "heteroskedastic"
-        return homoskedastic_meat(self.residual_variance(beta), self.A), "homoskedastic"
+        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
 
     def tensor(self) -> Floats:
         """Return C with ``meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
