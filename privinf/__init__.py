@@ -32,7 +32,7 @@ __all__ = [
     "add_constant",
     "compare",
     "errors",
-    "load_results",
     "load_release",
+    "load_results",
     "plan",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-
 from privinf.validation import check_fraction, check_number
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
 from privinf.errors import ArgumentError
+from privinf.inference.normal import upper_quantile
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_fraction
 
@@ -26,7 +26,7 @@ class MeanPrediction:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return pointwise normal intervals of level ``1 - alpha``, shape (rows, 2)."""
-        half = norm.isf(check_fraction(alpha, "alpha") / 2.0) * self.se
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.se
         return np.column_stack([self.mean - half, self.mean + half])
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import (
@@ -17,6 +16,7 @@ from privinf.inference.bootstrap import (
     multiplier_sums,
     unit_influence,
 )
+from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.typing import ArrayLike, Floats, Integers, RngLike
 from privinf.validation import as_generator, check_array, check_count, check_fraction
 
@@ -147,13 +147,13 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
 def _inside_sidak(found: MaxT, observed: Floats, alpha: float) -> MaxT:
     count = len(observed)
     order = np.argsort(-observed, kind="stable")
-    pointwise = 2.0 * norm.sf(observed)
+    pointwise = two_sided_pvalue(observed)
     single = np.clip(found.single_step, pointwise, _sidak(pointwise, count))
     left = np.arange(count, 0, -1)
     stepped = np.clip(found.step_down[order], pointwise[order], _sidak(pointwise[order], left))
     stepped = np.minimum(np.maximum.accumulate(stepped)[np.argsort(order)], single)
-    low = norm.isf(alpha / 2.0)
-    high = norm.isf(-math.expm1(math.log1p(-alpha) / count) / 2.0)
+    low = upper_quantile(alpha / 2.0)
+    high = upper_quantile(-math.expm1(math.log1p(-alpha) / count) / 2.0)
     return MaxT(float(np.clip(found.critical_value, low, high)), single, stepped, found.draws)
 
 

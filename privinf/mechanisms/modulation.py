@@ -128,7 +128,7 @@ class Modulation:
             raise SensitivityError("every column is declared public: there is nothing to protect")
         if directions > self.columns:
             raise ArgumentError(
-                f"directions={directions} orthonormal directions do not fit into {self.columns} private column(s)"
+                f"directions={directions} orthonormal directions exceed the {self.columns} private column(s)"
             )
 
     def release(

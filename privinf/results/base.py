@@ -97,8 +97,14 @@ class Results(DescribedResults):
         method : {"wald", "score"}
             "score" inverts the score test, which holds its level however strong the noise is: intervals are
             conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            Normal intervals were asked for and `identification` says that they should not be trusted.
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
+            self._warn_if_weak("conf_int()")
             return super().conf_int(alpha)
         hulls = [found.hull for found in self._score_sets(alpha)]
         return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.names))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from privinf.inference.delta_method import DeltaMethod
+from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 
@@ -36,7 +36,7 @@ class NonlinearResults:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return normal intervals of level ``1 - alpha``, shape (m, 2)."""
-        half = norm.isf(check_fraction(alpha, "alpha") / 2.0) * self.bse
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.bse
         return np.column_stack([self.value - half, self.value + half])
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -48,7 +48,7 @@ class NonlinearResults:
                 "value": self.value,
                 "std err": self.bse,
                 "z": z,
-                "P>|z|": 2.0 * norm.sf(np.abs(z)),
+                "P>|z|": two_sided_pvalue(z),
                 "Conf. Int. Low": low,
                 "Conf. Int. Upp.": high,
             }

@@ -7,12 +7,11 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from statsmodels.stats.multitest import multipletests
 
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import BLOCK
 from privinf.inference.estimate import Estimate
+from privinf.inference.normal import two_sided_pvalue
 from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike
@@ -77,7 +76,9 @@ class SimultaneousResults:
         elif adjustment == "step-down":
             values = self.max_t.step_down
         else:
-            values = multipletests(2.0 * norm.sf(np.abs(self.tvalues.to_numpy())), method=adjustment)[1]
+            from statsmodels.stats.multitest import multipletests
+
+            values = multipletests(two_sided_pvalue(self.tvalues.to_numpy()), method=adjustment)[1]
         return pd.Series(values, list(self.names), name=adjustment)
 
     def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
@@ -92,7 +93,7 @@ class SimultaneousResults:
             "coef": self.effect,
             "std err": self.bse,
             "z": statistics,
-            "P>|z|": 2 * norm.sf(abs(statistics)),
+            "P>|z|": two_sided_pvalue(statistics),
         }
         table |= {adjustment: self.pvalues(adjustment) for adjustment in get_args(Adjustment)}
         table |= {"joint low": low, "joint high": high}

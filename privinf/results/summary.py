@@ -10,6 +10,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.results.rendering import Fact, PrivateSummary
+from privinf.results.wald import WaldResults
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 
@@ -73,7 +74,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
-    interval = result.conf_int(alpha).to_numpy()
+    interval = WaldResults.conf_int(result, alpha).to_numpy()  # a note says it where it is weak
     notes = [ERRORS_NOTE]
     try:
         sampling = result.bse_sampling.to_numpy()

@@ -5,18 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from statsmodels.base.model import LikelihoodModelResults, Model
-from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults, t_test_multi
-from statsmodels.tools.sm_exceptions import ValueWarning
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
+from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.inference.prediction import predict_mean
 from privinf.results.constraints import ConstraintLike, check_independent, linear_constraints
 from privinf.results.context import Context
@@ -25,6 +22,9 @@ from privinf.results.prediction import Prediction, prediction_rows
 from privinf.results.terms import pairwise_contrasts, terms
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_fraction, check_number
+
+if TYPE_CHECKING:
+    from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
 
 
 class WaldResults:
@@ -84,7 +84,7 @@ class WaldResults:
     @cached_property
     def pvalues(self) -> pd.Series[float]:
         """Two-sided normal p-values of zero coefficients."""
-        return self._labelled(2.0 * norm.sf(np.abs(self.tvalues.to_numpy())), "pvalues")
+        return self._labelled(two_sided_pvalue(self.tvalues.to_numpy()), "pvalues")
 
     def cov_params(self, r_matrix: ArrayLike | None = None, column: Any = None) -> Any:
         """Return the covariance of the coefficients, of some of them, or of ``R b``.
@@ -114,7 +114,7 @@ class WaldResults:
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return normal intervals of level ``1 - alpha``, columns 0 and 1."""
-        half = norm.isf(check_fraction(alpha, "alpha") / 2.0) * self._estimate.bse
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self._estimate.bse
         center = self._estimate.params
         return pd.DataFrame(np.column_stack([center - half, center + half]), list(self.names))
 
@@ -130,6 +130,7 @@ class WaldResults:
         -------
         ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
         """
+        self._warn_if_weak("t_test()")
         found = linear_constraints(r_matrix, self.names)
         result = self._inner.t_test((found.R, found.q))
         result.c_names = list(found.labels)
@@ -137,11 +138,13 @@ class WaldResults:
 
     def wald_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions jointly: chi2 with as many degrees of freedom as restrictions."""
+        self._warn_if_weak("wald_test()")
         found = check_independent(linear_constraints(r_matrix, self.names))
         return self._inner.wald_test((found.R, found.q), use_f=False, scalar=True)
 
     def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions jointly by the F distribution with `df_resid` in the denominator."""
+        self._warn_if_weak("f_test()")
         found = check_independent(linear_constraints(r_matrix, self.names))
         return self._inner.wald_test((found.R, found.q), use_f=True, scalar=True)
 
@@ -162,6 +165,8 @@ class WaldResults:
         -------
         MultiCompResult of statsmodels; ``.result_frame`` is the table.
         """
+        from statsmodels.stats.contrast import MultiCompResult, t_test_multi
+
         inner = self._inner
         contrasts, labels, coding, _ = pairwise_contrasts(term_name, self.names, self._context.design)
         frame = t_test_multi(inner, contrasts, method, check_fraction(alpha, "alpha"), contrast_names=labels)
@@ -227,6 +232,18 @@ class WaldResults:
     def _inner(self) -> Any:
         return statsmodels_results(self._estimate, self.df_model, self.df_resid)
 
+    def _warn_if_weak(self, asked: str) -> None:
+        """Warn where normal inference is asked of a result whose identification is flagged as weak."""
+        found = self._context.identification
+        if found is not None and found.weak and self._estimate.cov is not None:
+            warnings.warn(
+                f"{asked}: identification is weak (statistic {found.statistic:.3g}, threshold "
+                f"{found.threshold:.3g}): normal inference may err far more often than it says; use "
+                "score_test() and conf_int(method='score')",
+                WeakIdentificationWarning,
+                stacklevel=3,
+            )
+
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         return prediction_rows(exog, self.names, self._context.design, transform=transform)
 
@@ -251,6 +268,9 @@ def statsmodels_results(estimate: Estimate, df_model: int, df_resid: int) -> Any
     NotAvailableError
         The estimate has no covariance.
     """
+    from statsmodels.base.model import LikelihoodModelResults, Model
+    from statsmodels.tools.sm_exceptions import ValueWarning
+
     covariance = np.array(estimate.covariance)
     rows = pd.DataFrame(np.eye(len(estimate.params)), columns=list(estimate.names))
     with warnings.catch_warnings():
