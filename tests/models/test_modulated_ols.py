@@ -336,12 +336,14 @@ def test_missing_values_are_imputed_from_public_numbers():
 
 
 def test_weak_identification_warns_where_normal_inference_is_asked():
-    y, X = sphere(60_000)
-    r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=3.0, delta=1e-5, rng=0)
+    y, X = sphere(40_000)
+    r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=4.0, delta=1e-5, rng=0)
     assert r.identification.weak
     assert r.estimate.cov is not None
     for ask in (r.conf_int, lambda: r.t_test("x1 = 0"), lambda: r.wald_test("x1 = x2")):
         with pytest.warns(pi.errors.WeakIdentificationWarning, match="weak"):
             ask()
     assert "NOT to be trusted" in str(r.summary())
-    assert np.isfinite(r.conf_int(method="score").to_numpy()).any()
+    score = r.conf_int(method="score").to_numpy()
+    assert (score[:, 0] < r.params.to_numpy()).all()
+    assert (score[:, 1] > r.params.to_numpy()).all()
