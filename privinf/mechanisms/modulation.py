@@ -27,7 +27,7 @@ from privinf.mechanisms.modulation_map import (
     orthonormal_directions,
     planned_response_share,
 )
-from privinf.mechanisms.rows import EncodedRows, as_rows, encode
+from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
 from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design, Schema
@@ -64,6 +64,8 @@ class Modulation:
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
+    weights : str, optional
+        Name of a declared-public column of observation weights with positive bounds; sent in clear.
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
@@ -112,6 +114,7 @@ class Modulation:
         adjacency: Adjacency = "bounded",
         response_share: float | None = None,
         missing: Missing = "raise",
+        weights: str | None = None,
         public_seed: int = 0,
         data_bounds: bool = False,
     ) -> None:
@@ -123,6 +126,8 @@ class Modulation:
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.public_seed = check_count(public_seed, "public_seed", least=0)
         self.data_bounds = data_bounds
+        weight_bound(self.design, weights)
+        self.weights = weights
         self.columns = int(self.design.private.sum())
         if self.columns == 0:
             raise SensitivityError("every column is declared public: there is nothing to protect")
@@ -197,7 +202,7 @@ class Modulation:
         )  # fmt: skip
         plan = self._plan(spending, check_count(rounds, "rounds"), schedule)
         spending.ledger.check([entry.loss for entry in plan.entries])
-        encoded = encode(self.design, as_rows(rows, self.missing))
+        encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         spending.ledger.spend(*plan.entries)
         return ModulationSession(self, encoded, plan, spending)
 
@@ -330,6 +335,8 @@ class ModulationSession:
         }
         if self._rows.groups is not None:
             arrays["groups"] = self._rows.groups
+        if self._rows.weights is not None:
+            arrays["weights"] = self._rows.weights
         parameters = self._mechanism.map
         law = {
             "contraction": parameters.contraction,

@@ -34,7 +34,7 @@ from privinf.mechanisms.gaussian import (
     unit_name,
 )
 from privinf.mechanisms.modulation import resolve_design
-from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode
+from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.noise import NoiseSource, SourceName, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
@@ -129,8 +129,8 @@ class Moments:
         "central": one noisy total by a trusted curator; "local": each record noises its own moments.
     response_weight : float, optional
         c, public; default `default_response_weight`.
-    radius, missing, data_bounds
-        As for `Modulation`.
+    radius, missing, weights, data_bounds
+        As for `Modulation`; in a total, the sensitivity is multiplied by the weights' upper bound.
 
     Raises
     ------
@@ -163,6 +163,7 @@ class Moments:
         response_weight: float | None = None,
         radius: float | None = None,
         missing: Missing = "raise",
+        weights: str | None = None,
         data_bounds: bool = False,
     ) -> None:
         self.design = resolve_design(schema, formula, response="protected", radius=radius)
@@ -174,6 +175,8 @@ class Moments:
         self.trust: Trust = check_choice(trust, Trust, "trust")
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = data_bounds
+        self.weight_bound = weight_bound(self.design, weights)
+        self.weights = weights
         self.layout = MomentLayout(int((~self.design.private).sum()), int(self.design.private.sum()))
         if self.layout.private == 0:
             raise SensitivityError("every column is declared public: there is nothing to protect")
@@ -222,7 +225,7 @@ class Moments:
         parts = split_mu(spending.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         spending.ledger.check([GaussianLoss(part) for part in parts])
-        encoded = encode(self.design, as_rows(rows, self.missing))
+        encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         scale, entry = self._line("moments", self._moment_sensitivity(weight, q2), parts[0]).calibrated(
@@ -259,15 +262,19 @@ class Moments:
         return Release("moments", arrays, law, self.design, (entry, second), len(encoded.response))
 
     def _line(self, label: str, sensitivity: float, mu: float) -> Line:
+        # A unit's rows stand side by side in local releases; in a total they, and their roundings, add up.
         rows_per_unit = max_rows(self.design)
-        factor = math.sqrt(rows_per_unit) if self.trust == "local" else float(rows_per_unit)
+        local = self.trust == "local"
+        factor = math.sqrt(rows_per_unit) if local else float(rows_per_unit)
+        if not local:
+            factor *= self.weight_bound if label == "moments" else self.weight_bound**2
         entries = self.layout.pairs()[0].size if label == "moments" else _triangle(self.layout.size - 1)
         return Line(
             label=label,
             mechanism="gaussian",
             sensitivity=factor * sensitivity,
             derivation=f"replace-one Frobenius distance of the record's {label}",
-            dimension=entries * rows_per_unit,
+            dimension=entries * (rows_per_unit if local else rows_per_unit**2),
             mu=mu,
             unit=unit_name(self.design),
             trust=self.trust,
@@ -291,13 +298,22 @@ class Moments:
             arrays: dict[str, Any] = {"moments": np.concatenate(blocks), "public": encoded.public}
         else:
             largest = _squared_norms(encoded.public).max(initial=0.0) + self._private_norm2(weight)
-            total = noisy_total(
-                self._blocks(encoded, weight), scale, source, reach=len(encoded.response) * largest
-            )
-            arrays = {"moments": total, "public_moments": encoded.public.T @ encoded.public}
-        if encoded.groups is not None and self.trust == "local":
-            arrays["groups"] = encoded.groups
+            reach = len(encoded.response) * largest * self.weight_bound
+            total = noisy_total(self._weighted_blocks(encoded, weight), scale, source, reach=reach)
+            clear = encoded.public if encoded.weights is None else encoded.public * encoded.weights[:, None]
+            arrays = {"moments": total, "public_moments": encoded.public.T @ clear}
+        if self.trust == "local":
+            kept = {"groups": encoded.groups, "weights": encoded.weights}
+            arrays |= {name: array for name, array in kept.items() if array is not None}
         return arrays
+
+    def _weighted_blocks(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
+        start = 0
+        for block in self._blocks(encoded, weight):
+            if encoded.weights is not None:
+                block *= encoded.weights[start : start + len(block), None]
+            start += len(block)
+            yield block
 
     def _blocks(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
         rows, columns, factors = self.layout.pairs()
@@ -336,10 +352,13 @@ class Moments:
                 part = slice(start, start + BLOCK)
                 x = np.column_stack([encoded.public[part], encoded.private[part]])
                 residual = np.clip(encoded.response[part] - x @ b, -bound, bound) / unit
+                if encoded.weights is not None:
+                    residual *= encoded.weights[part]
                 yield (residual[:, None] ** 2 * x[:, rows]) * (x[:, columns] * factors)
 
         largest = _squared_norms(encoded.public).max(initial=0.0) + self.design.norm**2
-        return noisy_total(blocks(), unit_scale, source, reach=len(encoded.response) * largest) * unit**2
+        reach = len(encoded.response) * largest * self.weight_bound**2
+        return noisy_total(blocks(), unit_scale, source, reach=reach) * unit**2
 
 
 def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, reach: float) -> Floats:

@@ -7,7 +7,7 @@ Everything here is a function of one record at a time and of public numbers, so 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from privinf.errors import (
     AlignmentError,
     ArgumentError,
     DataDependentBoundsWarning,
+    NotAvailableError,
     SchemaError,
     SensitivityError,
 )
-from privinf.schema import Design
+from privinf.schema import Design, Numeric
 from privinf.typing import Floats, Integers, Missing
 from privinf.validation import check_choice
 
@@ -71,12 +72,15 @@ class EncodedRows:
         Scaled and clipped where it is protected, as it is where it is public.
     groups : ndarray of int64, shape (n,), or None
         Code of the unit (person) to which each row belongs.
+    weights : ndarray, shape (n,), or None
+        Public observation weights, inside their declared bounds.
     """
 
     private: Floats
     public: Floats
     response: Floats
-    groups: Integers | None = field(default=None)
+    groups: Integers | None = None
+    weights: Floats | None = None
 
 
 def as_rows(rows: Any, missing: Missing = "raise") -> Rows:
@@ -97,8 +101,10 @@ def project_ball(x: Floats, radius: float) -> Floats:
     return x
 
 
-def encode(design: Design, rows: Rows) -> EncodedRows:
+def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRows:
     """Return the rows in scaled units, clipped to the public bounds and projected into the ball.
+
+    `weights` names the column of observation weights (see `weight_bound`).
 
     Raises
     ------
@@ -127,6 +133,7 @@ def encode(design: Design, rows: Rows) -> EncodedRows:
         public=np.ascontiguousarray(matrix[:, ~design.private]),
         response=_scaled_response(design, response),
         groups=_groups(design, rows),
+        weights=None if weights is None else _weights(design, rows, weights),
     )
 
 
@@ -178,6 +185,41 @@ def _scaled_response(design: Design, y: Floats) -> Floats:
     if design.response_public:
         return np.array(y, dtype=np.float64)
     return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale
+
+
+def weight_bound(design: Design, weights: str | None) -> float:
+    """Return the public upper bound of the observation weights; 1 without weights.
+
+    Raises
+    ------
+    NotAvailableError
+        The weights are not a declared-public column with positive bounds.
+    """
+    if weights is None:
+        return 1.0
+    declared = None
+    if isinstance(weights, str) and design.schema is not None and weights in design.schema:
+        declared = design.schema[weights]
+    if not isinstance(declared, Numeric) or not declared.public or declared.low <= 0.0:
+        raise NotAvailableError(
+            "weights multiply a record's influence and so the sensitivity: they are offered only as the name "
+            "of a column that the schema declares public, Numeric(low, high, public=True) with low > 0"
+        )
+    return declared.high
+
+
+def _weights(design: Design, rows: Rows, weights: str) -> Floats:
+    if not isinstance(rows.features, pd.DataFrame) or weights not in rows.features:
+        raise SchemaError(f"the weights column {weights!r} is not among the data's columns")
+    try:
+        values = rows.features[weights].to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SchemaError(f"the weights column {weights!r} is not numeric") from None
+    if not np.isfinite(values).all():
+        raise SchemaError(f"the weights column {weights!r} has missing or infinite values")
+    assert design.schema is not None
+    bounds = design.schema.interval(weights)
+    return np.asarray(np.clip(values, bounds.low, bounds.high), dtype=np.float64)
 
 
 def _groups(design: Design, rows: Rows) -> Integers | None:

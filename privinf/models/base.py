@@ -49,7 +49,6 @@ class ReleaseModel:
         *,
         schema: Schema,
         missing: Missing = "raise",
-        weights: Any = None,
         ledger: Ledger | None = None,
         **mechanism: Any,
     ) -> Self:
@@ -65,14 +64,14 @@ class ReleaseModel:
         ledger : Ledger, optional
             Default: one for this object, cumulative over its fits and releases.
         **mechanism
-            Options of the mechanism, as for the class itself.
+            Options of the mechanism, as for the class itself; and ``weights``, the name of a column of
+            observation weights that the schema declares public with positive bounds.
 
         Raises
         ------
         SchemaError
             The formula needs columns, bounds or parameters that the schema does not declare.
         """
-        refuse_weights(weights)
         model = cls.__new__(cls)
         model._bind(
             cls.mechanism_class(schema, formula, missing=missing, **mechanism),
@@ -126,11 +125,11 @@ class ReleaseModel:
 
 
 def refuse_weights(weights: Any) -> None:
-    """Raise NotAvailableError if observation weights were given."""
+    """Raise NotAvailableError if observation weights were given where no schema can declare them."""
     if weights is not None:
         raise NotAvailableError(
-            "weights are not offered: a weight multiplies the record's influence and so the sensitivity, and "
-            "needs a declared public bound of its own; put replicated records in as rows of one unit instead"
+            "weights multiply a record's influence and so the sensitivity: they are offered by from_formula "
+            "only, as the name of a column that the schema declares public with positive bounds"
         )
 
 

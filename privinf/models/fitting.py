@@ -164,5 +164,5 @@ def fit_measures(system: LinearScores, params: Floats, constant: int | None) -> 
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
     if constant is not None:
-        total -= float(system.g[constant]) ** 2
+        total -= float(system.g[constant]) ** 2 / float(system.A[constant, constant])
     return (1.0 - residual / total if total > 0.0 else None), residual

@@ -65,7 +65,7 @@ class ModulatedOLS(ReleaseModel):
         Share of mu^2 for a protected response.
     missing : {"raise", "impute-public"}
     weights : None
-        Not offered (NotAvailableError says why).
+        Only through `from_formula`, where a schema can declare them (NotAvailableError says so).
     ledger : Ledger, optional
         Default: one of the model's own, cumulative over its fits and releases.
 

@@ -138,7 +138,7 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     features = _rounds(release, "features")
     weights = round_weights(release)
     noise = feature_noise(release, estimator)
-    groups = arrays.get("groups")
+    groups, clear = arrays.get("groups"), arrays.get("weights")
     common: dict[str, Any] = {
         "y_noise_var": law["response_scale"] ** 2,
         "fourth_directions": noise.directions,
@@ -154,13 +154,18 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
             np.tile(arrays["response"], rounds),
             noise.cov,
             groups=np.tile(clients, rounds),
-            weights=np.repeat(weights * rounds, n),
+            weights=np.repeat(weights * rounds, n) * (1.0 if clear is None else np.tile(clear, rounds)),
             shared_response_noise=True,
             **common,
         )
     mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)
     return CorrectedLeastSquares(
-        _assemble(design, mean, arrays["public"]), arrays["response"], noise.cov, groups=groups, **common
+        _assemble(design, mean, arrays["public"]),
+        arrays["response"],
+        noise.cov,
+        groups=groups,
+        weights=clear,
+        **common,
     )
 
 

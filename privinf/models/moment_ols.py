@@ -176,7 +176,8 @@ def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
     if law["trust"] == "local":
         return NoisyRecordMoments(
             arrays["moments"], public=arrays["public"], private=layout.private, order=order,
-            weight=law["response_weight"], scale=law["scale"], groups=arrays.get("groups"),
+            weight=law["response_weight"], scale=law["scale"],
+            groups=arrays.get("groups"), weights=arrays.get("weights"),
         )  # fmt: skip
     residual = None
     if "residual_moments" in arrays:

@@ -320,9 +320,10 @@ def test_several_rows_a_person_cluster_the_scores():
     )
     np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-8)
     assert r.privacy.unit == "id"
+    crowded = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=2)
+    model = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=crowded)
     with pytest.raises(pi.errors.AlignmentError, match="max_rows"):
-        crowded = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=2)
-        pi.ModulatedOLS.from_formula("y ~ x", frame, schema=crowded).fit(mu=1.0, rng=0)
+        model.fit(mu=1.0, rng=0)
 
 
 def test_missing_values_are_imputed_from_public_numbers():

@@ -1,0 +1,36 @@
+"""Speed claims as ratios measured in one run (loose here; `make bench` has the figures)."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = importlib.util.spec_from_file_location("bench", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.timing
+def test_secure_noise_rate(bench):
+    assert bench.lattice_rate(1_000_000) >= 2e6
+
+
+@pytest.mark.timing
+def test_fit_is_no_slower_than_statsmodels(bench):
+    assert bench.fit_ratio(200_000) <= 1.0
+
+
+@pytest.mark.timing
+def test_release_is_not_much_slower_than_its_noise(bench):
+    assert bench.release_ratio(300_000) <= 3.5
+
+
+@pytest.mark.timing
+def test_import_is_cheaper_than_statsmodels(bench):
+    assert bench.import_ratio(3) <= 0.9
