@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -203,8 +203,8 @@ class Modulation:
         plan = self._plan(spending, check_count(rounds, "rounds"), schedule)
         spending.ledger.check([entry.loss for entry in plan.entries])
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
-        spending.ledger.spend(*plan.entries)
-        return ModulationSession(self, encoded, plan, spending)
+        recorded = spending.ledger.spend(*plan.entries)
+        return ModulationSession(self, encoded, replace(plan, entries=recorded), spending)
 
     def feature_distance(self) -> float:
         """Return the largest distance between two units' features, scaled units."""

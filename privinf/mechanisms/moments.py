@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, split_mu
+from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.errors import SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import (
     DATA_BOUNDS,
@@ -228,38 +228,30 @@ class Moments:
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        scale, entry = self._line("moments", self._moment_sensitivity(weight, q2), parts[0]).calibrated(
-            spending.source
-        )
-        entries: list[LedgerEntry] = [entry]
+        # Residuals are released in units of their clipping bound, which the first release decides.
+        reaches = [
+            second_moment_sensitivity(self.design.norm, weight * self.design.y_norm, q2),
+            math.sqrt(2.0) * (self.design.norm**2 + q2),
+        ]
+        labels = ["moments", "residual moments"]
+        lines = [self._line(*line) for line in zip(labels[: len(parts)], reaches, parts, strict=False)]
+        scales, entries = zip(*(line.calibrated(spending.source) for line in lines), strict=True)
+        recorded = spending.ledger.spend(*entries)
+        arrays = self._moment_arrays(encoded, weight, scales[0], spending.source)
         law: dict[str, Any] = {
             "trust": self.trust,
             "response_weight": weight,
-            "scale": scale,
+            "scale": scales[0],
             "delta": spending.delta,
             "noise_free": math.isinf(spending.mu),
         }
-        if not robust:
-            spending.ledger.spend(*entries)
-            arrays = self._moment_arrays(encoded, weight, scale, spending.source)
-            return Release("moments", arrays, law, self.design, tuple(entries), len(encoded.response))
-        bound_free = self._line("residual moments", math.sqrt(2.0) * (self.design.norm**2 + q2), parts[1])
-        unit_scale, second = bound_free.calibrated(spending.source)
-        spending.ledger.spend(entry, second)
-        arrays = self._moment_arrays(encoded, weight, scale, spending.source)
-        bound = self._residual_bound(arrays, weight, len(encoded.response), noise_free=law["noise_free"])
-        arrays["residual_moments"] = self._residual_moments(
-            encoded,
-            self._coefficients(arrays, weight, len(encoded.response))[0],
-            bound,
-            unit_scale,
-            spending.source,
-        )
-        law |= {
-            "residual_bound": bound,
-            "residual_scale": unit_scale * (1.0 if math.isinf(bound) else bound**2),
-        }
-        return Release("moments", arrays, law, self.design, (entry, second), len(encoded.response))
+        if robust:
+            b, bound = self._residual_plan(arrays, weight, len(encoded.response), law["noise_free"])
+            unit = 1.0 if math.isinf(bound) else bound
+            residual = self._residual_moments(encoded, b, bound, scales[1], spending.source)
+            arrays["residual_moments"] = residual
+            law |= {"residual_bound": bound, "residual_scale": scales[1] * unit**2}
+        return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
 
     def _line(self, label: str, sensitivity: float, mu: float) -> Line:
         # A unit's rows stand side by side in local releases; in a total they, and their roundings, add up.
@@ -280,9 +272,6 @@ class Moments:
             trust=self.trust,
             assumptions=(PUBLIC_N, DATA_BOUNDS) if self.data_bounds else (PUBLIC_N,),
         )
-
-    def _moment_sensitivity(self, weight: float, q2: float) -> float:
-        return second_moment_sensitivity(self.design.norm, weight * self.design.y_norm, q2)
 
     def _private_norm2(self, weight: float) -> float:
         return self.design.norm**2 + (weight * self.design.y_norm) ** 2
@@ -324,21 +313,19 @@ class Moments:
             )
             yield z[:, rows] * (z[:, columns] * factors)
 
-    def _coefficients(self, arrays: dict[str, Any], weight: float, n: int) -> tuple[Floats, float]:
-        """Return (b, s2) of the released totals: post-processing at the holder."""
+    def _residual_plan(
+        self, arrays: dict[str, Any], weight: float, n: int, noise_free: bool
+    ) -> tuple[Floats, float]:
+        """Return (b, E): coefficients and clipping bound of the residuals, from the first release alone."""
         full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
         gram, cross, square = full[:-1, :-1], full[:-1, -1] / weight, full[-1, -1] / weight**2
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
-        return b, float(square - 2.0 * b @ cross + b @ gram @ b)
-
-    def _residual_bound(self, arrays: dict[str, Any], weight: float, n: int, *, noise_free: bool) -> float:
-        """Return E, from the first release and public numbers only."""
         if noise_free:
-            return math.inf
-        b, variance = self._coefficients(arrays, weight, n)
+            return b, math.inf
+        variance = float(square - 2.0 * b @ cross + b @ gram @ b)
         floor = (0.05 * self.design.y_norm) ** 2
         ceiling = self.design.y_norm + float(np.abs(b).sum()) * max(1.0, self.design.norm)
-        return min(RESIDUAL_MULTIPLE * math.sqrt(max(variance, floor)), ceiling)
+        return b, min(RESIDUAL_MULTIPLE * math.sqrt(max(variance, floor)), ceiling)
 
     def _residual_moments(
         self, encoded: EncodedRows, b: Floats, bound: float, unit_scale: float, source: NoiseSource
