@@ -48,7 +48,6 @@ def main() -> None:
 
     OUTPUT.mkdir(exist_ok=True)
     axes = central.plot()
-    axes.set_title(f"Years married: central privacy, epsilon = {EPSILON:g}")
     axes.figure.savefig(OUTPUT / "coefficients.png", dpi=150, bbox_inches="tight")
     print(f"\nCoefficient plot: {OUTPUT / 'coefficients.png'}")
     np.testing.assert_array_less(central.privacy.epsilon(DELTA), EPSILON * (1 + 1e-9))

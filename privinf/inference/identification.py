@@ -40,6 +40,10 @@ class Identification:
     smallest_eigenvalue: float
     noise_edge: float
 
+    def __str__(self) -> str:
+        verdict = "too weak for normal intervals" if self.weak else "normal intervals can be trusted"
+        return f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g}): {verdict}"
+
 
 def identification(system: LinearScores, *, threshold: float | None = None) -> Identification:
     r"""Return the identification statistic of a system.
@@ -86,4 +90,4 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     reduced = partialled(system.A, noisy)
     smallest = float(linalg.eigh(reduced, metric[np.ix_(noisy, noisy)], eigvals_only=True)[0])
     statistic = float(smallest / edge)
-    return Identification(statistic, limit, statistic < limit, smallest, edge)
+    return Identification(statistic, limit, statistic < limit, smallest, float(edge))

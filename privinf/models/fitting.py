@@ -149,20 +149,23 @@ def build_results(
         options={**(options or {}), **fit.described()},
         settings=dict(settings or {}),
         rsquared=rsquared,
-        scale=scale * design.y_scale**2,
+        scale=None if scale is None else scale * design.y_scale**2,
         notes=(*clipped, *fit.notes()),
         point=point,
     )
 
 
-def fit_measures(system: LinearScores, params: Floats, constant: int | None) -> tuple[float | None, float]:
+def fit_measures(
+    system: LinearScores, params: Floats, constant: int | None
+) -> tuple[float | None, float | None]:
     """Return (R^2, residual variance), from corrected moments, scaled units.
 
-    R^2 is centred where there is a constant, as statsmodels has it; None where the corrected variance of
-    the response is not positive. The residual variance has divisor n.
+    R^2 is centred where there is a constant, as statsmodels has it; the residual variance has divisor n.
+    Each is None where the noise leaves a value that it cannot have.
     """
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
     if constant is not None:
         total -= float(system.g[constant]) ** 2 / float(system.A[constant, constant])
-    return (1.0 - residual / total if total > 0.0 else None), residual
+    rsquared = 1.0 - residual / total if total > 0.0 else -1.0
+    return rsquared if 0.0 <= rsquared <= 1.0 else None, residual if residual >= 0.0 else None

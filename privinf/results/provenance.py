@@ -94,14 +94,14 @@ class DescribedResults(WaldResults):
     def rsquared(self) -> float:
         """Share of the response's variance explained, from corrected moments."""
         if self._context.rsquared is None:
-            raise NotAvailableError("rsquared: the corrected variance of the response is not positive")
+            raise NotAvailableError("rsquared: the noise is so strong that the corrected moments give no value between 0 and 1")
         return self._context.rsquared
 
     @property
     def scale(self) -> float:
         """Residual variance without privacy noise, from corrected moments."""
         if self._context.scale is None:
-            raise NotAvailableError("scale: this estimator does not have the residual variance")
+            raise NotAvailableError("scale: the residual variance that the corrected moments leave is not positive")
         return self._context.scale
 
     @cached_property
