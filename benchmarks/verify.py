@@ -1,4 +1,4 @@
-"""The numbers that the package claims, by Monte Carlo: ``make verify`` (about an hour on two cores).
+"""The numbers that the package claims, by Monte Carlo: ``make verify`` (about an hour on two free cores).
 
 Every cell goes through the public API (``Model(...).fit(..., rng=...)``), seeded, and is judged by
 binomial limits. Tables are written to benchmarks/results/ as they finish; ``--only NAME`` runs one
@@ -15,38 +15,28 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import time
 from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
-from tqdm import tqdm
 
 import privinf as pi
+from privinf.simulation import binomial_limits, cube_design, replicate, sphere_design
 
 RESULTS = Path(__file__).parent / "results"
 BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
 DELTA = 1e-5
 
 
-def limits(p: float, n: int, cells: int, level: float = 0.99) -> tuple[float, float]:
-    """Return binomial limits of a share at joint `level` over `cells` cells."""
-    tail = (1.0 - level) / cells / 2.0
-    return float(binom.ppf(tail, n, p)) / n, float(binom.isf(tail, n, p)) / n
+def limits(p: float, n: int, cells: int) -> tuple[float, float]:
+    """Return 99% binomial limits of a share, jointly over `cells` cells."""
+    return binomial_limits(p, n, 1.0 - 0.01 / cells)
 
 
 def sphere(rng: np.random.Generator, n: int, covariates: bool = False):
-    """Return (y, X, truth): x uniform on the unit sphere; optionally an intercept and a public column."""
-    x = rng.standard_normal((n, 5))
-    x /= np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
-    y = x @ BETA + 0.3 * rng.standard_normal(n)
-    if not covariates:
-        return y, x, BETA
-    z = rng.uniform(-1, 1, n) + x[:, 0]
-    frame = pi.add_constant(pd.DataFrame(x, columns=[f"x{j}" for j in range(1, 6)]))
-    frame["z"] = z
-    return y + 0.7 - 0.4 * z, frame, np.r_[0.7, BETA, -0.4]
+    """Return (y, X, truth) of the sphere design, optionally with an intercept and a public column."""
+    sample = sphere_design(n, rng, intercept=covariates, public_covariate=covariates)
+    return sample.y, sample.X, sample.params.to_numpy()
 
 
 def wald_bse(r) -> np.ndarray | None:
@@ -86,12 +76,10 @@ def modulated(seed: np.random.SeedSequence, *, n: int, epsilon: float, covariate
     return out
 
 
-def replicate(function, replications: int, seed: int, label: str) -> pd.DataFrame:
-    """Return one row per replication, two processes, each replication with its own seed."""
-    children = np.random.SeedSequence(seed).spawn(replications)
-    with Pool(2) as pool:
-        rows = list(tqdm(pool.imap(function, children, chunksize=8), total=replications, desc=label))
-    return pd.DataFrame(rows)
+def monte_carlo(function, replications: int, seed: int, label: str) -> pd.DataFrame:
+    """Return one row per replication, on two processes."""
+    print(f"{label}: {replications} replications", flush=True)
+    return replicate(function, replications, seed, processes=2)
 
 
 def write(name: str, title: str, table: pd.DataFrame, started: float, note: str = "") -> None:
@@ -120,7 +108,7 @@ def coverage(scale: float) -> None:
     rows = []
     for n, replications in cells:
         reps = max(20, int(replications * scale))
-        frame = replicate(partial(modulated, n=n, epsilon=4.0), reps, n, f"coverage n={n}")
+        frame = monte_carlo(partial(modulated, n=n, epsilon=4.0), reps, n, f"coverage n={n}")
         misses = frame[[f"miss{j}" for j in range(5)]].astype(float)
         low, high = limits(0.95, reps, cells=5)
         by_coefficient = 1.0 - misses.mean()
@@ -160,7 +148,7 @@ def size(scale: float) -> None:
                 reps = max(50, int(10_000 * scale))
                 function = partial(modulated, n=n, epsilon=epsilon, covariates=covariates)
                 seed = int(n + 10 * epsilon + covariates)
-                frame = replicate(function, reps, seed, f"size n={n} eps={epsilon:g}")
+                frame = monte_carlo(function, reps, seed, f"size n={n} eps={epsilon:g}")
                 misses = frame[[f"miss{j}" for j in range(5)]].astype(float)
                 unflagged = misses[~frame["weak"].astype(bool)]
                 low, high = limits(0.05, reps, cells=12)
@@ -213,7 +201,7 @@ def iterative(scale: float) -> None:
     rows = []
     for n, replications in ((200_000, 400),):
         reps = max(10, int(replications * scale))
-        frame = replicate(partial(_iterative, n=n), reps, n, f"iterative n={n}")
+        frame = monte_carlo(partial(_iterative, n=n), reps, n, f"iterative n={n}")
         rows.append(
             {
                 "n": n,
@@ -233,20 +221,14 @@ def iterative(scale: float) -> None:
         )  # fmt: skip
 
 
-def _cube(rng: np.random.Generator, n: int):
-    X = rng.uniform(-1, 1, (n, 3))
-    y = X @ [0.5, -0.3, 0.2] + 0.3 * rng.standard_normal(n)
-    return np.clip(y, -2, 2), X
-
-
 def _central(seed: np.random.SeedSequence, *, covariates: bool, cov_type: str) -> dict:
     rng = np.random.default_rng(seed)
-    y, X = _cube(rng, 5_000)
-    X = pi.add_constant(X) if covariates else X
-    r = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 3, y_bounds=(-2, 2), trust="central").fit(
+    sample = cube_design(5_000, rng)
+    X = pi.add_constant(sample.X) if covariates else sample.X
+    r = pi.MomentOLS(sample.y, X, bounds=[(-1, 1)] * 3, y_bounds=(-2, 2), trust="central").fit(
         epsilon=1.0, delta=DELTA, rng=rng, cov_type=cov_type
     )
-    truth = np.array([0.5, -0.3, 0.2])
+    truth = sample.params.to_numpy()
     interval = np.asarray(r.conf_int(0.05))[-3:]
     hit = (interval[:, 0] <= truth) & (truth <= interval[:, 1])
     score = r.score_test(truth).pvalue
@@ -259,9 +241,9 @@ def moments(scale: float) -> None:
     started = time.time()
     rows = []
     for covariates, cov_type in ((False, "nonrobust"), (False, "HC0"), (True, "nonrobust")):
-        reps = max(50, int((1_000 if cov_type == "nonrobust" and not covariates else 1_000) * scale))
+        reps = max(50, int(1_000 * scale))
         function = partial(_central, covariates=covariates, cov_type=cov_type)
-        frame = replicate(function, reps, 11, f"central {cov_type}")
+        frame = monte_carlo(function, reps, 11, f"central {cov_type}")
         low, high = limits(0.95, reps, cells=9)
         each = frame[["hit0", "hit1", "hit2"]].astype(float).mean()
         rows.append(
@@ -308,7 +290,7 @@ def local(scale: float) -> None:
     rows = []
     for epsilon in (1.0, 4.0):
         reps = max(20, int(400 * scale))
-        frame = replicate(partial(_local, n=200_000, epsilon=epsilon), reps, 5, f"local eps={epsilon:g}")
+        frame = monte_carlo(partial(_local, n=200_000, epsilon=epsilon), reps, 5, f"local eps={epsilon:g}")
         rows.append(
             {
                 "epsilon": epsilon,
@@ -339,7 +321,7 @@ def clean_errors(scale: float) -> None:
     rows = []
     for n, replications in ((200_000, 300), (1_000_000, 100)):
         reps = max(10, int(replications * scale))
-        frame = replicate(partial(modulated, n=n, epsilon=4.0), reps, n + 1, f"clean n={n}")
+        frame = monte_carlo(partial(modulated, n=n, epsilon=4.0), reps, n + 1, f"clean n={n}")
         kept = frame[~frame["weak"].astype(bool)]
         estimate = kept[[f"clean{j}" for j in range(5)]].median().to_numpy()
         ratio = estimate / (_truth_without_noise() / np.sqrt(n))
@@ -390,7 +372,7 @@ def gradient(scale: float) -> None:
         for orthogonal in (True, False):
             reps = max(500, int(40_000 * scale))
             function = partial(_gradient, m=m, orthogonal=orthogonal, data=(X, y, beta))
-            found = replicate(function, reps, 3, f"gradient m={m}")["square"]
+            found = monte_carlo(function, reps, 3, f"gradient m={m}")["square"]
             V = orthonormal_directions(
                 np.random.default_rng(7), m, d, orthogonal_to=beta if orthogonal else None
             )

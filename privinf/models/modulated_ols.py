@@ -95,7 +95,7 @@ class ModulatedOLS(ReleaseModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 2))
     >>> y = X @ [1.0, -1.0] + 0.1 * rng.standard_normal(20_000)
-    >>> fit = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=8.0, delta=1e-6, rng=0)
+    >>> fit = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=20.0, delta=1e-6, rng=0)
     >>> fit.conf_int().shape
     (2, 2)
     """

@@ -21,7 +21,7 @@ ALLOWED = {
     "inference": set(),
     "engines": {"releases", "inference"},
     "results": {"inference", "accounting", "schema", "releases", "storage", "plotting"},
-    "plotting": {"results", "accounting"},
+    "plotting": {"results", "accounting", "inference"},
     "models": {"mechanisms", "releases", "inference", "engines", "results", "accounting", "schema"},
     "audit": {"noise", "accounting"},
     "simulation": {"accounting", "noise", "models", "results", "schema"},
