@@ -4,6 +4,9 @@ Estimators whose ``fit()`` returns coefficients, standard errors, intervals and 
 noise added for differential privacy, and a report of what the privacy costs.
 """
 
+from importlib import import_module
+from typing import Any
+
 from privinf import errors
 from privinf.accounting import Budget, Ledger, LedgerEntry, PrivacyReport, plan
 from privinf.mechanisms import Modulation, Moments
@@ -36,3 +39,16 @@ __all__ = [
     "load_results",
     "plan",
 ]
+
+_ON_DEMAND = ("audit", "datasets", "plotting", "simulation")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the rooms that a fit does not need when they are first named."""
+    if name in _ON_DEMAND:
+        return import_module(f"privinf.{name}")
+    raise AttributeError(f"module 'privinf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ON_DEMAND])

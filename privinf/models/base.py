@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import Ledger
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows, data_bounds
 from privinf.releases import Release
 from privinf.schema import Design, Schema
@@ -81,16 +81,30 @@ class ReleaseModel:
         return model
 
     @classmethod
-    def from_release(cls, release: Release, *, ledger: Ledger | None = None) -> Self:
+    def from_release(
+        cls, release: Release, *, schema: Schema | None = None, ledger: Ledger | None = None
+    ) -> Self:
         """Build the model at the analyst, from what the holders sent; no raw row exists here.
+
+        Parameters
+        ----------
+        release : Release
+        schema : Schema, optional
+            What the release must have been made with.
+        ledger : Ledger, optional
 
         Raises
         ------
         AlignmentError
-            The release is of another kind.
+            The release is of another kind, or was made with another schema.
         """
         if not isinstance(release, Release):
             raise ArgumentError(f"from_release needs a privinf Release, got {type(release).__name__}")
+        if schema is not None and release.design.schema != schema:
+            raise AlignmentError(
+                "the release was made with another schema: its bounds, levels or public columns differ from the "
+                "schema given here"
+            )
         model = cls.__new__(cls)
         model.mechanism = None
         model.ledger = Ledger() if ledger is None else ledger

@@ -94,14 +94,16 @@ class DescribedResults(WaldResults):
     def rsquared(self) -> float:
         """Share of the response's variance explained, from corrected moments."""
         if self._context.rsquared is None:
-            raise NotAvailableError("rsquared: the noise is so strong that the corrected moments give no value between 0 and 1")
+            raise NotAvailableError(
+                "rsquared: the corrected moments give no value between 0 and 1: too much noise"
+            )
         return self._context.rsquared
 
     @property
     def scale(self) -> float:
         """Residual variance without privacy noise, from corrected moments."""
         if self._context.scale is None:
-            raise NotAvailableError("scale: the residual variance that the corrected moments leave is not positive")
+            raise NotAvailableError("scale: the corrected residual variance is not positive: too much noise")
         return self._context.scale
 
     @cached_property

@@ -348,3 +348,12 @@ def test_weak_identification_warns_where_normal_inference_is_asked():
     score = r.conf_int(method="score").to_numpy()
     assert (score[:, 0] < r.params.to_numpy()).all()
     assert (score[:, 1] > r.params.to_numpy()).all()
+
+
+def test_a_release_from_another_schema_is_refused():
+    frame = pd.DataFrame({"x": np.linspace(-1, 1, 50), "y": np.linspace(-1, 1, 50)})
+    schema = pi.Schema({"x": (-1, 1), "y": (-1, 1)})
+    release = pi.Modulation(schema, "y ~ x").release(frame, mu=1.0)
+    pi.ModulatedOLS.from_release(release, schema=schema)
+    with pytest.raises(pi.errors.AlignmentError, match="another schema"):
+        pi.ModulatedOLS.from_release(release, schema=pi.Schema({"x": (-1, 2), "y": (-1, 1)}))
