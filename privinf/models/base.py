@@ -102,7 +102,7 @@ class ReleaseModel:
             raise ArgumentError(f"from_release needs a privinf Release, got {type(release).__name__}")
         if schema is not None and release.design.schema != schema:
             raise AlignmentError(
-                "the release was made with another schema: its bounds, levels or public columns differ from the "
+                "the release was made with another schema: bounds, levels or public columns differ from the "
                 "schema given here"
             )
         model = cls.__new__(cls)
