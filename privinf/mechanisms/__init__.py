@@ -2,6 +2,7 @@
 
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import Rows
 
-__all__ = ["Modulation", "ModulationSession", "Moments", "Rows"]
+__all__ = ["Modulation", "ModulationSession", "Moments", "RandomizedResponse", "Rows"]

@@ -1,0 +1,192 @@
+r"""Randomized response on integer codes: pure epsilon-DP for a label with k levels.
+
+A code is kept with probability P = e^eps / (e^eps + k - 1), and otherwise replaced by one of the k - 1 other
+codes, uniformly, each with probability Q0 = 1 / (e^eps + k - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
+from privinf.errors import SchemaError
+from privinf.mechanisms.gaussian import PUBLIC_N
+from privinf.noise import NoiseSource
+from privinf.typing import ArrayLike, Floats, Integers, TrustModel
+from privinf.validation import check_count, check_number
+
+SMALLEST_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """Binary (``levels=2``) or k-ary randomized response.
+
+    Parameters
+    ----------
+    levels : int
+        k >= 2; codes are 0, ..., k - 1.
+    epsilon : float
+        At least 1e-9; infinity answers in clear.
+
+    Raises
+    ------
+    ArgumentError
+        Either is out of range.
+
+    Notes
+    -----
+    **Privacy.** epsilon-DP for replacing one record's code by any other; the privacy loss takes the values
+    +-epsilon (and 0 for k > 2). The probability of a lie is rounded up to a multiple of 2^-64, which is what
+    a secure source can draw exactly, so the true loss is never above epsilon.
+
+    References
+    ----------
+    Warner (1965), "Randomized response"; Kairouz, Bonawitz and Ramage (2016), "Discrete distribution
+    estimation under local privacy".
+
+    Examples
+    --------
+    >>> from privinf.noise import SimulationNoise
+    >>> response = RandomizedResponse(3, 1.0)
+    >>> answers = response.respond(np.repeat([0, 1, 2], 20_000), SimulationNoise(0))
+    >>> np.round(response.dummies(answers).mean(axis=0), 1).tolist()
+    [0.3, 0.3, 0.3]
+    """
+
+    levels: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", check_count(self.levels, "levels", least=2))
+        epsilon = check_number(self.epsilon, "epsilon", low=SMALLEST_EPSILON, infinite=True)
+        object.__setattr__(self, "epsilon", epsilon)
+
+    @property
+    def lie(self) -> float:
+        """Probability that the answer differs from the code: (k - 1) Q0, a multiple of 2^-64."""
+        return lie_probability(self.levels, self.epsilon)
+
+    @property
+    def keep(self) -> float:
+        """P, the probability that the answer is the code."""
+        return 1.0 - self.lie
+
+    @property
+    def other(self) -> float:
+        """Q0, the probability of each other code."""
+        return self.lie / (self.levels - 1)
+
+    def respond(self, codes: ArrayLike, source: NoiseSource) -> Integers:
+        """Return one answer per code, shape (n,), by noise from `source`.
+
+        Raises
+        ------
+        SchemaError
+            `codes` are not whole numbers from 0 to k - 1; the message holds none of them.
+
+        Notes
+        -----
+        **Privacy.** Reads every code; the caller has charged `entry`.
+        """
+        truth = checked_codes(codes, self.levels)
+        lies = source.bernoulli(self.lie, truth.shape)
+        others = source.integers(self.levels - 1, truth.shape)
+        others = others + (others >= truth)
+        return np.asarray(np.where(lies, others, truth), dtype=np.int64)
+
+    def dummies(self, answers: ArrayLike) -> Floats:
+        """Return unbiased indicators of the codes, shape (n, k): see `unbiased_dummies`."""
+        return unbiased_dummies(checked_codes(answers, self.levels), self.levels, self.epsilon)
+
+    def entry(
+        self,
+        source: NoiseSource,
+        *,
+        label: str = "label",
+        unit: str = "record",
+        trust: TrustModel = "local",
+        assumptions: tuple[str, ...] = (PUBLIC_N,),
+    ) -> LedgerEntry:
+        """Return the ledger line of one answer a unit."""
+        clear = math.isinf(self.epsilon)
+        return LedgerEntry(
+            mechanism="randomized response",
+            label=label,
+            unit=unit,
+            relation="replace-one",
+            trust=trust,
+            sensitivity=Sensitivity(
+                norm="discrete", value=1.0, derivation=f"any two of the {self.levels} public levels"
+            ),
+            noise={
+                "law": "none" if clear else "randomized response",
+                "levels": self.levels,
+                "keep": self.keep,
+            },
+            loss=PureLoss(self.epsilon),
+            source="none" if clear else source.name,
+            secure=not clear and source.secure,
+            assumptions=assumptions,
+        )
+
+
+def lie_probability(levels: int, epsilon: float) -> float:
+    """Return (k - 1) / (e^eps + k - 1), rounded up to a multiple of 2^-64."""
+    odds = (levels - 1) * math.exp(-epsilon)
+    if odds == 0.0 and math.isinf(epsilon):
+        return 0.0
+    exact = odds / (1.0 + odds)
+    steps = max(1, math.ceil(exact * (1.0 + 2.0**-50) * 2.0**64))
+    return min(steps * 2.0**-64, (levels - 1) / levels)
+
+
+def response_matrix(levels: int, epsilon: float) -> Floats:
+    """Return P(answer = column | code = row), shape (k, k)."""
+    lie = lie_probability(levels, epsilon)
+    matrix = np.full((levels, levels), lie / (levels - 1))
+    np.fill_diagonal(matrix, 1.0 - lie)
+    return matrix
+
+
+def unbiased_dummies(answers: Integers, levels: int, epsilon: float) -> Floats:
+    """Return (1{z = l} - Q0) / (P - Q0), shape (n, k), whose mean given the code c is 1{c = l}.
+
+    Parameters
+    ----------
+    answers : ndarray of int, shape (n,)
+        Codes as answered, 0 to k - 1.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the answers.
+    """
+    lie = lie_probability(levels, epsilon)
+    other = lie / (levels - 1)
+    hits = np.equal(np.asarray(answers)[:, None], np.arange(levels))
+    return np.asarray((hits - other) / (1.0 - lie - other), dtype=np.float64)
+
+
+def unbiased_frequencies(answers: Integers, levels: int, epsilon: float) -> Floats:
+    """Return unbiased shares of the codes, shape (k,); they sum to one and may leave [0, 1]."""
+    lie = lie_probability(levels, epsilon)
+    other = lie / (levels - 1)
+    shares = np.bincount(np.asarray(answers), minlength=levels) / len(answers)
+    return np.asarray((shares - other) / (1.0 - lie - other), dtype=np.float64)
+
+
+def checked_codes(codes: ArrayLike, levels: int) -> Integers:
+    """Return codes as int64, shape (n,); SchemaError, without a value, if they are not 0, ..., k - 1."""
+    array = np.asarray(codes)
+    if array.ndim != 1:
+        raise SchemaError(f"codes must have one dimension, got {array.ndim}")
+    if array.dtype.kind == "b":
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise SchemaError("codes must be whole numbers")
+    if array.size and (array.min() < 0 or array.max() >= levels):
+        raise SchemaError(f"codes must lie between 0 and {levels - 1}")
+    return array.astype(np.int64)

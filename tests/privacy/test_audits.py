@@ -1,0 +1,607 @@
+"""Audits of every mechanism on its worst pair, through the public doors, with mutants that must fail."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.audit import RecordingNoise, audit_mechanism, find_raw_values, search_sensitivity
+from privinf.mechanisms import modulation_map, rows
+from privinf.mechanisms.modulation_map import ModulationMap, orthonormal_directions
+from privinf.mechanisms.rows import encode
+from privinf.noise import LatticeNoise, SimulationNoise
+
+D = 4
+DRAWS = 60_000
+MU = 1.0
+SEEDED, SECURE = {"rng": 0}, {}
+
+
+def audit_scores(zero, one, *, mu, exact_mu=None):
+    """Audit from the scores of independent outputs in two neighbouring worlds."""
+    worlds = [np.asarray(zero), np.asarray(one)]
+    return audit_mechanism(
+        lambda world, count, rng: worlds[world], lambda x: x, draws=len(zero), rng=0, mu=mu, exact_mu=exact_mu
+    )
+
+
+def direction(seed=0):
+    """The public modulation direction of a one-shot release, and a unit vector orthogonal to it."""
+    v = orthonormal_directions(np.random.default_rng(seed), 1, D)[0]
+    u = orthonormal_directions(np.random.default_rng(9), 1, D, orthogonal_to=v)[0]
+    return v, u
+
+
+def world(x, draws=DRAWS, y=0.0):
+    """A population of identical people: local releases of it are independent draws for one person."""
+    return np.full(draws, y), np.tile(x, (draws, 1))
+
+
+def released(x, noise, *, y=0.0, mu=MU, **options):
+    responses, features = world(x, y=y)
+    model = pi.ModulatedOLS(responses, features, radius=1.0, **options)
+    return model.release(mu=mu, **noise)
+
+
+def one_shot(noise, **options):
+    _, u = direction()
+    zero = released(-u, noise, **options).arrays["features"] @ u
+    one = released(u, {key: value + 1 for key, value in noise.items()}, **options).arrays["features"] @ u
+    return zero, one
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+@pytest.mark.parametrize("amplitude", [0.0, 0.5])
+def test_modulation_in_its_worst_pair(noise, amplitude):
+    result = audit_scores(*one_shot(noise, amplitude=amplitude), mu=MU, exact_mu=MU)
+    assert result.passed, result
+
+
+def test_modulation_buys_nothing_across_and_little_along():
+    """Along V the modulation is noise: the exact likelihood, phase integrated out, stays below the claim."""
+    v, _ = direction()
+    amplitude = 1.0
+    scale = released(v, SEEDED, amplitude=amplitude).law["scales"][0]
+    centers = amplitude * np.cos(math.pi * (np.arange(64) + 0.5) / 64)
+
+    def log_density(z, mean):
+        t = (z[:, None] - mean - centers) / scale
+        return np.log(np.exp(-0.5 * t * t).mean(axis=1))
+
+    def score(features):
+        z = features @ v
+        return log_density(z, 0.5) - log_density(z, -0.5)
+
+    zero = score(released(-v, {"rng": 0}, amplitude=amplitude).arrays["features"])
+    one = score(released(v, {"rng": 1}, amplitude=amplitude).arrays["features"])
+    result = audit_scores(zero, one, mu=MU)
+    assert result.passed
+    assert 0.3 * MU < result.mu_lower < 0.85 * MU
+
+
+def test_rounds_with_fresh_phases_add_up():
+    _, u = direction()
+    rounds, scores = 5, []
+    for sign, seed in ((-1, 0), (1, 1)):
+        y, X = world(sign * u, 60_000)
+        mechanism = pi.Modulation(pi.ModulatedOLS(y, X, radius=1.0).mechanism.design, amplitude=0.4)
+        session = mechanism.open((y, X), rounds=rounds, mu=MU, rng=seed)
+        public = np.random.default_rng(3)
+        for _ in range(rounds):
+            session.send(orthonormal_directions(public, 1, D, orthogonal_to=u))
+        release = session.release()
+        scores.append((release.arrays["features"] @ u).sum(axis=0))
+    result = audit_scores(*scores, mu=MU, exact_mu=MU)
+    assert result.passed, result
+
+
+def phase_audits(monkeypatch):
+    """Return (audit, claim) of two rounds with one phase, and with phases drawn anew."""
+    amplitude, frequency, n = 3.0, 40.0, 6000
+    rng = np.random.default_rng(0)
+    x = {0: np.zeros(D), 1: np.zeros(D)}
+    V = np.eye(D)[:2]
+    x[1][0] = math.pi / frequency  # half a turn in round one only
+    parameters = ModulationMap(contraction=0.5, amplitude=amplitude, frequency=frequency)
+    scale = parameters.lipschitz() * 2.0 / (MU / math.sqrt(2))
+    grid = 2 * math.pi * np.arange(128) / 128
+
+    class SamePhase(SimulationNoise):
+        phases = None
+
+        def uniform(self, size):
+            if SamePhase.phases is None or len(SamePhase.phases) != size[0]:
+                SamePhase.phases = super().uniform(size)
+            return SamePhase.phases
+
+    def messages(which, source_class):
+        monkeypatch.setattr(modulation_map, "BLOCK", n)
+        SamePhase.phases = None
+        source = source_class(int(rng.integers(1 << 30)))
+        features = np.tile(x[which], (n, 1))
+        return [
+            modulation_map.modulated_message(features, V[t : t + 1], scale / 40, source, parameters)
+            for t in range(2)
+        ]
+
+    def log_likelihood(sent, who):
+        total = np.zeros((n, len(grid)))
+        for t in range(2):
+            wave = amplitude * np.cos(frequency * x[who] @ V[t] + grid)
+            along = (sent[t] @ V[t])[:, None] - 0.5 * x[who] @ V[t] - wave
+            across = sent[t] - 0.5 * x[who]
+            rest = np.einsum("ij,ij->i", across, across) - (across @ V[t]) ** 2
+            total -= (along**2 + rest[:, None]) / (2 * (scale / 40) ** 2)
+        peak = total.max(axis=1, keepdims=True)
+        return (peak + np.log(np.exp(total - peak).mean(axis=1, keepdims=True)))[:, 0]
+
+    def audit(source_class):
+        scores = [
+            log_likelihood(s, 1) - log_likelihood(s, 0) for s in (messages(k, source_class) for k in (0, 1))
+        ]
+        # the account: two rounds, sensitivity (1-alpha) |x - x'|
+        claim = math.sqrt(2) * 0.5 * float(np.linalg.norm(x[1])) / (scale / 40)
+        return audit_scores(*scores, mu=claim), claim
+
+    return audit(SamePhase), audit_fresh(x, V, scale / 40, parameters, rng)
+
+
+def test_mutant_phase_reused_over_rounds(monkeypatch):
+    """Two rounds with one phase give away omega <x, v_1 - v_2>: the claim fails by far."""
+    (broken, claim), (fresh, _) = phase_audits(monkeypatch)
+    assert not broken.passed
+    assert broken.mu_lower > 2.5 * claim
+    assert fresh.passed, fresh
+
+
+def audit_fresh(x, V, scale, parameters, rng, n=6000):
+    """The same attack where phases are drawn anew: each round's wave is integrated out on its own."""
+    grid = 2 * math.pi * np.arange(128) / 128
+
+    def log_likelihood(sent, who):
+        total = np.zeros(n)
+        for t in range(2):
+            along = (sent[t] @ V[t])[:, None] - 0.5 * x[who] @ V[t] - parameters.amplitude * np.cos(grid)
+            across = sent[t] - 0.5 * x[who]
+            rest = np.einsum("ij,ij->i", across, across) - (across @ V[t]) ** 2
+            each = -(along**2 + rest[:, None]) / (2 * scale**2)
+            peak = each.max(axis=1, keepdims=True)
+            total += (peak + np.log(np.exp(each - peak).mean(axis=1, keepdims=True)))[:, 0]
+        return total
+
+    scores = []
+    for who in (0, 1):
+        source = SimulationNoise(int(rng.integers(1 << 30)))
+        features = np.tile(x[who], (n, 1))
+        sent = [
+            modulation_map.modulated_message(features, V[t : t + 1], scale, source, parameters)
+            for t in range(2)
+        ]
+        scores.append(log_likelihood(sent, 1) - log_likelihood(sent, 0))
+    claim = math.sqrt(2) * 0.5 * float(np.linalg.norm(x[1])) / scale
+    return audit_scores(*scores, mu=claim), claim
+
+
+MUTANT_SCALES = {
+    "half sigma": 0.5,
+    "radius taken for the diameter (add/remove for replace-one)": 0.5,
+    "variance halved": math.sqrt(0.5),
+}
+
+
+@pytest.mark.parametrize("name", MUTANT_SCALES)
+def test_mutants_of_the_noise_scale_are_caught(name, monkeypatch):
+    factor = MUTANT_SCALES[name]
+    true = SimulationNoise.perturb
+    monkeypatch.setattr(
+        SimulationNoise, "perturb", lambda self, values, scale: true(self, values, factor * scale)
+    )
+    result = audit_scores(*one_shot(SEEDED, amplitude=0.0), mu=MU)
+    assert not result.passed
+
+
+def test_mutant_radius_for_diameter_in_the_design(monkeypatch):
+    from privinf.schema import Design
+
+    monkeypatch.setattr(Design, "diameter", property(lambda self: self.radius))
+    result = audit_scores(*one_shot(SEEDED, amplitude=0.0), mu=MU)
+    assert not result.passed
+
+
+def outsiders():
+    _, u = direction()
+    zero = released(-u, {"rng": 0}, amplitude=0.0).arrays["features"] @ u
+    one = released(30.0 * u, {"rng": 1}, amplitude=0.0).arrays["features"] @ u
+    return zero, one
+
+
+def test_a_record_far_outside_is_projected_and_its_mutant_is_caught(monkeypatch):
+    assert audit_scores(*outsiders(), mu=MU, exact_mu=MU).passed
+    monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
+    assert not audit_scores(*outsiders(), mu=MU).passed
+
+
+def test_box_bounds_are_enforced_and_the_mutant_is_caught(monkeypatch):
+    def both():
+        out = []
+        for sign, seed in ((-1, 0), (50, 1)):
+            y, X = world(np.full(D, float(sign)))
+            model = pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * D, amplitude=0.0)
+            out.append(model.release(mu=MU, rng=seed).arrays["features"].sum(axis=1))
+        return out
+
+    assert audit_scores(*both(), mu=MU, exact_mu=MU).passed
+    monkeypatch.setattr(rows.np, "clip", lambda block, low, high, out=None: block)
+    assert not audit_scores(*both(), mu=MU).passed
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_features_and_protected_response_together(noise):
+    _, u = direction()
+    scores = []
+    for sign in (-1.0, 1.0):
+        seed = {key: value + int(sign) + 1 for key, value in noise.items()}
+        release = released(sign * u, seed, y=3.0 * sign, y_bounds=(-3.0, 3.0), amplitude=0.0)
+        shift = 0.5 * 2.0 / release.law["scales"][0] ** 2
+        y_shift = 2.0 / release.law["response_scale"] ** 2
+        scores.append(release.arrays["features"] @ u * shift + release.arrays["response"] * y_shift)
+    result = audit_scores(*scores, mu=MU, exact_mu=MU)
+    assert result.passed, result
+
+
+def test_a_person_with_several_rows():
+    people, m = 30_000, 3
+    schema = pi.Schema({"x": (-1, 1), "y": (-1, 1)}, unit="id", max_rows=m)
+
+    def scores(schema_used):
+        out = []
+        for sign, seed in ((-1.0, 0), (1.0, 1)):
+            frame = pd.DataFrame({"id": np.repeat(np.arange(people), m), "x": sign, "y": sign})
+            release = pi.Modulation(schema_used, "y ~ x", amplitude=0.0).release(frame, mu=MU, rng=seed)
+            score = release.arrays["features"][:, 0] * 0.5 / release.law["scales"][0] ** 2
+            score += release.arrays["response"] / release.law["response_scale"] ** 2
+            out.append(score.reshape(people, m).sum(axis=1))
+        return out
+
+    assert audit_scores(*scores(schema), mu=MU, exact_mu=MU).passed
+    forgotten = pi.Schema({"x": (-1, 1), "y": (-1, 1)})
+    assert not audit_scores(*scores(forgotten), mu=MU).passed
+
+
+# ---- second moments
+
+R2, K2 = 1.0, 0.87**2
+
+
+def worst_moment_pair():
+    """Two records of largest norm whose (x, c y) are orthogonal: x in the unit ball, d = 2."""
+    cosine = -K2 / R2
+    return (np.array([1.0, 0.0]), 1.0), (np.array([cosine, math.sqrt(1 - cosine**2)]), 1.0)
+
+
+def moment_release(record, noise, trust, n, **options):
+    x, y = record
+    model = pi.MomentOLS(np.full(n, y), np.tile(x, (n, 1)), radius=1.0, y_bounds=(-1.0, 1.0), trust=trust)
+    return model.release(**{"mu": MU, **noise, **options})
+
+
+def clean_moments(record):
+    return moment_release(record, {"mu": math.inf}, "local", 2).arrays["moments"][0]
+
+
+def local_scores(noise, pair=None):
+    pair = worst_moment_pair() if pair is None else pair
+    gap = clean_moments(pair[1]) - clean_moments(pair[0])
+    return [
+        moment_release(record, {key: value + k for key, value in noise.items()}, "local", DRAWS).arrays[
+            "moments"
+        ]
+        @ gap
+        for k, record in enumerate(pair)
+    ]
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_local_moments_in_their_worst_pair(noise):
+    result = audit_scores(*local_scores(noise), mu=MU, exact_mu=MU)
+    assert result.passed, result
+
+
+@pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
+def test_mutants_of_local_moments_are_caught(mutant, monkeypatch):
+    from privinf.mechanisms import moments
+
+    pair = worst_moment_pair()
+    if mutant == "no sqrt 2":
+        true = moments.second_moment_sensitivity
+        monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
+    elif mutant == "half sigma":
+        true = SimulationNoise.perturb
+        monkeypatch.setattr(SimulationNoise, "perturb", lambda self, v, s: true(self, v, s / 2))
+    else:
+        pair = [(3.0 * x, y) for x, y in pair]
+        assert audit_scores(*local_scores(SEEDED, pair), mu=MU).passed
+        monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
+    assert not audit_scores(*local_scores(SEEDED, pair), mu=MU).passed
+
+
+def central_scores(noise, draws, mu, **options):
+    """The third of three records changes; draws of the whole total."""
+    pair = worst_moment_pair()
+    gap = clean_moments(pair[1]) - clean_moments(pair[0])
+    rng = np.random.default_rng(0) if noise else None
+    out = []
+    for x, y in pair:
+        X = np.vstack([[0.1, 0.2], [0.3, -0.1], x])
+        model = pi.MomentOLS(np.array([0.5, -0.5, y]), X, radius=1.0, y_bounds=(-1.0, 1.0))
+        totals = [
+            model.mechanism.release((np.array([0.5, -0.5, y]), X), mu=mu, rng=rng, **options)
+            for _ in range(draws)
+        ]
+        out.append(np.array([t.arrays["moments"] @ gap for t in totals]))
+    return out
+
+
+@pytest.mark.parametrize("noise", [True, False], ids=["seeded", "secure"])
+def test_central_totals_in_their_worst_pair(noise):
+    result = audit_scores(*central_scores(noise, 4000, 3.0), mu=3.0, exact_mu=3.0)
+    assert result.passed, result
+
+
+def test_mutant_of_central_totals_is_caught(monkeypatch):
+    from privinf.mechanisms import moments
+
+    true = moments.second_moment_sensitivity
+    monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / 2)
+    assert not audit_scores(*central_scores(True, 2000, 3.0), mu=3.0).passed
+
+
+def residual_scores(draws, mu, clipped=True):
+    pair = [(np.array([1.0, 0.0]), 1.0), (np.array([0.0, 1.0]), 1.0)]
+    source, scores = SimulationNoise(0), []
+    triangle = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    gap = triangle[1] - triangle[0]
+    for x, y in pair:
+        model = pi.MomentOLS(
+            np.array([0.0, 0.0, y]), np.vstack([[0.1, 0], [0, 0.1], x]), radius=1.0, y_bounds=(-1, 1)
+        )
+        mechanism = model.mechanism
+        encoded = encode(mechanism.design, model._rows)
+        line = mechanism._line("residual moments", math.sqrt(2.0), mu)
+        unit_scale, _ = line.calibrated(source)
+        bound = 0.4 if clipped else math.inf
+        scale = unit_scale * (1.0 if clipped else 0.4**2)
+        b = np.zeros(2)
+        scores.append(
+            np.array(
+                [mechanism._residual_moments(encoded, b, bound, scale, source) @ gap for _ in range(draws)]
+            )
+        )
+    return scores
+
+
+def test_residual_moments_and_the_mutant_that_forgets_to_clip():
+    result = audit_scores(*residual_scores(4000, 3.0), mu=3.0, exact_mu=3.0)
+    assert result.passed, result
+    assert not audit_scores(*residual_scores(4000, 3.0, clipped=False), mu=3.0).passed
+
+
+# ---- whole fits: everything public that a fit shows, never above the claim
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_whole_fit_on_neighbours(trust):
+    rng, out = np.random.default_rng(1), []
+    base = np.random.default_rng(2)
+    X0 = base.uniform(-0.6, 0.6, (12, 2))
+    y0 = np.clip(X0 @ [0.5, -0.3] + 0.1 * base.standard_normal(12), -1, 1)
+    for x, y in (((1.0, 0.0), 1.0), ((-1.0, 0.0), 1.0)):
+        X, response = X0.copy(), y0.copy()
+        X[-1], response[-1] = x, y
+        scores = []
+        for _ in range(700):
+            r = pi.MomentOLS(response, X, radius=1.0, y_bounds=(-1, 1), trust=trust).fit(mu=2.5, rng=rng)
+            shown = [*r.params, r.identification.statistic]
+            scores.append(shown[0])
+        out.append(scores)
+    assert audit_scores(np.array(out[0]), np.array(out[1]), mu=2.5).passed
+    flipped = audit_scores(-np.array(out[0]), -np.array(out[1]), mu=2.5)
+    assert flipped.passed
+
+
+# ---- ledger against the noise that was really drawn
+
+
+@pytest.mark.parametrize("kind", ["one-shot", "iterative", "local", "central", "central-HC0"])
+def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
+    from privinf.mechanisms import gaussian
+
+    recorder = RecordingNoise(LatticeNoise())
+    monkeypatch.setattr(gaussian, "get_source", lambda rng, source: recorder)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-0.5, 0.5, (200, 3)), rng.uniform(-1, 1, 200)
+    if kind in ("one-shot", "iterative"):
+        model = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-1, 1))
+        options = {"method": "iterative", "rounds": 3, "progress": False} if kind == "iterative" else {}
+        release = model.release(mu=0.8, **options)
+        distances = {scale: 0.5 * 2.0 for scale in release.law["scales"]} | {
+            release.law["response_scale"]: 2.0
+        }
+        scales = {call.scale for call in recorder.of("perturb")}
+        assert scales == set(distances)
+        rounds = len(release.law["scales"])
+        spent = sum((distances[s] / s) ** 2 * (rounds if s in release.law["scales"] else 1) for s in scales)
+        cells = sum(math.prod(call.shape) for call in recorder.of("perturb"))
+        assert cells == 200 * 3 * rounds + 200
+    else:
+        trust = kind.split("-")[0]
+        model = pi.MomentOLS(y, X, radius=1.0, y_bounds=(-1, 1), trust=trust)
+        options = {"cov_type": "HC0"} if kind == "central-HC0" else {}
+        release = model.release(mu=0.8, **options)
+        from privinf.noise import grid_step
+
+        weight = release.law["response_weight"]
+        reach = math.sqrt(2) * (1.0 + weight**2)
+        if trust == "local":
+            (scale,) = {call.scale for call in recorder.of("perturb")}
+            spent = (reach / scale) ** 2
+        else:
+            calls = recorder.of("gaussian_steps")
+            assert len(calls) == (2 if options else 1)
+            first = release.law["scale"]
+            assert calls[0].scale == pytest.approx(first / grid_step(first))
+            spent = (reach / first) ** 2
+            if options:
+                scale = release.law["residual_scale"] / release.law["residual_bound"] ** 2
+                assert calls[1].scale == pytest.approx(scale / grid_step(scale))
+                spent += (math.sqrt(2) / scale) ** 2
+    ledger = sum(entry.loss.mu**2 for entry in release.entries)
+    # the ledger also pays for the grid: never below the raw calls, and barely above
+    assert spent <= ledger * (1 + 1e-12)
+    assert spent == pytest.approx(ledger, rel=2e-4)
+
+
+# ---- declared sensitivities are never exceeded, whatever the records
+
+
+def test_no_pair_of_records_moves_a_message_further_than_declared():
+    design = pi.Schema({"a": (-1, 3), "b": (0, 1), "g": ["u", "v", "w"], "y": (-1, 1)}).design(
+        "y ~ a * b + C(g)", radius=1.4
+    )
+    rng = np.random.default_rng(0)
+    corners = np.array([[a, b, g] for a in (-1, 3, 500.0, -70.0) for b in (0, 1, 9.0) for g in range(3)])
+    random = np.column_stack([rng.uniform(-3, 5, 60), rng.uniform(-1, 2, 60), rng.integers(0, 3, 60)])
+
+    def statistic(records):
+        frame = pd.DataFrame(
+            {
+                "a": records[:, 0],
+                "b": records[:, 1],
+                "g": np.array(["u", "v", "w"])[records[:, 2].astype(int)],
+                "y": 0.0,
+            }
+        )
+        return encode(design, rows.Rows(frame)).private
+
+    base = np.tile([[0.5, 0.5, 1.0]], (8, 1))
+    found = search_sensitivity(statistic, base, np.vstack([corners, random]))
+    assert found.largest <= design.diameter * (1 + 1e-12)
+    assert found.largest >= 0.9 * design.diameter
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_no_pair_of_records_moves_the_moments_further_than_declared(constant):
+    from privinf.mechanisms.moments import second_moment_sensitivity
+
+    rng = np.random.default_rng(1)
+    n = 6
+    X = rng.uniform(-0.5, 0.5, (n, 2))
+
+    def statistic(records):
+        frame = pd.DataFrame(records[:, :2], columns=["x1", "x2"])
+        features = pi.add_constant(frame) if constant else frame
+        model = pi.MomentOLS(records[:, 2], features, radius=1.0, y_bounds=(-2.0, 2.0))
+        return model.release(mu=math.inf).arrays["moments"]
+
+    angles = np.linspace(0, 2 * math.pi, 24, endpoint=False)
+    ring = np.array([[math.cos(t), math.sin(t), y] for t in angles for y in (-2.0, 2.0, 7.0)])
+    wild = rng.normal(size=(30, 3)) * 10
+    found = search_sensitivity(
+        statistic, np.column_stack([X, rng.uniform(-1, 1, n)]), np.vstack([ring, wild, np.zeros((1, 3))])
+    )
+    weight = 0.87 * math.sqrt(1.0 + constant)
+    claim = second_moment_sensitivity(1.0, weight, float(constant))
+    assert found.largest <= claim * (1 + 1e-12)
+    assert found.largest >= 0.97 * claim
+
+
+# ---- nothing of a raw row is held, shown or said
+
+GENERIC = np.random.default_rng(11)
+
+
+def generic_rows(n=60):
+    return pd.DataFrame(
+        {
+            "a": GENERIC.uniform(-1, 1, n),
+            "b": GENERIC.uniform(0, 3, n),
+            "z": GENERIC.uniform(0, 1, n),
+            "y": GENERIC.uniform(-2, 2, n),
+        }
+    )
+
+
+SCHEMA = pi.Schema({"a": (-1, 1), "b": (0, 3), "z": pi.Numeric(0, 1, public=True), "y": (-2, 2)})
+FITS = {
+    "one-shot": (pi.ModulatedOLS, {}, {}),
+    "clear response": (pi.ModulatedOLS, {"response": "public"}, {}),
+    "iterative": (pi.ModulatedOLS, {}, {"method": "iterative", "rounds": 2, "progress": False}),
+    "local": (pi.MomentOLS, {"trust": "local"}, {}),
+    "central": (pi.MomentOLS, {}, {}),
+    "central-HC0": (pi.MomentOLS, {}, {"cov_type": "HC0"}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("secure", [True, False])
+def test_results_and_releases_hold_no_raw_value(name, secure):
+    model, mechanism, options = FITS[name]
+    data = generic_rows()
+    fitted = model.from_formula("y ~ a + b + z", data, schema=SCHEMA, **mechanism)
+    result = fitted.fit(mu=5.0, **options, **({} if secure else {"rng": 0}))
+    scaled = [data.a, (data.b - 1.5) / 1.5, data.y / 2.0, 0.5 * data.a, 0.5 * (data.b - 1.5) / 1.5]
+    raw = [data.a, data.b, data.y, *scaled]
+    exempt = [data.z] + ([data.y, data.y / 2.0] if name == "clear response" else [])
+    for thing in (result, result.release, result.privacy, result.summary().as_text()):
+        assert find_raw_values(thing, raw, exempt=exempt) == []
+    assert find_raw_values(repr(fitted), raw) == []
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(fitted._rows)
+
+
+def test_the_walk_would_have_seen_a_release_without_noise():
+    data = generic_rows()
+    result = pi.ModulatedOLS.from_formula("y ~ a + b + z", data, schema=SCHEMA).fit(epsilon=math.inf)
+    assert find_raw_values(result, [0.5 * data.a])
+
+
+@pytest.mark.parametrize("column", ["a", "b", "z", "y"])
+@pytest.mark.parametrize("bad", ["nan", "inf", "text", "absent"])
+def test_errors_about_rows_never_tell_a_value(column, bad):
+    data = generic_rows()
+    if bad == "absent":
+        data = data.drop(columns=column)
+    else:
+        data[column] = data[column].astype(object)
+        data.loc[7, column] = {"nan": math.nan, "inf": math.inf, "text": "secret-4711"}[bad]
+    kept = [data[c].drop(index=7).to_numpy(dtype=float) for c in data.columns]
+    with pytest.raises(pi.errors.PrivinfError) as caught:
+        pi.ModulatedOLS.from_formula("y ~ a + b + z", data, schema=SCHEMA).fit(mu=1.0, rng=0)
+    assert find_raw_values(caught.value, kept, pickled=False) == []
+    told = "".join(str(e) for e in (caught.value, caught.value.__cause__))
+    assert "secret" not in told
+    assert caught.value.__cause__ is None
+    assert column in told
+
+
+# ---- precision
+
+
+def test_secure_messages_lie_on_their_grid_and_float_ones_do_not():
+    from privinf.noise import grid_step
+
+    release = released(np.full(D, 0.3), SECURE)
+    step = grid_step(release.law["scales"][0])
+    steps = release.arrays["features"] / step
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    seeded = released(np.full(D, 0.3), SEEDED).arrays["features"] / step
+    assert (seeded != np.rint(seeded)).mean() > 0.9
+
+
+def test_a_lattice_and_a_float_release_have_the_same_loss():
+    lattice, floats = one_shot(SECURE, amplitude=0.0), one_shot(SEEDED, amplitude=0.0)
+    found = [audit_scores(*scores, mu=MU).mu_lower for scores in (lattice, floats)]
+    assert abs(found[0] - found[1]) < 0.1
