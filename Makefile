@@ -23,7 +23,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-verify: $(VENV)/.installed          ## long Monte Carlo (about two hours) -> benchmarks/results/
+verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cores) -> benchmarks/results/
+	$(BIN)/python benchmarks/audits.py
+	$(BIN)/python tests/accounting/test_accounting_oracle.py benchmarks/results/accounting_oracle.md
+	$(BIN)/python benchmarks/calibrate_identification.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python vignettes/1_modulated_learning.py
 

@@ -199,7 +199,7 @@ def iterative(scale: float) -> None:
     """Iterative against one-shot at the same total budget."""
     started = time.time()
     rows = []
-    for n, replications in ((200_000, 400),):
+    for n, replications in ((200_000, 400), (1_000_000, 60)):
         reps = max(10, int(replications * scale))
         frame = monte_carlo(partial(_iterative, n=n), reps, n, f"iterative n={n}")
         rows.append(
