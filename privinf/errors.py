@@ -59,9 +59,5 @@ class WeakIdentificationWarning(PrivinfWarning):
     """The noise leaves so little signal that Wald intervals should not be trusted."""
 
 
-class SimulationNoiseWarning(PrivinfWarning):
-    """The noise came from a seeded generator: whoever knows the seed can remove it."""
-
-
 class DataDependentBoundsWarning(PrivinfWarning):
     """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""

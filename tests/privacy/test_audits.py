@@ -8,8 +8,15 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.audit import RecordingNoise, audit_mechanism, find_raw_values, search_sensitivity
-from privinf.mechanisms import modulation_map, rows
+from privinf.audit import (
+    RecordingNoise,
+    audit_mechanism,
+    find_raw_values,
+    search_sensitivity,
+    tradeoff_mu,
+    wave_log_density,
+)
+from privinf.mechanisms import RandomizedResponse, modulation_map, rows
 from privinf.mechanisms.modulation_map import ModulationMap, orthonormal_directions
 from privinf.mechanisms.rows import encode
 from privinf.noise import LatticeNoise, SimulationNoise
@@ -60,42 +67,65 @@ def test_modulation_in_its_worst_pair(noise, amplitude):
     assert result.passed, result
 
 
-def test_modulation_buys_nothing_across_and_little_along():
-    """Along V the modulation is noise: the exact likelihood, phase integrated out, stays below the claim."""
+def along_scores(noise, amplitude):
+    """Return scores of the pair along V, with the cosine integrated out, and the exact mu of that pair."""
     v, _ = direction()
-    amplitude = 1.0
-    scale = released(v, SEEDED, amplitude=amplitude).law["scales"][0]
-    centers = amplitude * np.cos(math.pi * (np.arange(64) + 0.5) / 64)
-
-    def log_density(z, mean):
-        t = (z[:, None] - mean - centers) / scale
-        return np.log(np.exp(-0.5 * t * t).mean(axis=1))
-
-    def score(features):
-        z = features @ v
-        return log_density(z, 0.5) - log_density(z, -0.5)
-
-    zero = score(released(-v, {"rng": 0}, amplitude=amplitude).arrays["features"])
-    one = score(released(v, {"rng": 1}, amplitude=amplitude).arrays["features"])
-    result = audit_scores(zero, one, mu=MU)
-    assert result.passed
-    assert 0.3 * MU < result.mu_lower < 0.85 * MU
+    scores = []
+    for sign in (-1, 1):
+        release = released(
+            sign * v, {key: value + sign + 1 for key, value in noise.items()}, amplitude=amplitude
+        )
+        scale = release.law["scales"][0]
+        z = release.arrays["features"] @ v
+        scores.append(
+            wave_log_density(z - 0.5, amplitude, scale) - wave_log_density(z + 0.5, amplitude, scale)
+        )
+    grid = np.linspace(-12.0, 12.0, 20_001)
+    densities = [wave_log_density(grid - mean, amplitude, scale) for mean in (-0.5, 0.5)]
+    return *scores, tradeoff_mu(*densities, np.full(grid.size, grid[1] - grid[0]))
 
 
-def test_rounds_with_fresh_phases_add_up():
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_along_the_direction_modulation_is_noise_that_the_account_does_not_credit(noise):
+    zero, one, exact = along_scores(noise, 1.0)
+    result = audit_scores(zero, one, mu=MU, exact_mu=exact)
+    assert result.passed, result
+    assert 0.3 * MU < exact < 0.85 * MU
+
+
+def round_scores(noise, **options):
+    """Return scores of five rounds with adaptive directions orthogonal to the pair."""
     _, u = direction()
     rounds, scores = 5, []
-    for sign, seed in ((-1, 0), (1, 1)):
-        y, X = world(sign * u, 60_000)
-        mechanism = pi.Modulation(pi.ModulatedOLS(y, X, radius=1.0).mechanism.design, amplitude=0.4)
-        session = mechanism.open((y, X), rounds=rounds, mu=MU, rng=seed)
+    for sign in (-1, 1):
+        y, X = world(sign * u)
+        design = pi.ModulatedOLS(y, X, radius=1.0).mechanism.design
+        session = pi.Modulation(design, **{"amplitude": 0.4, **options}).open(
+            (y, X), rounds=rounds, mu=MU, **{key: value + sign + 1 for key, value in noise.items()}
+        )
         public = np.random.default_rng(3)
         for _ in range(rounds):
-            session.send(orthonormal_directions(public, 1, D, orthogonal_to=u))
-        release = session.release()
-        scores.append((release.arrays["features"] @ u).sum(axis=0))
-    result = audit_scores(*scores, mu=MU, exact_mu=MU)
+            directions = orthonormal_directions(public, options.get("directions", 1), D, orthogonal_to=u)
+            session.send(directions)
+        scores.append((session.release().arrays["features"] @ u).sum(axis=0))
+    return scores
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_rounds_with_fresh_phases_add_up(noise, directions):
+    result = audit_scores(*round_scores(noise, directions=directions), mu=MU, exact_mu=MU)
     assert result.passed, result
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_lipschitz_calibration_spends_less_than_it_says(noise):
+    """The paper's sensitivity is larger than the exact one by 1 + amplitude omega/(1 - alpha)."""
+    result = audit_scores(
+        *one_shot(noise, amplitude=0.2, sensitivity="lipschitz"), mu=MU, exact_mu=MU * 0.5 / 0.7
+    )
+    assert result.passed, result
+    assert result.mu_lower < MU * 0.5 / 0.7
 
 
 def phase_audits(monkeypatch):
@@ -310,6 +340,39 @@ def test_local_moments_in_their_worst_pair(noise):
     assert result.passed, result
 
 
+def tilted_pair():
+    """Records whose moments differ off the diagonal alone: a wrong isometric factor shows there."""
+    a = math.sqrt(0.5)
+    return (np.array([a, a]), 0.0), (np.array([a, -a]), 0.0)
+
+
+def exact_moment_mu(pair):
+    return (
+        MU
+        * float(np.linalg.norm(clean_moments(pair[1]) - clean_moments(pair[0])))
+        / (math.sqrt(2) * (R2 + K2))
+    )
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "blind"), (2.0, "exceeded")])
+def test_mutants_of_the_isometric_factor_are_caught(factor, verdict, monkeypatch):
+    """Off-diagonal factor 1: noise wasted (blind against the exact loss); 2: sensitivity exceeded."""
+    from privinf.mechanisms.moments import MomentLayout
+
+    pair = tilted_pair()
+    exact = exact_moment_mu(pair)  # the tilted pair is not the worst one: y is 0
+    assert audit_scores(*local_scores(SEEDED, pair), mu=MU, exact_mu=exact).passed
+    true = MomentLayout.pairs
+
+    def wrong(self):
+        r, c, _ = true(self)
+        return r, c, np.where(r == c, 1.0, factor)
+
+    monkeypatch.setattr(MomentLayout, "pairs", wrong)
+    result = audit_scores(*local_scores(SEEDED, pair), mu=exact, exact_mu=exact)
+    assert getattr(result, verdict), result
+
+
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_local_moments_are_caught(mutant, monkeypatch):
     from privinf.mechanisms import moments
@@ -328,14 +391,14 @@ def test_mutants_of_local_moments_are_caught(mutant, monkeypatch):
     assert not audit_scores(*local_scores(SEEDED, pair), mu=MU).passed
 
 
-def central_scores(noise, draws, mu, **options):
-    """The third of three records changes; draws of the whole total."""
+def central_scores(noise, draws, mu, factor=1.0, **options):
+    """The third of three records changes (its features `factor` times as long); draws of the whole total."""
     pair = worst_moment_pair()
     gap = clean_moments(pair[1]) - clean_moments(pair[0])
     rng = np.random.default_rng(0) if noise else None
     out = []
     for x, y in pair:
-        X = np.vstack([[0.1, 0.2], [0.3, -0.1], x])
+        X = np.vstack([[0.1, 0.2], [0.3, -0.1], factor * x])
         model = pi.MomentOLS(np.array([0.5, -0.5, y]), X, radius=1.0, y_bounds=(-1.0, 1.0))
         totals = [
             model.mechanism.release((np.array([0.5, -0.5, y]), X), mu=mu, rng=rng, **options)
@@ -351,12 +414,22 @@ def test_central_totals_in_their_worst_pair(noise):
     assert result.passed, result
 
 
-def test_mutant_of_central_totals_is_caught(monkeypatch):
+@pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
+def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
     from privinf.mechanisms import moments
 
-    true = moments.second_moment_sensitivity
-    monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / 2)
-    assert not audit_scores(*central_scores(True, 2000, 3.0), mu=3.0).passed
+    factor = 1.0
+    if mutant == "no sqrt 2":
+        true = moments.second_moment_sensitivity
+        monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
+    elif mutant == "half sigma":
+        noise = SimulationNoise.perturb
+        monkeypatch.setattr(SimulationNoise, "perturb", lambda self, v, s: noise(self, v, s / 2))
+    else:
+        factor = 2.0
+        assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
+        monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
+    assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 
 
 def residual_scores(draws, mu, clipped=True):
@@ -389,27 +462,92 @@ def test_residual_moments_and_the_mutant_that_forgets_to_clip():
     assert not audit_scores(*residual_scores(4000, 3.0, clipped=False), mu=3.0).passed
 
 
+# ---- randomized response
+
+
+def response_scores(levels, source, n=200_000, used=1.0):
+    """Return the exact log-likelihood ratios of answers of people with code 0 and with code 1."""
+    law = RandomizedResponse(levels, used)
+    sent = [law.respond(np.full(n, code), source) for code in (0, 1)]
+    return [(z == 1) * 1.0 - (z == 0) for z in sent]
+
+
+def audit_response(scores):
+    return audit_mechanism(
+        lambda which, count, rng: scores[which], lambda x: x, draws=len(scores[0]), rng=0,
+        epsilon=1.0, exact_epsilon=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("levels", [2, 5])
+@pytest.mark.parametrize("source", [SimulationNoise(0), LatticeNoise()], ids=["seeded", "secure"])
+def test_randomized_response_and_its_mutant(levels, source):
+    result = audit_response(response_scores(levels, source))
+    assert result.passed, result
+    assert audit_response(response_scores(levels, source, used=1.5)).exceeded
+
+
 # ---- whole fits: everything public that a fit shows, never above the claim
 
 
-@pytest.mark.parametrize("trust", ["central", "local"])
-def test_whole_fit_on_neighbours(trust):
-    rng, out = np.random.default_rng(1), []
-    base = np.random.default_rng(2)
-    X0 = base.uniform(-0.6, 0.6, (12, 2))
-    y0 = np.clip(X0 @ [0.5, -0.3] + 0.1 * base.standard_normal(12), -1, 1)
-    for x, y in (((1.0, 0.0), 1.0), ((-1.0, 0.0), 1.0)):
+WHOLE = {
+    "one-shot": (pi.ModulatedOLS, {}, {}),
+    "iterative": (pi.ModulatedOLS, {}, {"method": "iterative", "rounds": 2, "progress": False}),
+    "local": (pi.MomentOLS, {"trust": "local"}, {}),
+    "central": (pi.MomentOLS, {}, {}),
+    "central-HC0": (pi.MomentOLS, {}, {"cov_type": "HC0"}),
+}
+NEIGHBOURS = {
+    "leverage": (((1.0, 0.0), 1.0), ((-1.0, 0.0), 1.0)),
+    "flipped response": (((1.0, 0.0), 1.0), ((1.0, 0.0), -1.0)),
+}
+
+
+def shown(result):
+    """Return what a fit shows as numbers: coefficients, covariances, measures of fit, identification."""
+    covariance = np.zeros((2, 2)) if result.estimate.cov is None else result.estimate.cov
+    measures = [getattr(result, name, 0.0) for name in ("rsquared", "scale")]
+    test = result.score_test(np.zeros(2))
+    return [*result.params, *covariance.ravel(), *measures, result.identification.statistic, test.statistic]
+
+
+def fitted_worlds(name, pair, draws, leak=False):
+    model, mechanism, options = WHOLE[name]
+    base, rng = np.random.default_rng(2), np.random.default_rng(1)
+    X0 = base.uniform(-0.6, 0.6, (8, 2))
+    y0 = np.clip(X0 @ [0.5, -0.3] + 0.1 * base.standard_normal(8), -1, 1)
+    worlds = []
+    for x, y in NEIGHBOURS[pair]:
         X, response = X0.copy(), y0.copy()
         X[-1], response[-1] = x, y
-        scores = []
-        for _ in range(700):
-            r = pi.MomentOLS(response, X, radius=1.0, y_bounds=(-1, 1), trust=trust).fit(mu=2.5, rng=rng)
-            shown = [*r.params, r.identification.statistic]
-            scores.append(shown[0])
-        out.append(scores)
-    assert audit_scores(np.array(out[0]), np.array(out[1]), mu=2.5).passed
-    flipped = audit_scores(-np.array(out[0]), -np.array(out[1]), mu=2.5)
-    assert flipped.passed
+        made = model(response, X, radius=1.0, y_bounds=(-1, 1), **mechanism)
+        outputs = [shown(made.fit(mu=2.5, rng=rng, **options)) for _ in range(draws)]
+        worlds.append([[*output, (X.T @ response)[0]] for output in outputs] if leak else outputs)
+    return np.array(worlds)
+
+
+def learned_scores(worlds):
+    """Return scores of the second halves by a discriminant learned from the first halves' ranks."""
+    pooled = worlds.reshape(-1, worlds.shape[2])
+    ranks = (pooled[:, None] > pooled[None, ::7]).mean(axis=1).reshape(worlds.shape)
+    half = worlds.shape[1] // 2
+    train = ranks[:, :half]
+    spread = sum(np.cov(one.T) for one in train) + 1e-3 * np.eye(ranks.shape[2])
+    weights = np.linalg.solve(spread, train[1].mean(axis=0) - train[0].mean(axis=0))
+    return ranks[:, half:] @ weights
+
+
+@pytest.mark.parametrize("pair", NEIGHBOURS)
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_fit_on_neighbours(name, pair):
+    result = audit_scores(*learned_scores(fitted_worlds(name, pair, 400)), mu=2.5)
+    assert not result.exceeded, result
+
+
+def test_the_whole_fit_audit_sees_one_number_of_the_raw_rows():
+    assert audit_scores(
+        *learned_scores(fitted_worlds("central", "leverage", 600, leak=True)), mu=2.5
+    ).exceeded
 
 
 # ---- ledger against the noise that was really drawn
