@@ -180,7 +180,10 @@ def unbiased_frequencies(answers: Integers, levels: int, epsilon: float) -> Floa
 
 def checked_codes(codes: ArrayLike, levels: int) -> Integers:
     """Return codes as int64, shape (n,); SchemaError, without a value, if they are not 0, ..., k - 1."""
-    array = np.asarray(codes)
+    try:
+        array = np.asarray(codes)
+    except ValueError:  # a ragged list
+        raise SchemaError("codes must be whole numbers") from None
     if array.ndim != 1:
         raise SchemaError(f"codes must have one dimension, got {array.ndim}")
     if array.dtype.kind == "b":

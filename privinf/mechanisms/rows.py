@@ -82,6 +82,9 @@ class EncodedRows:
     groups: Integers | None = None
     weights: Floats | None = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
+
 
 def as_rows(rows: Any, missing: Missing = "raise") -> Rows:
     """Return `rows` as `Rows`: a frame (formula designs), a pair (y, X), or `Rows` itself."""
@@ -142,7 +145,7 @@ def _response(design: Design, rows: Rows) -> Floats:
         return design.response_values(rows.features, missing=rows.missing)
     try:
         y = np.asarray(rows.response, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"response {design.response!r} is not numeric") from None
     if y.ndim != 1:
         raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim}")
@@ -213,7 +216,7 @@ def _weights(design: Design, rows: Rows, weights: str) -> Floats:
         raise SchemaError(f"the weights column {weights!r} is not among the data's columns")
     try:
         values = rows.features[weights].to_numpy(dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"the weights column {weights!r} is not numeric") from None
     if not np.isfinite(values).all():
         raise SchemaError(f"the weights column {weights!r} has missing or infinite values")
@@ -228,7 +231,10 @@ def _groups(design: Design, rows: Rows) -> Integers | None:
     unit = design.schema.unit
     if not isinstance(rows.features, pd.DataFrame) or unit not in rows.features:
         raise SchemaError(f"the schema's unit column {unit!r} is not among the data's columns")
-    codes, _ = pd.factorize(rows.features[unit])
+    try:
+        codes, _ = pd.factorize(rows.features[unit])
+    except TypeError:
+        raise SchemaError(f"the unit column {unit!r} holds no labels (texts or numbers)") from None
     if (codes < 0).any():
         raise SchemaError(f"the unit column {unit!r} has missing values")
     if np.bincount(codes).max(initial=0) > design.schema.max_rows:
@@ -250,6 +256,8 @@ def data_bounds(
         `request` is not the word "data".
     SensitivityError
         A column is constant: its bounds would be equal.
+    SchemaError
+        A column is not numeric.
 
     Notes
     -----
@@ -265,7 +273,12 @@ def data_bounds(
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
     found = {}
     for name in wanted:
-        low, high = float(frame[name].min()), float(frame[name].max())
+        try:
+            values = np.asarray(frame[name], dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):  # their texts hold values
+            raise SchemaError(f"column {name!r} is not numeric: it has no bounds to take") from None
+        finite = values[np.isfinite(values)]
+        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
         if not low < high:
             raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
         found[name] = (low, high)

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import traceback
 
 import numpy as np
 import pandas as pd
@@ -82,15 +83,15 @@ def along_scores(noise, amplitude):
         )
     grid = np.linspace(-12.0, 12.0, 20_001)
     densities = [wave_log_density(grid - mean, amplitude, scale) for mean in (-0.5, 0.5)]
-    return *scores, tradeoff_mu(*densities, np.full(grid.size, grid[1] - grid[0]))
+    return *scores, tradeoff_mu(*densities, np.full(grid.size, grid[1] - grid[0]), least=0.1)
 
 
 @pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
 def test_along_the_direction_modulation_is_noise_that_the_account_does_not_credit(noise):
-    zero, one, exact = along_scores(noise, 1.0)
+    zero, one, exact = along_scores(noise, 2.0)
     result = audit_scores(zero, one, mu=MU, exact_mu=exact)
     assert result.passed, result
-    assert 0.3 * MU < exact < 0.85 * MU
+    assert 0.3 * MU < exact < 0.75 * MU
 
 
 def round_scores(noise, **options):
@@ -574,6 +575,8 @@ def test_ledger_is_what_the_raw_noise_calls_say(kind, monkeypatch):
         spent = sum((distances[s] / s) ** 2 * (rounds if s in release.law["scales"] else 1) for s in scales)
         cells = sum(math.prod(call.shape) for call in recorder.of("perturb"))
         assert cells == 200 * 3 * rounds + 200
+        # fresh phases: as many uniforms as messages times directions
+        assert [call.shape for call in recorder.of("uniform")] == [(200, 1)] * rounds
     else:
         trust = kind.split("-")[0]
         model = pi.MomentOLS(y, X, radius=1.0, y_bounds=(-1, 1), trust=trust)
@@ -723,6 +726,32 @@ def test_errors_about_rows_never_tell_a_value(column, bad):
     assert "secret" not in told
     assert caught.value.__cause__ is None
     assert column in told
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.DataDependentBoundsWarning")
+def test_errors_about_arrays_never_tell_a_value():
+    """With bounds="data" a column of texts used to be named by its smallest text."""
+    n = 20
+    good, y = GENERIC.uniform(-1, 1, (n, 2)), GENERIC.uniform(-1, 1, n)
+    secrets = ["secret-4711", pd.Timestamp("2047-11-04"), [4711.5], 10**400, b"secret-4711", None]
+    for secret in secrets:
+        texts = pd.DataFrame(good, columns=["p", "q"]).assign(q=pd.Series([secret] * n, dtype=object))
+        mixed = pd.DataFrame(good, columns=["p", "q"]).astype(object)
+        mixed.at[3, "q"] = secret
+        for features in (texts, mixed):
+            for bounds in ("data", [(-1, 1)] * 2):
+                with pytest.raises(pi.errors.PrivinfError) as caught:
+                    pi.ModulatedOLS(y, features, bounds=bounds, y_bounds=(-1, 1)).fit(mu=1.0, rng=0)
+                told = "".join(traceback.format_exception_only(caught.value)) + str(caught.value.__cause__)
+                assert not any(word in told for word in ("secret", "4711", "2047")), told
+
+
+def test_an_open_session_does_not_let_its_rows_be_pickled():
+    data = generic_rows()
+    session = pi.Modulation(SCHEMA, "y ~ a + b").open(data, rounds=2, mu=1.0, rng=0)
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(session)
+    assert find_raw_values(repr(session), [data.a, data.b, data.y]) == []
 
 
 # ---- precision
