@@ -11,7 +11,7 @@ from privinf.noise import NoiseSource
 from privinf.typing import Flags, Floats, Integers
 
 Size = int | tuple[int, ...]
-Kind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers"]
+Kind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers", "gumbel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class NoiseCall:
     kind : str
         Name of the method.
     scale : float
-        Noise sd of ``perturb``; sd in grid steps of ``gaussian_steps``; p of ``bernoulli``; k of
-        ``integers``; 1 of ``uniform``.
+        Noise sd of ``perturb``; scale of ``gumbel``; sd in grid steps of ``gaussian_steps``; p of
+        ``bernoulli``; k of ``integers``; 1 of ``uniform``.
     shape : tuple of int
         Shape of what was drawn.
     """
@@ -95,6 +95,11 @@ class RecordingNoise:
         """Return uniforms on 0, ..., k - 1."""
         self._record("integers", float(k), _shape(size))
         return self.source.integers(k, size)
+
+    def gumbel(self, scale: float, size: Size) -> Floats:
+        """Return Gumbel numbers."""
+        self._record("gumbel", scale, _shape(size))
+        return self.source.gumbel(scale, size)
 
     def _record(self, kind: Kind, scale: float, shape: tuple[int, ...]) -> None:
         self.calls.append(NoiseCall(kind, float(scale), shape))

@@ -56,3 +56,7 @@ class SimulationNoise:
     def integers(self, k: int, size: Size) -> Integers:
         """Return uniforms on 0, ..., k - 1."""
         return self._rng.integers(k, size=size, dtype=np.int64)
+
+    def gumbel(self, scale: float, size: Size) -> Floats:
+        """Return Gumbel numbers with mode 0."""
+        return self._rng.gumbel(0.0, scale, size)

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from privinf.errors import SensitivityError
 from privinf.typing import Flags, Floats, Integers, RngLike
-from privinf.validation import check_choice, check_positive
+from privinf.validation import check_choice, check_number, check_positive
 
 SourceName = Literal["lattice", "opendp"]
 Size = int | tuple[int, ...]
@@ -53,10 +53,21 @@ class NoiseSource(Protocol):
         """Return independent uniforms on 0, ..., k - 1."""
         ...
 
+    def gumbel(self, scale: float, size: Size) -> Floats:
+        """Return independent Gumbel numbers with mode 0, as noisy maxima need them."""
+        ...
+
 
 def grid_step(scale: float) -> float:
-    """Return the grid of secure noise of sd `scale`: the power of two 2^(floor(log2 scale) - 20)."""
-    return math.ldexp(1.0, math.frexp(check_positive(scale, "scale"))[1] - 1 - GRID_BITS)
+    """Return the grid of secure noise of sd `scale`: the power of two 2^(floor(log2 scale) - 20).
+
+    Raises
+    ------
+    ArgumentError
+        `scale` is not a number above 2^-1000, below which doubles have no such grid.
+    """
+    check_number(scale, "scale", low=2.0**-1000)
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
 
 
 def grid_inflation(scale: float, dimension: int) -> float:

@@ -1,6 +1,7 @@
 """Noise sources: laws, grids, independence, and what a scale costs."""
 
 import math
+import os
 import pickle
 import threading
 
@@ -14,7 +15,7 @@ from privinf.noise import LatticeNoise, OpenDPNoise, SimulationNoise, get_source
 LATTICE = LatticeNoise()
 
 
-@pytest.mark.parametrize("sigma", [0.4, 1.0, 1.7, 30.0, 300.0])
+@pytest.mark.parametrize("sigma", [0.4, 0.5, 1.0, 1.7, 30.0, 300.0])
 def test_lattice_is_the_discrete_gaussian(sigma):
     n = 200_000
     x = LATTICE.gaussian_steps(np.zeros(n, dtype=np.int64), sigma)
@@ -41,7 +42,38 @@ def test_lattice_at_the_scale_of_releases_is_gaussian():
         assert stats.binom.ppf(1e-6, len(x), p) <= tail <= stats.binom.isf(1e-6, len(x), p)
 
 
+def test_lattice_steps_at_two_to_the_twenty():
+    """KS against the exact discrete Gaussian (rounding to integers moves the cdf by 2^-22), tails to 5 sd."""
+    n = 1_000_000
+    sigma = 2.0**20
+    x = LATTICE.gaussian_steps(np.zeros(n, dtype=np.int64), sigma)
+    assert stats.kstest((x + 0.5) / sigma, "norm").pvalue > 1e-5
+    for cut in (3.0, 4.0, 5.0):
+        for tail in (int((x > cut * sigma).sum()), int((x < -cut * sigma).sum())):
+            assert stats.binom.ppf(1e-6, n, stats.norm.sf(cut)) <= tail
+            assert tail <= stats.binom.isf(1e-6, n, stats.norm.sf(cut))
+    # every residue of a block is met: the low bits are uniform
+    assert stats.chisquare(np.bincount(x & 63, minlength=64)).pvalue > 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.7, 30.0, 300.0, 2.0**20])
+def test_lattice_moments_of_many_draws(sigma):
+    n = 20_000_000
+    x = LATTICE.gaussian_steps(np.zeros(n, dtype=np.int64), sigma).astype(np.float64)
+    k = np.arange(-math.ceil(9 * sigma), math.ceil(9 * sigma) + 1) if sigma < 1e4 else None
+    if k is None:
+        second, fourth = sigma**2, 3 * sigma**4
+    else:
+        p = np.exp(-0.5 * (k / sigma) ** 2)
+        second, fourth = (p @ k**2.0) / p.sum(), (p @ k**4.0) / p.sum()
+    assert abs(x.mean()) < 5 * math.sqrt(second / n)
+    assert abs((x**2).mean() - second) < 5 * math.sqrt((fourth - second**2) / n)
+    assert (x**4).mean() == pytest.approx(fourth, rel=0.01)
+
+
 def test_lattice_agrees_with_opendp():
+    pytest.importorskip("opendp")
     ours = LATTICE.gaussian_steps(np.zeros(20_000, dtype=np.int64), 2.0**20)
     theirs = OpenDPNoise().gaussian_steps(np.zeros(20_000, dtype=np.int64), 2.0**20)
     assert stats.ks_2samp(ours, theirs).pvalue > 1e-5
@@ -78,6 +110,24 @@ def test_forks_threads_and_pickles_never_repeat_a_stream():
     assert len(set(draws)) == len(draws) == 8
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_processes_do_not_repeat_a_stream():
+    streams = []
+    for _ in range(3):
+        out, into = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(into, LATTICE.gaussian_steps(np.zeros(8, dtype=np.int64), 2.0**20).tobytes())
+            os._exit(0)
+        os.waitpid(child, 0)
+        streams.append(os.read(out, 64))
+        os.close(out)
+        os.close(into)
+    streams.append(LATTICE.gaussian_steps(np.zeros(8, dtype=np.int64), 2.0**20).tobytes())
+    assert len(set(streams)) == 4
+
+
 def test_everything_secure_lies_on_the_grid():
     values = np.random.default_rng(0).normal(size=2000) * 10.0 ** np.arange(2000).repeat(1)[::-1].clip(0, 3)
     for scale in (1e-3, 0.7, 123.0):
@@ -107,6 +157,12 @@ def test_scale_pays_for_the_grid(sensitivity, mu, dimension):
     assert scale == pytest.approx(total / mu, rel=1e-12)
     assert total <= sensitivity + 2.001 * LATTICE.inflation(scale, dimension)
     assert solve_scale(sensitivity, mu, dimension, SimulationNoise(0))[0] == sensitivity / mu
+
+
+def test_scale_falls_as_the_budget_grows():
+    mus = np.geomspace(1e-3, 100.0, 400)
+    scales = [solve_scale(1.0, mu, 21, LATTICE)[0] for mu in mus]
+    assert (np.diff(scales) < 0.0).all()
 
 
 def test_budgets_below_the_grid_are_refused():
@@ -139,7 +195,7 @@ def test_uniform_bernoulli_and_integers():
 
 def test_sources_by_name_and_seed():
     assert get_source().secure
-    assert get_source(source="opendp").name == "opendp"
+    assert get_source().name == "lattice"
     assert not get_source(rng=0).secure
     a, b = get_source(rng=7).perturb(np.zeros(5), 1.0), get_source(rng=7).perturb(np.zeros(5), 1.0)
     np.testing.assert_array_equal(a, b)
@@ -149,6 +205,13 @@ def test_sources_by_name_and_seed():
     for bad in (-1, 1.5, True, "seed"):
         with pytest.raises(ArgumentError):
             get_source(rng=bad)
+
+
+def test_opendp_by_name():
+    pytest.importorskip("opendp")
+    source = get_source(source="opendp")
+    assert (source.name, source.secure) == ("opendp", True)
+    assert pickle.loads(pickle.dumps(source)).name == "opendp"
 
 
 def test_simulated_steps_round_a_gaussian():

@@ -269,37 +269,70 @@ def test_box_bounds_are_enforced_and_the_mutant_is_caught(monkeypatch):
     assert not audit_scores(*both(), mu=MU).passed
 
 
-@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
-def test_features_and_protected_response_together(noise):
+def joint_scores(noise):
+    """Return scores of features and response released together."""
     _, u = direction()
     scores = []
-    for sign in (-1.0, 1.0):
-        seed = {key: value + int(sign) + 1 for key, value in noise.items()}
-        release = released(sign * u, seed, y=3.0 * sign, y_bounds=(-3.0, 3.0), amplitude=0.0)
+    for sign in (-1, 1):
+        seed = {key: value + sign + 1 for key, value in noise.items()}
+        release = released(sign * u, seed, y=3.0 * sign, y_bounds=(-3.0, 3.0), amplitude=0.3)
         shift = 0.5 * 2.0 / release.law["scales"][0] ** 2
         y_shift = 2.0 / release.law["response_scale"] ** 2
         scores.append(release.arrays["features"] @ u * shift + release.arrays["response"] * y_shift)
-    result = audit_scores(*scores, mu=MU, exact_mu=MU)
+    return scores
+
+
+def response_release_scores(factor=1.0):
+    """Return scores of a protected response alone, `factor` times its bound in one world."""
+    scores = []
+    for y, seed in ((-3.0, 0), (3.0 * factor, 1)):
+        release = released(np.zeros(D), {"rng": seed}, y=y, y_bounds=(-3.0, 3.0), response_share=0.5)
+        scores.append(release.arrays["response"])
+    return scores
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_features_and_protected_response_together(noise):
+    result = audit_scores(*joint_scores(noise), mu=MU, exact_mu=MU)
     assert result.passed, result
 
 
-def test_a_person_with_several_rows():
-    people, m = 30_000, 3
-    schema = pi.Schema({"x": (-1, 1), "y": (-1, 1)}, unit="id", max_rows=m)
+@pytest.mark.parametrize("factor", [1.0, 40.0])
+def test_protected_response_alone_spends_its_share(factor):
+    claim = MU * math.sqrt(0.5)
+    result = audit_scores(*response_release_scores(factor), mu=claim, exact_mu=claim)
+    assert result.passed, result
 
-    def scores(schema_used):
-        out = []
-        for sign, seed in ((-1.0, 0), (1.0, 1)):
-            frame = pd.DataFrame({"id": np.repeat(np.arange(people), m), "x": sign, "y": sign})
-            release = pi.Modulation(schema_used, "y ~ x", amplitude=0.0).release(frame, mu=MU, rng=seed)
-            score = release.arrays["features"][:, 0] * 0.5 / release.law["scales"][0] ** 2
-            score += release.arrays["response"] / release.law["response_scale"] ** 2
-            out.append(score.reshape(people, m).sum(axis=1))
-        return out
 
-    assert audit_scores(*scores(schema), mu=MU, exact_mu=MU).passed
-    forgotten = pi.Schema({"x": (-1, 1), "y": (-1, 1)})
-    assert not audit_scores(*scores(forgotten), mu=MU).passed
+def test_mutant_response_not_clipped_is_caught(monkeypatch):
+    def unclipped(design, y):
+        return (y - design.y_center) / design.y_scale
+
+    monkeypatch.setattr(rows, "_scaled_response", unclipped)
+    assert audit_scores(*response_release_scores(40.0), mu=MU * math.sqrt(0.5)).exceeded
+
+
+def person_scores(noise, people=30_000, max_rows=3, declared=True):
+    """Return scores of people with several rows each; a mutant schema forgets the unit."""
+    unit = {"unit": "id", "max_rows": max_rows} if declared else {}
+    schema, scores = pi.Schema({"x": (-1, 1), "y": (-1, 1)}, **unit), []
+    for sign in (-1, 1):
+        frame = pd.DataFrame(
+            {"id": np.repeat(np.arange(people), max_rows), "x": float(sign), "y": float(sign)}
+        )
+        seed = {key: value + sign + 1 for key, value in noise.items()}
+        release = pi.Modulation(schema, "y ~ x", amplitude=0.0).release(frame, mu=MU, **seed)
+        score = release.arrays["features"][:, 0] * 0.5 / release.law["scales"][0] ** 2
+        score += release.arrays["response"] / release.law["response_scale"] ** 2
+        scores.append(score.reshape(people, max_rows).sum(axis=1))
+    return scores
+
+
+@pytest.mark.parametrize("noise", [SEEDED, SECURE], ids=["seeded", "secure"])
+def test_a_person_with_several_rows(noise):
+    result = audit_scores(*person_scores(noise), mu=MU, exact_mu=MU)
+    assert result.passed, result
+    assert audit_scores(*person_scores(noise, declared=False), mu=MU).exceeded
 
 
 # ---- second moments

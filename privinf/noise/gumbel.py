@@ -1,0 +1,57 @@
+r"""Standard Gumbel noise rounded to a grid, exactly.
+
+G = -log(E) with E = -log(1 - V), V uniform on [0, 1). The nearest grid point of G is found in doubles from
+64 bits of V, unless G is near the middle between two grid points or V is near 0 or 1 (both together: one
+draw in two thousand); then it is found in exact arithmetic with as many more bits of V as it takes. Given
+independent uniform bits, the law of the integer returned is that of the rounded ideal number, without error.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from privinf.noise.entropy import WORD, precise, quotient, random_word, random_words
+from privinf.typing import Integers
+
+# Between V = EDGE and 1 - EDGE doubles place G within 2^-36 (near 1, where 1 - V is known to 2^-53 and E is
+# 14, within 2^-33/14): that is 2^-15 of a grid step at the largest `ratio`.
+EDGE = 2.0**-20
+CLOSE = 2.0**-12
+LARGEST_RATIO = 2.0**21
+
+
+def gumbel_steps(ratio: float, count: int) -> Integers:
+    """Return round(ratio G) for `count` independent standard Gumbel numbers G, ratio at most 2^21."""
+    words = random_words(count)
+    v = words * 2.0**-WORD
+    middle = (v > EDGE) & (v < 1.0 - EDGE)
+    steps = -np.log(-np.log1p(-np.where(middle, v, 0.5))) * ratio
+    nearest = np.rint(steps)
+    settled = middle & (np.abs(steps - nearest) < 0.5 - CLOSE)
+    drawn = nearest.astype(np.int64)
+    for i in np.flatnonzero(~settled):
+        drawn[i] = _exact_steps(int(words[i]), WORD, Fraction(ratio))
+    return drawn
+
+
+def _exact_steps(head: int, bits: int, ratio: Fraction) -> int:
+    """Return floor(ratio G + 1/2) where the first `bits` bits of V are those of `head`."""
+    while True:
+        if 0 < head < 2**bits - 1:
+            slack = Fraction(1, 10 ** (bits // 4)) * ratio
+            high = _gumbel(Fraction(head, 2**bits), bits) * ratio + Fraction(1, 2) + slack
+            low = _gumbel(Fraction(head + 1, 2**bits), bits) * ratio + Fraction(1, 2) - slack
+            if math.floor(high) == math.floor(low):
+                return math.floor(low)
+        head, bits = head << WORD | random_word(), bits + WORD
+
+
+def _gumbel(v: Fraction, bits: int) -> Fraction:
+    """Return -log(-log(1 - v)) to within 10^(-bits/4), for v a multiple of 2^-bits inside (0, 1)."""
+    # Near v = 0 the logarithm loses as many digits as v has leading zeros: twice the digits of 2^-bits.
+    with decimal.localcontext(precise(bits + 24)):
+        return Fraction(-(-(quotient(1 - v).ln())).ln())
