@@ -75,7 +75,8 @@ def lower_bounds(
     first = [scores[: len(scores) // 2] for scores in worlds]
     second = [scores[len(scores) // 2 :] for scores in worlds]
     thresholds = _candidates(np.concatenate(first))
-    tried_epsilon, tried_mu = _measured(first, thresholds, delta, error)
+    # A far stricter level for the choice keeps it away from the tails, where luck looks like loss.
+    tried_epsilon, tried_mu = _measured(first, thresholds, delta, 1e-3 * error)
     chosen = thresholds[[int(np.argmax(tried_epsilon)), int(np.argmax(tried_mu))]]
     epsilon, mu = _measured(second, chosen, delta, error)
     return TradeoffBounds(max(float(epsilon[0]), 0.0), max(float(mu[1]), 0.0))
