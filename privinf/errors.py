@@ -59,5 +59,9 @@ class WeakIdentificationWarning(PrivinfWarning):
     """The noise leaves so little signal that Wald intervals should not be trusted."""
 
 
+class LargeDeltaWarning(PrivinfWarning):
+    """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
+
+
 class DataDependentBoundsWarning(PrivinfWarning):
     """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""

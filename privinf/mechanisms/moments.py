@@ -17,6 +17,7 @@ such pairs can have.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
-from privinf.errors import SchemaError, SensitivityError
+from privinf.errors import LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import (
     DATA_BOUNDS,
     PUBLIC_N,
@@ -213,6 +214,11 @@ class Moments:
         Returns
         -------
         Release of kind "moments".
+
+        Warns
+        -----
+        LargeDeltaWarning
+            trust "central" and delta >= 1/n.
         """
         check_choice(cov_type, CovType, "cov_type")
         robust = cov_type == "HC0" and self.trust == "central"
@@ -226,6 +232,8 @@ class Moments:
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         spending.ledger.check([GaussianLoss(part) for part in parts])
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
+        if self.trust == "central":
+            _warn_of_large_delta(spending.delta, len(encoded.response))
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         # Residuals are released in units of their clipping bound, which the first release decides.
@@ -370,6 +378,16 @@ def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, 
     for block in blocks:
         steps = steps + np.rint(block / step).astype(np.int64).sum(axis=0)
     return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
+
+
+def _warn_of_large_delta(delta: float | None, n: int) -> None:
+    if delta is not None and delta * n >= 1.0:
+        warnings.warn(
+            f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
+            "such a claim; name a delta far below 1/n",
+            LargeDeltaWarning,
+            stacklevel=5,
+        )
 
 
 def _squared_norms(x: Floats) -> Floats:

@@ -124,6 +124,13 @@ def test_bad_input(options, error, words):
         pi.MomentOLS(y, X, **arguments)
 
 
+def test_a_delta_of_one_over_n_warns_a_curator_and_nobody_else():
+    with pytest.warns(pi.errors.LargeDeltaWarning, match="1/n"):
+        model(n=500).fit(epsilon=1.0, delta=1 / 500, rng=0)
+    model("local", n=500).fit(epsilon=1.0, delta=1 / 500, rng=0)
+    model(n=500).fit(epsilon=1.0, delta=1 / 501, rng=0)
+
+
 def test_options_that_do_not_belong_are_refused():
     local = model("local")
     with pytest.raises(pi.errors.ArgumentError, match="local"):
