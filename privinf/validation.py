@@ -65,7 +65,7 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) 
     """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
         raise ArgumentError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")

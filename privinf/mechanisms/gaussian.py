@@ -18,6 +18,7 @@ FLOAT_SLACK = 2.0**-40
 
 PUBLIC_N = "the number of records is public (replace-one)"
 CLEAR_RESPONSE = "covers features only; y released in clear"
+PUBLIC_ROWS = "which rows belong to one unit is public"
 DATA_BOUNDS = "bounds were taken from the data: the claim does not cover them"
 
 
@@ -114,6 +115,14 @@ class Line:
 def unit_name(design: Design) -> str:
     """Return the unit of privacy that a report names."""
     return "record" if design.schema is None or design.schema.unit is None else design.schema.unit
+
+
+def assumed(design: Design, *, data_bounds: bool) -> tuple[str, ...]:
+    """Return what every ledger line of a release on `design` takes for granted."""
+    clear = design.response_public
+    grouped = design.schema is not None and design.schema.unit is not None
+    stated = ((True, PUBLIC_N), (clear, CLEAR_RESPONSE), (grouped, PUBLIC_ROWS), (data_bounds, DATA_BOUNDS))
+    return tuple(text for holds, text in stated if holds)
 
 
 def max_rows(design: Design) -> int:

@@ -10,15 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, split_mu
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.gaussian import (
-    CLEAR_RESPONSE,
-    DATA_BOUNDS,
-    PUBLIC_N,
-    Line,
-    Spending,
-    max_rows,
-    unit_name,
-)
+from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation_map import (
     Adjacency,
     ModulationMap,
@@ -226,16 +218,11 @@ class Modulation:
             )
         shares = [(1.0 - share) * float(w) for w in relative / relative.sum()]
         parts = split_mu(spending.mu, shares if share == 0.0 else [*shares, share])
-        assumptions = [PUBLIC_N]
-        if self.design.response_public:
-            assumptions.append(CLEAR_RESPONSE)
-        if self.data_bounds:
-            assumptions.append(DATA_BOUNDS)
         common = {
             "unit": unit_name(self.design),
             "trust": "local",
             "relation": "replace-one" if self.map.adjacency == "bounded" else "metric",
-            "assumptions": tuple(assumptions),
+            "assumptions": assumed(self.design, data_bounds=self.data_bounds),
         }
         scales, entries = [], []
         rows_per_unit = max_rows(self.design)

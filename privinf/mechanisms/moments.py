@@ -26,14 +26,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.errors import LargeDeltaWarning, SchemaError, SensitivityError
-from privinf.mechanisms.gaussian import (
-    DATA_BOUNDS,
-    PUBLIC_N,
-    Line,
-    Spending,
-    max_rows,
-    unit_name,
-)
+from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.noise import NoiseSource, SourceName, grid_step
@@ -278,7 +271,7 @@ class Moments:
             mu=mu,
             unit=unit_name(self.design),
             trust=self.trust,
-            assumptions=(PUBLIC_N, DATA_BOUNDS) if self.data_bounds else (PUBLIC_N,),
+            assumptions=assumed(self.design, data_bounds=self.data_bounds),
         )
 
     def _private_norm2(self, weight: float) -> float:

@@ -24,7 +24,7 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
 
 CHUNK = 1 << 15
-LARGEST_STEP = 2.0**51
+LARGEST_STEP = 2.0**45
 
 
 class LatticeNoise:

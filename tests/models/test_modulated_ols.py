@@ -320,6 +320,7 @@ def test_several_rows_a_person_cluster_the_scores():
     )
     np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-8)
     assert r.privacy.unit == "id"
+    assert any("which rows belong" in text for text in r.privacy.assumptions)
     crowded = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=2)
     model = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=crowded)
     with pytest.raises(pi.errors.AlignmentError, match="max_rows"):
