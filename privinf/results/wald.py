@@ -99,7 +99,7 @@ class WaldResults:
         DataFrame (p, p); with `r_matrix` an array (k, k); with a list of columns a DataFrame of them; with
         one column its variance.
         """
-        frame = pd.DataFrame(self._estimate.covariance, list(self.names), list(self.names))
+        frame = pd.DataFrame(np.array(self._estimate.covariance), list(self.names), list(self.names))
         if r_matrix is not None and column is not None:
             raise ArgumentError("r_matrix and column are alternatives: choose one")
         if r_matrix is not None:

@@ -101,7 +101,7 @@ def checked_pair(name: str, pair: Any) -> Interval:
     """
     try:
         low, high = pair
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"column {name!r}: bounds must be a pair (low, high)") from None
     try:
         return Numeric(low, high).interval

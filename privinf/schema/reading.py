@@ -200,5 +200,5 @@ def _level_codes(column: pd.Series, declared: Factor) -> Integers:
         return np.asarray(lookup[column.cat.codes.to_numpy()], dtype=np.int64)
     try:
         return np.asarray(levels.get_indexer(pd.Index(column, dtype=object)), dtype=np.int64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.full(len(column), -1, dtype=np.int64)
