@@ -172,10 +172,7 @@ def as_frame(table: Any) -> pd.DataFrame:
 
 
 def _one_dimensional(name: object, value: Any) -> Any:
-    try:
-        kept = value if hasattr(value, "ndim") else pd.Series(value).array
-    except OverflowError:  # an integer beyond every float: refused, by name, where the column is read
-        kept = pd.Series(value, dtype=object).array
+    kept = value if hasattr(value, "ndim") else pd.Series(value).array
     if kept.ndim != 1:
         raise SchemaError(f"column {name!r} must have one dimension")
     return kept.array if isinstance(kept, pd.Series) else kept
