@@ -54,6 +54,8 @@ class Spending:
     ) -> Spending:
         """Check the budget arguments of a `release` or `fit` call (before any row is read)."""
         check_choice(calibration, Calibration, "calibration")
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
         if epsilon is None and mu is None and rho is None:
             raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
         total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)

@@ -113,6 +113,8 @@ class Modulation:
         self.design = resolve_design(schema, formula, response=response, radius=radius)
         self.map = ModulationMap(contraction, amplitude, frequency, directions, sensitivity, adjacency)
         if response_share is not None:
+            if self.design.response_public:
+                raise ArgumentError("response_share= is for a protected response; this one is sent in clear")
             check_number(response_share, "response_share", low=0.0, high=1.0, open_low=True, open_high=True)
         self.response_share = response_share
         self.missing: Missing = check_choice(missing, Missing, "missing")

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
-from privinf.errors import LargeDeltaWarning, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
@@ -33,13 +33,14 @@ from privinf.noise import NoiseSource, SourceName, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
-from privinf.validation import check_choice, check_number, check_positive
+from privinf.validation import check_choice, check_fraction, check_positive
 
 Trust = Literal["central", "local"]
 CovType = Literal["nonrobust", "HC0"]
 
 # Residuals are clipped at this multiple of their released standard deviation before the HC0 release.
 RESIDUAL_MULTIPLE = 3.0
+ROBUST_SHARE = 0.25
 
 
 def second_moment_sensitivity(x_norm: float, y_norm: float, public_norm2: float = 0.0) -> float:
@@ -182,8 +183,8 @@ class Moments:
         self,
         rows: Any,
         *,
-        cov_type: CovType = "nonrobust",
-        robust_share: float = 0.25,
+        cov_type: CovType | None = None,
+        robust_share: float | None = None,
         epsilon: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
@@ -198,9 +199,10 @@ class Moments:
         Parameters
         ----------
         rows : DataFrame, pair (y, X), or Rows
-        cov_type : {"nonrobust", "HC0"}
-            "HC0" (trust "central" only) spends `robust_share` of mu^2 on
-            ``sum clip(e, E)^2 x x'`` with e the residuals from the first release.
+        cov_type : {"nonrobust", "HC0"}, optional
+            Trust "central": "nonrobust" (default), or "HC0", which spends `robust_share` (default .25) of
+            mu^2 on ``sum clip(e, E)^2 x x'`` with e the residuals from the first release. Local moments
+            always support HC0, at no share.
         epsilon, delta, mu, rho, calibration, ledger, rng, source
             As for `Modulation.release`.
 
@@ -213,14 +215,15 @@ class Moments:
         LargeDeltaWarning
             trust "central" and delta >= 1/n.
         """
-        check_choice(cov_type, CovType, "cov_type")
-        robust = cov_type == "HC0" and self.trust == "central"
-        check_number(robust_share, "robust_share", low=0.0, high=1.0, open_low=True, open_high=True)
+        robust = self._wants_residuals(cov_type)
+        if robust_share is not None and not robust:
+            raise ArgumentError("robust_share= belongs to cov_type='HC0' with trust='central'")
+        share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
         spending = Spending.of(
             epsilon=epsilon, mu=mu, rho=rho, delta=delta,
             calibration=calibration, ledger=ledger, rng=rng, source=source,
         )  # fmt: skip
-        shares = [1.0 - robust_share, robust_share] if robust else [1.0]
+        shares = [1.0 - share, share] if robust else [1.0]
         parts = split_mu(spending.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         spending.ledger.check([GaussianLoss(part) for part in parts])
@@ -253,6 +256,13 @@ class Moments:
             arrays["residual_moments"] = residual
             law |= {"residual_bound": bound, "residual_scale": scales[1] * unit**2}
         return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
+
+    def _wants_residuals(self, cov_type: CovType | None) -> bool:
+        if cov_type is not None:
+            check_choice(cov_type, CovType, "cov_type")
+        if self.trust == "local" and cov_type == "nonrobust":
+            raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
+        return cov_type == "HC0" and self.trust == "central"
 
     def _line(self, label: str, sensitivity: float, mu: float) -> Line:
         # A unit's rows stand side by side in local releases; in a total they, and their roundings, add up.

@@ -224,7 +224,7 @@ class ModulatedOLS(ReleaseModel):
             A seed makes simulation noise, stamped on every summary; None is secure noise.
         source : {"lattice", "opendp"}
         progress : bool, optional
-            Progress bar over rounds; default: on a terminal only.
+            Progress bar over the rounds of the iterative protocol; default: on a terminal only.
 
         Returns
         -------
@@ -249,6 +249,9 @@ class ModulatedOLS(ReleaseModel):
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
             raise ArgumentError("estimator= belongs to iterative releases; this one is one-shot")
+        unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
+        if self._release is not None and unused and estimator != "last":
+            raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
         return self._solve(
             release, chosen if iterative else None,

@@ -137,12 +137,10 @@ class MomentOLS(ReleaseModel):
         }  # fmt: skip
         release = self._given_release(spending)
         if release is None:
-            given = {name: value for name, value in spending.items() if value is not None}
-            if self.mechanism.trust == "local":
-                if cov_type == "nonrobust":
-                    raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
-                cov_type = cov_type or "HC0"
-            release = self.release(cov_type=cov_type or "nonrobust", **given)
+            given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
+            if cov_type is not None:
+                given["cov_type"] = cov_type
+            release = self.release(**given)
         elif cov_type is not None and cov_type != release_cov_type(release):
             raise ArgumentError(
                 f"cov_type={cov_type!r}: this release was made for cov_type={release_cov_type(release)!r}"

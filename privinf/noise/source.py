@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, Protocol
 
-from privinf.errors import SensitivityError
+from privinf.errors import ArgumentError, SensitivityError
 from privinf.typing import Flags, Floats, Integers, RngLike
 from privinf.validation import check_choice, check_number, check_positive
 
@@ -106,12 +106,20 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
 
 
 def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:
-    """Return seeded simulation noise if `rng` is given, else the named secure source."""
+    """Return seeded simulation noise if `rng` is given, else the named secure source.
+
+    Raises
+    ------
+    ArgumentError
+        Both a seed and a source other than the default are named: secure noise has no seed.
+    """
     from privinf.noise.lattice import LatticeNoise
     from privinf.noise.opendp import OpenDPNoise
     from privinf.noise.simulation import SimulationNoise
 
     check_choice(source, SourceName, "source")
     if rng is not None:
+        if source != "lattice":
+            raise ArgumentError(f"source={source!r} and rng= are alternatives: secure noise has no seed")
         return SimulationNoise(rng)
     return LatticeNoise() if source == "lattice" else OpenDPNoise()

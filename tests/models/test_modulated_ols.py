@@ -304,6 +304,32 @@ def test_options_that_do_not_belong_are_refused():
     assert len(m.ledger.entries) == 1
 
 
+def test_no_option_is_accepted_and_ignored():
+    y, X = sphere(300)
+    m = pi.ModulatedOLS(y, X, radius=1.0)
+    one = m.release(mu=1.0, rng=0)
+    rounds = m.release(mu=1.0, rng=0, method="iterative", rounds=2, progress=False)
+    refused = [
+        lambda: pi.ModulatedOLS.from_release(one).fit(step=0.5),
+        lambda: pi.ModulatedOLS.from_release(rounds).fit(max_norm=2.0),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, response_share=0.3),
+        lambda: m.fit(mu=1.0, rng=0, source="opendp"),
+        lambda: m.fit(mu=1.0, rng=0, calibration="classic"),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, ledger="book").fit(mu=1.0, rng=0),
+        lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2)).fit(mu=9.0, rng=0, robust_share=0.3),
+        lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2), trust="local").fit(
+            mu=9.0, rng=0, robust_share=0.3
+        ),
+    ]
+    for attempt in refused:
+        with pytest.raises(pi.errors.ArgumentError):
+            attempt()
+    assert len(m.ledger.entries) == 3
+    last = pi.ModulatedOLS.from_release(rounds)
+    loose, tight = (last.fit(estimator="last", max_norm=size).params for size in (None, 1e-3))
+    assert np.linalg.norm(tight) <= 1e-3 < np.linalg.norm(loose)
+
+
 def test_several_rows_a_person_cluster_the_scores():
     rng = np.random.default_rng(0)
     people, rows = 400, 3

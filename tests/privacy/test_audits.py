@@ -792,3 +792,55 @@ def test_a_lattice_and_a_float_release_have_the_same_loss():
     lattice, floats = one_shot(SECURE, amplitude=0.0), one_shot(SEEDED, amplitude=0.0)
     found = [audit_scores(*scores, mu=MU).mu_lower for scores in (lattice, floats)]
     assert abs(found[0] - found[1]) < 0.1
+
+
+# ---- totals in which one person counts several times: weights, and several rows
+
+
+def weighted_scores(draws=4000, mu=3.0):
+    """The heaviest row changes between the worst two records; weight 2.5 is the declared bound."""
+    pair = worst_moment_pair()
+    gap = clean_moments(pair[1]) - clean_moments(pair[0])
+    schema = pi.Schema({"x1": (-1, 1), "x2": (-1, 1), "y": (-1, 1), "w": pi.Numeric(0.5, 2.5, public=True)})
+    rng, out = np.random.default_rng(0), []
+    mechanism = pi.Moments(schema, "y ~ 0 + x1 + x2", radius=1.0, weights="w")
+    for x, y in pair:
+        frame = pd.DataFrame({"x1": [0.1, 0.3, x[0]], "x2": [0.2, -0.1, x[1]], "y": [0.5, -0.5, y]})
+        frame["w"] = [0.5, 1.0, 2.5]
+        totals = [mechanism.release(frame, mu=mu, rng=rng).arrays["moments"] @ gap for _ in range(draws)]
+        out.append(np.array(totals))
+    return out
+
+
+def test_weighted_totals_and_the_mutant_that_forgets_the_weight(monkeypatch):
+    result = audit_scores(*weighted_scores(), mu=3.0, exact_mu=3.0)
+    assert result.passed, result
+    from privinf.mechanisms import moments
+
+    monkeypatch.setattr(moments, "weight_bound", lambda design, weights: 1.0)
+    assert not audit_scores(*weighted_scores(1000), mu=3.0).passed
+
+
+def grouped_scores(draws=4000, mu=3.0):
+    """Both rows of one person change."""
+    pair = worst_moment_pair()
+    gap = clean_moments(pair[1]) - clean_moments(pair[0])
+    schema = pi.Schema({"x1": (-1, 1), "x2": (-1, 1), "y": (-1, 1)}, unit="id", max_rows=2)
+    rng, out = np.random.default_rng(0), []
+    mechanism = pi.Moments(schema, "y ~ 0 + x1 + x2", radius=1.0)
+    for x, y in pair:
+        frame = pd.DataFrame(
+            {"x1": [0.1, x[0], x[0]], "x2": [0.2, x[1], x[1]], "y": [0.5, y, y], "id": [0, 1, 1]}
+        )
+        totals = [mechanism.release(frame, mu=mu, rng=rng).arrays["moments"] @ gap for _ in range(draws)]
+        out.append(np.array(totals))
+    return out
+
+
+def test_totals_with_two_rows_a_person_and_the_mutant_that_counts_one(monkeypatch):
+    result = audit_scores(*grouped_scores(), mu=3.0, exact_mu=3.0)
+    assert result.passed, result
+    from privinf.mechanisms import moments
+
+    monkeypatch.setattr(moments, "max_rows", lambda design: 1)
+    assert not audit_scores(*grouped_scores(1000), mu=3.0).passed
