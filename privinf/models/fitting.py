@@ -97,6 +97,7 @@ def build_results(
     options: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
     last_iterate: Floats | None = None,
+    sampling_system: LinearScores | None = None,
 ) -> ResultsT:
     """Solve `system` and wrap the estimate, in the user's units, with everything a result shows.
 
@@ -109,6 +110,9 @@ def build_results(
         What the model needs to make `system` from `release` again (after loading).
     last_iterate : ndarray, shape (p,), optional
         Report these coefficients (scaled units) instead of the solution, without intervals.
+    sampling_system : LinearScores, optional
+        Equation with independent rows from which to estimate the error without noise, where `system` has
+        several rows a client.
 
     Notes
     -----
@@ -130,7 +134,7 @@ def build_results(
     point = None
     if last_iterate is None and not np.array_equal(solution.point, solution.params):
         point = transform @ solution.point + shift
-    sampling = solution.sampling_cov
+    sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant)
     clipped = () if release.law.get("noise_free", False) else (CLIPPED,)
     return kind(

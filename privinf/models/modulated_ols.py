@@ -311,9 +311,11 @@ class ModulatedOLS(ReleaseModel):
             moments = [(system.A, system.g) for system in round_systems(release)]
             point = gradient_path(moments, start, step=rule.step, max_norm=rule.max_norm)[-1]
         moments_of: Estimator = "pooled" if estimator == "pooled" else "client-average"
+        system = modulation_system(release, moments_of)
+        average = modulation_system(release, "client-average") if estimator == "pooled" else None
         return build_results(
             ModulatedOLSResults,
-            modulation_system(release, moments_of),
+            system,
             release=release,
             ledger=self.ledger,
             model=type(self).__name__,
@@ -322,6 +324,7 @@ class ModulatedOLS(ReleaseModel):
             options=options,
             settings={"moments": moments_of},
             last_iterate=point,
+            sampling_system=average,
         )
 
 

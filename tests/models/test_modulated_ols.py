@@ -384,3 +384,39 @@ def test_a_release_from_another_schema_is_refused():
     pi.ModulatedOLS.from_release(release, schema=schema)
     with pytest.raises(pi.errors.AlignmentError, match="another schema"):
         pi.ModulatedOLS.from_release(release, schema=pi.Schema({"x": (-1, 2), "y": (-1, 1)}))
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "iterative", "rounds": 2, "estimator": "pooled"}])
+def test_noise_part_of_the_covariance_is_the_spread_over_releases(options):
+    """Same rows, noise drawn again: most of it here is that of the protected response."""
+    y, X = sphere(3000)
+    m = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3), response_share=0.1)
+    rng, fits = np.random.default_rng(0), []
+    for _ in range(300):
+        fits.append(m.fit(mu=30.0, rng=rng, **options, **({"progress": False} if options else {})))
+    spread = np.std([f.params for f in fits], axis=0)
+    claimed = np.sqrt(np.mean([np.asarray(f.bse_privacy) ** 2 for f in fits], axis=0))
+    assert (np.abs(spread / claimed - 1) < 5 / math.sqrt(2 * 300)).all()
+    # the sampling error is what is left: close to that of least squares on the clean rows
+    assert np.median([f.bse_sampling for f in fits]) == pytest.approx(math.sqrt(0.09 * 5 / 3000), rel=0.15)
+
+
+def test_convergence_bound_refuses_impossible_numbers():
+    with pytest.raises(pi.errors.ArgumentError, match="smoothness"):
+        theory.convergence_bound(smoothness=0.0, distance=1.0, rounds=5, variance=0.1)
+    with pytest.raises(pi.errors.ArgumentError, match="rounds"):
+        theory.convergence_bound(smoothness=1.0, distance=1.0, rounds=0, variance=0.1)
+
+
+def test_clustered_rows_never_get_the_error_of_independent_ones():
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(2000), 3)
+    x = np.repeat(rng.uniform(-1, 1, 2000), 3)
+    y = (0.5 * x + np.repeat(rng.normal(0, 0.3, 2000), 3)).clip(-2, 2)
+    frame = pd.DataFrame({"id": person, "x": x, "y": y})
+    schema = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=3)
+    model = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=schema)
+    with pytest.raises(pi.errors.NotAvailableError, match="bse_sampling"):
+        _ = model.fit(mu=8.0, rng=0).bse_sampling
+    clear = model.fit(mu=300.0, rng=0)  # little noise: the clustered difference is determined
+    assert clear.bse_sampling["x"] == pytest.approx(math.sqrt(0.09 * 3 / 2000), rel=0.15)

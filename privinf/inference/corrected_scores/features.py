@@ -13,6 +13,7 @@ from privinf.inference.corrected_scores.protocol import (
     check_weights,
     determined_difference,
     homoskedastic_variance,
+    refuse_dependent_rows,
 )
 from privinf.inference.partialling import partialled
 from privinf.typing import Flags, Floats
@@ -154,6 +155,7 @@ class CorrectedLeastSquares:
         clean = determined_difference(self.meat(beta), self.noise_meat(beta), self._units.count)
         if clean is not None:
             return clean, "heteroskedastic"
+        refuse_dependent_rows(self._units)
         gram, _, mean_square = self._squared_weight_moments()
         variance = homoskedastic_variance(self, beta) / self._mean_weight
         return variance * (gram - mean_square * self.noise_cov), "homoskedastic"

@@ -117,6 +117,15 @@ def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:
     )
 
 
+def refuse_dependent_rows(units: Units) -> None:
+    """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
+    if units.count < units.n:
+        raise NotAvailableError(
+            "the error without noise is not identified: rows of one unit are dependent, and at this noise "
+            "level the release does not tell how much"
+        )
+
+
 class Units:
     """Independent units: the records, or clusters of them; rows of a cluster are kept together.
 

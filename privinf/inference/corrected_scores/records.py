@@ -14,6 +14,7 @@ from privinf.inference.corrected_scores.protocol import (
     determined_difference,
     homoskedastic_variance,
     quadratic,
+    refuse_dependent_rows,
 )
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number
@@ -129,6 +130,7 @@ class NoisyRecordMoments:
         clean = determined_difference(self.meat(beta), self.noise_meat(beta), self._units.count)
         if clean is not None:
             return clean, "heteroskedastic"
+        refuse_dependent_rows(self._units)
         if self._weights is not None:
             raise NotAvailableError(
                 "with weights, the error without noise is not identified at this noise level"
