@@ -41,6 +41,8 @@ class Estimate:
         What kind of covariance `cov` is, as the summary prints it.
     weak_reason : str
         Why `cov` is None; empty otherwise.
+    df : float
+        Degrees of freedom of `cov`: tests and intervals use t quantiles where it is finite.
 
     Raises
     ------
@@ -73,6 +75,7 @@ class Estimate:
     noise_cov: Floats | None = None
     cov_type: str = "sandwich"
     weak_reason: str = ""
+    df: float = np.inf
 
     def __post_init__(self) -> None:
         params = _frozen(check_array(self.params, "params", ndim=1))
@@ -80,6 +83,8 @@ class Estimate:
         _set(self, "params", params)
         _set(self, "names", _checked_names(self.names, p))
         _set(self, "nobs", check_count(self.nobs, "nobs"))
+        if not self.df > 0.0:
+            raise ArgumentError(f"df must be positive, got {self.df}")
         if (self.cov is None) != bool(self.weak_reason):
             raise ArgumentError("weak_reason must be given exactly when cov is None")
         if self.cov is not None:
@@ -169,6 +174,7 @@ class Estimate:
             None if self.noise_cov is None else matrix @ self.noise_cov @ matrix.T,
             self.cov_type,
             self.weak_reason,
+            self.df,
         )
 
     def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:

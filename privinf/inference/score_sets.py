@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtri
 
 from privinf.errors import ArgumentError
 from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.partialling import concentrate, kept_columns
+from privinf.inference.score_law import ScoreLaw
 from privinf.inference.score_surface import ScoreSurface
 from privinf.typing import Flags, Floats
 from privinf.validation import check_fraction
@@ -134,7 +134,7 @@ def score_sets(
         if key not in surfaces:
             maps = concentrate(system.A, system.g, mask)
             surfaces[key] = ScoreSurface.of(system.A, system.g, tensor, system.n, maps)
-        sets.append(_projected_set(surfaces[key], _position(mask, column), alpha))
+        sets.append(_projected_set(surfaces[key], _position(mask, column), alpha, system.law))
     return tuple(sets)
 
 
@@ -142,10 +142,10 @@ def _position(mask: Flags, column: int) -> int:
     return int(mask[:column].sum())
 
 
-def _projected_set(surface: ScoreSurface, coordinate: int, alpha: float) -> ScoreSet:
-    """Return the shadow of {T <= chi2} on one coordinate."""
+def _projected_set(surface: ScoreSurface, coordinate: int, alpha: float, law: ScoreLaw) -> ScoreSet:
+    """Return the shadow of {T <= critical value} on one coordinate."""
     df = surface.B.shape[0]
-    line = _Line.of(surface, coordinate, critical=float(chdtri(df, alpha)))
+    line = _Line.of(surface, coordinate, critical=law.critical(df, alpha))
     angles = line.grid()
     values, points = line.profile(angles)
     inside = values <= line.critical

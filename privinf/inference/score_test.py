@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.partialling import concentrate, kept_columns
+from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
 from privinf.typing import Floats
 from privinf.validation import check_array
 
@@ -24,16 +24,19 @@ class ScoreTestResult:
     ----------
     statistic : float
     pvalue : float
-        From the chi-square distribution with `df` degrees of freedom.
+        By `law`.
     df : int
     null : (df,) array
         Tested values, in the units of the system.
+    law : ScoreLaw
+        Chi-square with `df` degrees of freedom, or F for mixed rows.
     """
 
     statistic: float
     pvalue: float
     df: int
     null: Floats
+    law: ScoreLaw = CHI_SQUARE
 
 
 def score_test(
@@ -63,9 +66,9 @@ def score_test(
 
     Notes
     -----
-    ``T = n psibar(b)' meat(b)^-1 psibar(b)``, chi-square at the true b: A is never inverted, so weak
-    identification does not matter. The concentrated coefficients solve their own rows exactly, and their
-    influence ``psi_x - A_xz A_zz^-1 psi_z`` is what the meat is taken of.
+    ``T = n psibar(b)' meat(b)^-1 psibar(b)``, chi-square at the true b (mixed rows: the F law): A is never
+    inverted, so weak identification does not matter. The concentrated coefficients solve their own rows
+    exactly, and their influence ``psi_x - A_xz A_zz^-1 psi_z`` is what the meat is taken of.
 
     **Privacy.** Post-processing.
 
@@ -92,10 +95,10 @@ def score_test(
     maps = concentrate(system.A, system.g, kept)
     beta = maps.coefficients(values)
     psi = maps.projection @ (system.g - system.A @ beta)
-    meat = maps.projection @ system.meat(beta) @ maps.projection.T
+    meat = maps.projection @ system.null_meat(beta) @ maps.projection.T
     if not is_positive_definite(meat):
         raise NotPositiveDefiniteError(
             "the scores are linearly dependent at the null: drop a collinear column"
         )
     statistic = float(system.n * psi @ np.linalg.solve(meat, psi))
-    return ScoreTestResult(statistic, float(chdtrc(df, statistic)), df, values)
+    return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, values, system.law)

@@ -48,6 +48,7 @@ def gaussian_max_t(
     *,
     alpha: float = 0.05,
     draws: int = 100_000,
+    df: float = np.inf,
     rng: RngLike = None,
 ) -> MaxT:
     """Joint inference from the covariance alone, by simulating the largest of m correlated normals.
@@ -60,6 +61,8 @@ def gaussian_max_t(
         Their covariance; it may be singular (dummies summing to zero, more contrasts than coefficients).
     alpha : float
     draws : int
+    df : float
+        Degrees of freedom of the covariance's scale: finite for the multivariate t law.
     rng : None, int or Generator
 
     Raises
@@ -71,16 +74,16 @@ def gaussian_max_t(
     -----
     **Privacy.** Post-processing: no cost.
 
-    Results are held inside Sidak's bounds, ``p <= adjusted <= 1 - (1 - p)^m``, which are exact for normal
-    statistics of any correlation: for m = 1 nothing is left of the simulation, and p-values far below
+    Results are held inside Sidak's bounds, ``p <= adjusted <= 1 - (1 - p)^m``, which hold for normal
+    and t statistics of any correlation: for m = 1 nothing is left of the simulation, and p-values far below
     1 / draws keep their meaning.
     """
     check_fraction(alpha, "alpha")
     observed = np.abs(check_array(statistics, "statistics", ndim=1))
     root = _correlation_root(check_array(cov, "cov", ndim=2), len(observed))
     count = check_count(draws, "draws")
-    found = _summarize(observed, _gaussian_blocks(root, count, as_generator(rng)), count, alpha)
-    return _inside_sidak(found, observed, alpha)
+    found = _summarize(observed, _gaussian_blocks(root, count, df, as_generator(rng)), count, alpha)
+    return _inside_sidak(found, observed, alpha, df)
 
 
 def multiplier_max_t(
@@ -144,16 +147,16 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
     return MaxT(float(critical), ((single + 1.0) / (draws + 1.0))[back], stepped[back], draws)
 
 
-def _inside_sidak(found: MaxT, observed: Floats, alpha: float) -> MaxT:
+def _inside_sidak(found: MaxT, observed: Floats, alpha: float, df: float) -> MaxT:
     count = len(observed)
     order = np.argsort(-observed, kind="stable")
-    pointwise = two_sided_pvalue(observed)
+    pointwise = two_sided_pvalue(observed, df)
     single = np.clip(found.single_step, pointwise, _sidak(pointwise, count))
     left = np.arange(count, 0, -1)
     stepped = np.clip(found.step_down[order], pointwise[order], _sidak(pointwise[order], left))
     stepped = np.minimum(np.maximum.accumulate(stepped)[np.argsort(order)], single)
-    low = upper_quantile(alpha / 2.0)
-    high = upper_quantile(-math.expm1(math.log1p(-alpha) / count) / 2.0)
+    low = upper_quantile(alpha / 2.0, df)
+    high = upper_quantile(-math.expm1(math.log1p(-alpha) / count) / 2.0, df)
     return MaxT(float(np.clip(found.critical_value, low, high)), single, stepped, found.draws)
 
 
@@ -163,10 +166,13 @@ def _sidak(pointwise: Floats, count: int | Integers) -> Floats:
         return np.asarray(-np.expm1(count * np.log1p(-np.minimum(pointwise, 1.0))))
 
 
-def _gaussian_blocks(root: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+def _gaussian_blocks(root: Floats, draws: int, df: float, rng: np.random.Generator) -> Iterator[Floats]:
     step = max(1, BLOCK // max(root.shape))
     for start in range(0, draws, step):
-        yield rng.standard_normal((min(step, draws - start), root.shape[1])) @ root.T
+        block = rng.standard_normal((min(step, draws - start), root.shape[1])) @ root.T
+        if math.isfinite(df):
+            block /= np.sqrt(rng.chisquare(df, len(block)) / df)[:, None]
+        yield block
 
 
 def _correlation_root(cov: Floats, count: int) -> Floats:

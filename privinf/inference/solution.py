@@ -55,6 +55,8 @@ class Solution:
     weak_reason : str
         Why there is no covariance; empty otherwise.
     nobs : int
+    df : float
+        Of the covariance; t quantiles where finite.
     """
 
     params: Floats
@@ -70,12 +72,13 @@ class Solution:
     target: Target
     weak_reason: str
     nobs: int
+    df: float
 
     def estimate(self, names: Names) -> Estimate:
         """Return the Estimate in the system's units."""
         return Estimate(
             self.params, self.cov, tuple(names), self.nobs, self.scores,
-            self.bread, self.noise_cov, self.cov_type, self.weak_reason,
+            self.bread, self.noise_cov, self.cov_type, self.weak_reason, self.df,
         )  # fmt: skip
 
 
@@ -142,7 +145,7 @@ def solve(
     return Solution(
         params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
         "noise only" if target == "sample" else system.cov_type,
-        stabilization, target, weak_reason, system.n,
+        stabilization, target, weak_reason, system.n, system.df,
     )  # fmt: skip
 
 

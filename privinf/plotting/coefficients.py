@@ -112,7 +112,7 @@ def bands(
         raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
     ax = style.new_axes(ax, width=6.4, height=4.2)
     mean = exog @ result.estimate.params
-    point = float(upper_quantile(alpha / 2.0))
+    point = upper_quantile(alpha / 2.0, result.estimate.df)
     factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value if simultaneous else point
     label = "total, whole curve" if simultaneous else "total (sampling and privacy noise)"
     half = factor * _spread(exog, np.asarray(result.estimate.covariance))
@@ -159,7 +159,7 @@ def _draw_intervals(ax: Axes, rows: Floats, center: Floats, interval: Floats, la
 
 def _draw_noise_free(ax: Axes, rows: Floats, result: Results, names: list[str], alpha: float) -> None:
     try:
-        half = upper_quantile(alpha / 2.0) * result.bse_sampling[names].to_numpy()
+        half = upper_quantile(alpha / 2.0, result.estimate.df) * result.bse_sampling[names].to_numpy()
     except NotAvailableError:
         return
     center = result.estimate.params[[result.names.index(name) for name in names]]

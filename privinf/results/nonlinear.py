@@ -15,14 +15,17 @@ from privinf.validation import check_fraction
 
 @dataclass(frozen=True, slots=True)
 class NonlinearResults:
-    """Values of m smooth functions of the coefficients, with first-order normal inference.
+    """Values of m smooth functions of the coefficients, with first-order inference.
 
     Attributes
     ----------
     found : DeltaMethod
+    df : float
+        Degrees of freedom of the t quantiles; infinite: normal.
     """
 
     found: DeltaMethod
+    df: float = np.inf
 
     @property
     def value(self) -> Floats:
@@ -35,20 +38,21 @@ class NonlinearResults:
         return self.found.bse
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return normal intervals of level ``1 - alpha``, shape (m, 2)."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.bse
+        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.bse
         return np.column_stack([self.value - half, self.value + half])
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return value, standard error, z test of zero and interval, one row a function."""
+        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
         low, high = self.conf_int(alpha).T
         z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
+        letter = "z" if np.isinf(self.df) else "t"
         return pd.DataFrame(
             {
                 "value": self.value,
                 "std err": self.bse,
-                "z": z,
-                "P>|z|": two_sided_pvalue(z),
+                letter: z,
+                f"P>|{letter}|": two_sided_pvalue(z, self.df),
                 "Conf. Int. Low": low,
                 "Conf. Int. Upp.": high,
             }

@@ -84,6 +84,11 @@ class Uncentred:
         """Kind of covariance."""
         return self.system.cov_type
 
+    @property
+    def law(self) -> Any:
+        """Law of the score statistic."""
+        return self.system.law
+
     @cached_property
     def A(self) -> Floats:
         """Minus the derivative of psi."""
@@ -95,7 +100,7 @@ class Uncentred:
         return np.asarray(self._inverse.T @ self.system.g, dtype=np.float64)
 
     def tensor(self) -> Floats:
-        """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
+        """Return C with ``null_meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
         p = len(self.T)
         lift = np.eye(p + 1)
         lift[:p, :p] = inverse = self._inverse

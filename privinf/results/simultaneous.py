@@ -35,6 +35,8 @@ class SimultaneousResults:
     max_t : MaxT
     alpha : float
     method : str
+    df : float
+        Degrees of freedom of the statistics; infinite: normal.
     """
 
     names: tuple[str, ...]
@@ -44,6 +46,7 @@ class SimultaneousResults:
     max_t: MaxT
     alpha: float
     method: str
+    df: float = np.inf
 
     @property
     def critical_value(self) -> float:
@@ -78,7 +81,7 @@ class SimultaneousResults:
         else:
             from statsmodels.stats.multitest import multipletests
 
-            values = multipletests(two_sided_pvalue(self.tvalues.to_numpy()), method=adjustment)[1]
+            values = multipletests(two_sided_pvalue(self.tvalues.to_numpy(), self.df), method=adjustment)[1]
         return pd.Series(values, list(self.names), name=adjustment)
 
     def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
@@ -89,11 +92,12 @@ class SimultaneousResults:
         """Return effects, pointwise and adjusted p-values, and joint intervals in one table."""
         statistics = self.tvalues
         low, high = self.conf_int().to_numpy().T
+        letter = "z" if np.isinf(self.df) else "t"
         table = {
             "coef": self.effect,
             "std err": self.bse,
-            "z": statistics,
-            "P>|z|": two_sided_pvalue(statistics),
+            letter: statistics,
+            f"P>|{letter}|": two_sided_pvalue(statistics, self.df),
         }
         table |= {adjustment: self.pvalues(adjustment) for adjustment in get_args(Adjustment)}
         table |= {"joint low": low, "joint high": high}
@@ -127,10 +131,12 @@ def simultaneous(
     statistics = (effect - restrictions.q) / bse
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
-        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, rng=rng)
+        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=estimate.df, rng=rng)
     else:
         influence = estimate.influence @ restrictions.R.T
         found = multiplier_max_t(
             statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
         )
-    return SimultaneousResults(restrictions.labels, effect, bse, restrictions.q, found, alpha, method)
+    return SimultaneousResults(
+        restrictions.labels, effect, bse, restrictions.q, found, alpha, method, estimate.df
+    )

@@ -105,6 +105,7 @@ def _to_parts(
         "nobs": estimate.nobs,
         "cov_type": estimate.cov_type,
         "weak_reason": estimate.weak_reason,
+        "df": None if math.isinf(estimate.df) else estimate.df,
         "report": context.report.to_dict(),
         "design": None if context.design is None else context.design.to_dict(),
         "identification": None if found is None else dataclasses.asdict(found),
@@ -123,6 +124,7 @@ def _from_parts(
         nobs=header["nobs"],
         cov_type=header["cov_type"],
         weak_reason=header["weak_reason"],
+        df=math.inf if header.get("df") is None else header["df"],
         **{name: arrays.get(name) for name in ESTIMATE_ARRAYS},  # type: ignore[arg-type]
     )
     release = None

@@ -94,7 +94,8 @@ def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str
             result.params, result.bse, sampling, result.tvalues, result.pvalues, _ends(interval), strict=True
         )
     ]
-    return ["coef", "std err", "(no noise)", "z", "P>|z|", *_interval_header(alpha)], rows, notes
+    letter = "t" if result.use_t else "z"
+    return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
 
 def _score_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
@@ -147,8 +148,8 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
         pass
     try:
         test = result.score_test()
-        right.append(("Score test, slopes 0:", f"chi2({test.df}) = {test.statistic:.4g}"))
-        right.append(("P>chi2:", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
+        right.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
+        right.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
     except (NotAvailableError, NotPositiveDefiniteError):
         pass
     return left, right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -37,7 +38,10 @@ class WaldResults:
     _estimate: Estimate
     _context: Context
 
-    use_t = False
+    @property
+    def use_t(self) -> bool:
+        """Whether tests and intervals use t quantiles (with `df_resid`) instead of normal ones."""
+        return math.isfinite(self._estimate.df)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,8 +61,8 @@ class WaldResults:
 
     @property
     def df_resid(self) -> int:
-        """Number of records less number of coefficients."""
-        return self.nobs - len(self.names)
+        """Degrees of freedom of the t tests; else the number of records less that of coefficients."""
+        return int(self._estimate.df) if self.use_t else self.nobs - len(self.names)
 
     @property
     def cov_type(self) -> str:
@@ -83,8 +87,8 @@ class WaldResults:
 
     @cached_property
     def pvalues(self) -> pd.Series[float]:
-        """Two-sided normal p-values of zero coefficients."""
-        return self._labelled(two_sided_pvalue(self.tvalues.to_numpy()), "pvalues")
+        """Two-sided p-values of zero coefficients."""
+        return self._labelled(two_sided_pvalue(self.tvalues.to_numpy(), self._estimate.df), "pvalues")
 
     def cov_params(self, r_matrix: ArrayLike | None = None, column: Any = None) -> Any:
         """Return the covariance of the coefficients, of some of them, or of ``R b``.
@@ -113,13 +117,14 @@ class WaldResults:
         return frame.iloc[positions, positions]
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return normal intervals of level ``1 - alpha``, columns 0 and 1."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self._estimate.bse
+        """Return intervals of level ``1 - alpha``, columns 0 and 1."""
+        quantile = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self._estimate.df)
+        half = quantile * self._estimate.bse
         center = self._estimate.params
         return pd.DataFrame(np.column_stack([center - half, center + half]), list(self.names))
 
     def t_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions one by one (z tests).
+        """Test restrictions one by one (z tests, or t tests where `use_t`).
 
         Parameters
         ----------
@@ -137,10 +142,10 @@ class WaldResults:
         return result
 
     def wald_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions jointly: chi2 with as many degrees of freedom as restrictions."""
+        """Test restrictions jointly: chi2, or F where `use_t`."""
         self._warn_if_weak("wald_test()")
         found = check_independent(linear_constraints(r_matrix, self.names))
-        return self._inner.wald_test((found.R, found.q), use_f=False, scalar=True)
+        return self._inner.wald_test((found.R, found.q), use_f=self.use_t, scalar=True)
 
     def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions jointly by the F distribution with `df_resid` in the denominator."""
@@ -208,7 +213,8 @@ class WaldResults:
         def labelled(values: Floats) -> ArrayLike:
             return function(pd.Series(values, list(self.names)))
 
-        return NonlinearResults(delta_method(labelled, self._estimate.params, self._estimate.covariance))
+        found = delta_method(labelled, self._estimate.params, self._estimate.covariance)
+        return NonlinearResults(found, self._estimate.df)
 
     def predict(self, exog: Any, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows.
@@ -226,7 +232,8 @@ class WaldResults:
     def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`."""
         rows, index = self._rows(exog, transform)
-        return Prediction(predict_mean(rows, self._estimate.params, self._estimate.covariance), index)
+        found = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
+        return Prediction(found, index)
 
     @cached_property
     def _inner(self) -> Any:
@@ -279,6 +286,6 @@ def statsmodels_results(estimate: Estimate, df_model: int, df_resid: int) -> Any
     inner = LikelihoodModelResults(
         model, np.array(estimate.params), normalized_cov_params=covariance, scale=1.0
     )
-    inner.use_t = False
+    inner.use_t = math.isfinite(estimate.df)
     inner.nobs, inner.df_model, inner.df_resid = estimate.nobs, df_model, df_resid
     return inner

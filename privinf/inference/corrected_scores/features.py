@@ -8,6 +8,7 @@ from scipy import linalg
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.corrected_scores.protocol import (
+    LargeSample,
     SamplingKind,
     Units,
     check_weights,
@@ -20,7 +21,7 @@ from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_number
 
 
-class CorrectedLeastSquares:
+class CorrectedLeastSquares(LargeSample):
     r"""Least squares on x + u with Cov(u) = S known.
 
     Parameters

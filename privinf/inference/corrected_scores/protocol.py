@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import is_positive_definite
+from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_array
 
@@ -38,6 +39,10 @@ class LinearScores(Protocol):
         Columns that were released without noise (the intercept, public covariates).
     cov_type : str
         "HC0", "cluster" or "nonrobust", as statsmodels names the noise-free limit.
+    df : float
+        Degrees of freedom of the covariance; infinite for normal inference.
+    law : ScoreLaw
+        Of the score statistic.
     """
 
     g: Floats
@@ -45,6 +50,8 @@ class LinearScores(Protocol):
     n: int
     noise_free: Flags
     cov_type: str
+    df: float
+    law: ScoreLaw
 
     def scores(self, beta: Floats) -> Floats | None:
         """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
@@ -58,6 +65,10 @@ class LinearScores(Protocol):
         """Return ``n Cov(psibar(beta))``, shape (p, p): sampling and noise together."""
         ...
 
+    def null_meat(self, beta: Floats) -> Floats:
+        """Return the meat that the score test of `beta` uses: `meat`, or a better one under the null."""
+        ...
+
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the part of the meat that the noise causes, given the clean rows; shape (p, p)."""
         ...
@@ -67,7 +78,7 @@ class LinearScores(Protocol):
         ...
 
     def tensor(self) -> Floats:
-        """Return C, shape (p+1, p+1, p, p), with ``meat(b) = sum_kl w_k w_l C_kl`` at w = (b, 1)."""
+        """Return C, shape (p+1, p+1, p, p), with ``null_meat(b) = sum_kl w_k w_l C_kl`` at w = (b, 1)."""
         ...
 
     def gram_noise(self) -> tuple[Floats, float]:
@@ -77,6 +88,21 @@ class LinearScores(Protocol):
     def fuller_gram(self, a: float | None) -> Floats:
         """Return Fuller's positive definite modification of A."""
         ...
+
+
+class LargeSample:
+    """What systems of many independent records share: normal and chi-square inference."""
+
+    df = np.inf
+    law = CHI_SQUARE
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psibar(beta))``."""
+        raise NotImplementedError
+
+    def null_meat(self, beta: Floats) -> Floats:
+        """Return `meat`: the score test needs no other."""
+        return self.meat(beta)
 
 
 def quadratic(tensor: Floats, w: Floats) -> Floats:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores.isometric import FULLER_REASON, MomentMap, spectral_edge
 from privinf.inference.corrected_scores.protocol import (
+    LargeSample,
     SamplingKind,
     Units,
     check_weights,
@@ -20,7 +21,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number
 
 
-class NoisyRecordMoments:
+class NoisyRecordMoments(LargeSample):
     r"""Least squares from per-record moments, each with its own noise.
 
     Parameters

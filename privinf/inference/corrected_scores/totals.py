@@ -12,12 +12,17 @@ from privinf.inference.corrected_scores.isometric import (
     positive_part,
     spectral_edge,
 )
-from privinf.inference.corrected_scores.protocol import SamplingKind, homoskedastic_variance, quadratic
+from privinf.inference.corrected_scores.protocol import (
+    LargeSample,
+    SamplingKind,
+    homoskedastic_variance,
+    quadratic,
+)
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number
 
 
-class NoisyTotals:
+class NoisyTotals(LargeSample):
     r"""Least squares from ``W = (sum z z' + noise)/n``, z = (public, private, c y).
 
     Parameters

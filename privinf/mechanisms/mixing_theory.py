@@ -1,0 +1,141 @@
+r"""Public numbers of a mixing plan: how many rows, how much of the all-ones row, and whether it can work.
+
+Notation: n people, k mixed rows, d features, noise sd tau_j of released column j (scaled units), H the
+second moments of the (centred) features, h its typical eigenvalue. A mixed row has covariance
+``(1-a) n H / k + S``, S = diag(tau^2), so a plain sum of k rows carries signal (1-a) n h against noise
+k tau^2. All of this is public: bounds, budgets and guesses, never data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.schema import Design
+from privinf.typing import Floats
+from privinf.validation import check_fraction
+
+# The all-ones row is to give every column mean to this sd, in scaled units.
+MEAN_SD = 0.02
+LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
+ROWS_PER_COEFFICIENT = 6
+DEFAULT_RSQUARED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MixingGuess:
+    """What is publicly known, or guessed, of a regression on the released columns, scaled units.
+
+    Attributes
+    ----------
+    noise : float
+        Mean noise variance of a feature, tau^2.
+    label_noise : float
+        Noise variance of the label, tau_y^2.
+    signal : float
+        h: variance of a feature.
+    label_variance : float
+    rsquared : float
+        Guess of the share of the label's variance that the features explain, in (0, 1).
+    """
+
+    noise: float
+    label_noise: float
+    signal: float
+    label_variance: float
+    rsquared: float = DEFAULT_RSQUARED
+
+    @property
+    def residual(self) -> float:
+        """Residual variance s_e^2."""
+        return (1.0 - self.rsquared) * self.label_variance
+
+    @property
+    def slopes(self) -> float:
+        """Squared norm of the slopes."""
+        return self.rsquared * self.label_variance / self.signal
+
+
+def guessed_variances(design: Design) -> Floats:
+    """Return the variance of each released column if it were uniform on its bounds, scaled units.
+
+    Where columns are not centred it is the second moment about zero.
+    """
+    low, high = design.scaled_low[design.private], design.scaled_high[design.private]
+    if design.constant is not None:
+        return np.asarray((high - low) ** 2 / 12.0, dtype=np.float64)
+    return np.asarray((low**2 + low * high + high**2) / 3.0, dtype=np.float64)
+
+
+def default_share(noise_sd: float, n: int) -> float:
+    """Return the public share a of the all-ones row: ``(tau/(.02 n))^2`` within [.01, .5].
+
+    The row ``sqrt(a) 1'D + noise`` gives every column mean to sd tau/(n sqrt a). With the other rows scaled
+    by sqrt(1 - a) every column of the mixing matrix keeps norm 1, so sensitivity and cost stay as they are.
+    """
+    return float(np.clip((noise_sd / (MEAN_SD * n)) ** 2, LEAST_SHARE, LARGEST_SHARE))
+
+
+def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) -> int:
+    r"""Return the number k of mixed rows that the guess makes best.
+
+    Parameters
+    ----------
+    guess : MixingGuess
+    n : int
+    features : int
+        d, without the constant.
+    share : float
+        a, the all-ones row's.
+
+    Returns
+    -------
+    int in [6 (d + 1), n], at most n.
+
+    Raises
+    ------
+    ArgumentError
+        There is no noise: then more rows are always better and k must be named.
+
+    Notes
+    -----
+    The asymptotic variance of the de-biased estimator is about
+    ``(1/k)(s_e^2 + (k tau^2/N) c) H^-1 (H + (k tau^2/N) I) H^-1``, N = (1-a) n,
+    c = (tau_y^2 + tau^2 |w|^2)/tau^2. With the k - p degrees of freedom of a finite sample (p = d + 1) in
+    place of k it is smallest at
+
+    .. math:: k^* = p + \sqrt{(p + N s_e^2/(c \tau^2)) (p + N h/\tau^2)}.
+
+    It is flat from .7 to 1.4 k*.
+    """
+    if not guess.noise > 0.0:
+        raise ArgumentError(
+            "k='auto' weighs mixing error against noise, and epsilon=inf has no noise: name k (more rows are "
+            "better, up to n)"
+        )
+    p = features + 1
+    kept = (1.0 - share) * n
+    ratio = guess.label_noise / guess.noise + guess.slopes
+    rows = p + math.sqrt(
+        (p + kept * guess.residual / (ratio * guess.noise)) * (p + kept * guess.signal / guess.noise)
+    )
+    return min(max(round(rows), ROWS_PER_COEFFICIENT * p), n)
+
+
+def identification_forecast(noise: float, signal: float, *, n: int, k: int, features: int) -> float:
+    """Return phi = n h/(2 tau^2 sqrt(d k)), what the identification statistic will be near.
+
+    Below about 3 the de-biased Gram matrix is often indefinite and Wald intervals should not be expected.
+    Infinite without noise.
+    """
+    if noise == 0.0:
+        return math.inf
+    return n * signal / (2.0 * noise * math.sqrt(features * k))
+
+
+def check_rsquared(rsquared: float) -> float:
+    """Return a public guess of R^2, strictly between 0 and 1."""
+    return check_fraction(rsquared, "rsquared")
