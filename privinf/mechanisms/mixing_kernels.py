@@ -1,0 +1,205 @@
+"""The three mixing matrices, as functions of (seed, record): entries, and sums over blocks of records.
+
+Every kernel holds no more than a block at a time. Blocks of integers are summed exactly (all partial sums
+are integers below 2^53 in float64), so a total does not depend on block size, order or thread count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from privinf.mechanisms.philox import Words, words_of, words_run
+from privinf.typing import Floats, Integers
+
+Signs: TypeAlias = NDArray[np.int8]
+
+# Second word of the Philox key: streams of different use never meet.
+_SIGNS, _RECORD_SIGNS, _ROW_SAMPLE, _BUCKETS = 1, 2, 3, 4
+
+_COUNTER_BITS = 256
+_DENSE_ENTRIES = 2**19  # entries unpacked at a time: 4 MiB of float64, about a second-level cache
+_SKETCH_BLOCK = 2**15
+_CACHED = 2**16  # numbers of a block that is transformed in cache
+_RADIX_BITS = 4  # H_16: the fastest stage of the transform as a matrix product
+
+
+class Kernel(Protocol):
+    """A matrix (k, n) of -1, 0 and +1."""
+
+    def entries(self, positions: Integers) -> Signs:
+        """Return the columns of some records, transposed: shape (m, k); positions strictly increase."""
+        ...
+
+    def add(self, total: Floats, block: Floats, positions: Integers) -> None:
+        """Add ``entries.T @ block`` to `total` (k, width); positions strictly increase."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SignKernel:
+    """Independent signs: bit l of record i's words is 0 for +1 and 1 for -1."""
+
+    k: int
+    seed: int
+
+    def _bits(self, positions: Integers) -> NDArray[np.uint8]:
+        per = 4 * math.ceil(self.k / _COUNTER_BITS)
+        return _bits(words_of(self.seed, _SIGNS, positions, per))
+
+    def entries(self, positions: Integers) -> Signs:
+        """See `Kernel`."""
+        return _signs(self._bits(positions)[:, : self.k])
+
+    def add(self, total: Floats, block: Floats, positions: Integers) -> None:
+        """See `Kernel`; sum s x = sum x - 2 sum b x for s = 1 - 2 b."""
+        total += block.sum(axis=0)
+        for part in _slices(len(block), max(1, _DENSE_ENTRIES // self.k)):
+            bits = self._bits(positions[part]).astype(np.float64)[:, : self.k]
+            total -= 2.0 * (block[part].T @ bits).T
+
+
+@dataclass(frozen=True, slots=True)
+class HadamardKernel:
+    """Rows of a Hadamard matrix of order 2^q >= n sampled without replacement, one random sign a record.
+
+    Entry (l, i) is ``s_i (-1)^popcount(row_l & i)``. With i = m h + j the matrix is
+    ``H_{2^q / m} (x) H_m``: an aligned block of m records is transformed in cache, and row l takes number
+    ``row_l mod m`` of it with sign ``(-1)^popcount(h & (row_l // m))``.
+    """
+
+    seed: int
+    rows: Integers
+    order: int
+
+    @classmethod
+    def sample(cls, n: int, k: int, seed: int) -> HadamardKernel:
+        """Take the first k distinct values of a stream of row numbers."""
+        order = 1 << (n - 1).bit_length()
+        drawn = np.empty(0, dtype=np.int64)
+        position = 0
+        while drawn.size < k:
+            count = 2 * (k - drawn.size) + 64
+            words = words_run(seed, _ROW_SAMPLE, position, count)
+            fresh = (words & np.uint64(order - 1)).astype(np.int64)
+            drawn = np.concatenate([drawn, fresh])
+            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+            position += count
+        return cls(seed, drawn[:k], order)
+
+    def _record_signs(self, positions: Integers) -> Signs:
+        words = words_of(self.seed, _RECORD_SIGNS, positions // 64)
+        return _signs(((words[:, 0] >> (positions % 64).astype(np.uint64)) & np.uint64(1)).astype(np.uint8))
+
+    def entries(self, positions: Integers) -> Signs:
+        """See `Kernel`."""
+        return self._record_signs(positions)[:, None] * _walsh(positions[:, None], self.rows)
+
+    def add(self, total: Floats, block: Floats, positions: Integers) -> None:
+        """See `Kernel`; an aligned block with few of its records is summed entry by entry."""
+        size = self._transformed(total.shape[1])
+        number = positions // size
+        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(block)]
+        for start, stop in pairwise(edges):
+            part = slice(start, stop)
+            if 8 * (stop - start) < size:
+                self._add_entries(total, block[part], positions[part])
+            else:
+                self._add_transformed(total, block[part], positions[part], size)
+
+    def _transformed(self, width: int) -> int:
+        """Return the number of records transformed together: few enough for the cache, at least k."""
+        wanted = max(_CACHED // width, self.rows.size, 1)
+        return min(1 << (wanted.bit_length() - 1), self.order)
+
+    def _add_entries(self, total: Floats, block: Floats, positions: Integers) -> None:
+        for part in _slices(len(block), max(1, _DENSE_ENTRIES // self.rows.size)):
+            total += (block[part].T @ self.entries(positions[part]).astype(np.float64)).T
+
+    def _add_transformed(self, total: Floats, block: Floats, positions: Integers, size: int) -> None:
+        high = int(positions[0]) // size
+        signed = block * self._record_signs(positions)[:, None]
+        if len(block) < size:
+            padded = np.zeros((size, block.shape[1]))
+            padded[positions - high * size] = signed
+            signed = padded
+        picked = walsh_hadamard(signed)[self.rows & (size - 1)]
+        picked *= _walsh(self.rows // size, np.int64(high))[:, None]
+        total += picked
+
+
+@dataclass(frozen=True, slots=True)
+class SketchKernel:
+    """One +-1 a record: the high half of record i's word picks the row, its lowest bit the sign."""
+
+    k: int
+    seed: int
+
+    def _draw(self, positions: Integers) -> tuple[Integers, Signs]:
+        words = words_of(self.seed, _BUCKETS, positions)[:, 0]
+        return _buckets(words, self.k), _signs((words & np.uint64(1)).astype(np.uint8))
+
+    def entries(self, positions: Integers) -> Signs:
+        """See `Kernel`."""
+        rows, signs = self._draw(positions)
+        dense = np.zeros((positions.size, self.k), dtype=np.int8)
+        dense[np.arange(positions.size), rows] = signs
+        return dense
+
+    def add(self, total: Floats, block: Floats, positions: Integers) -> None:
+        """See `Kernel`."""
+        for part in _slices(len(block), max(_SKETCH_BLOCK, self.k)):
+            rows, signs = self._draw(positions[part])
+            m = rows.size
+            if m < self.k:
+                reached, rows = np.unique(rows, return_inverse=True)
+            else:
+                reached = slice(None)
+            shape = (self.k if m >= self.k else reached.size, m)
+            matrix = csc_array((signs.astype(np.float64), rows, np.arange(m + 1)), shape=shape)
+            total[reached] += matrix @ block[part]
+
+
+def walsh_hadamard(block: Floats) -> Floats:
+    """Return ``H @ block`` for the Hadamard matrix of Sylvester, block (2^q, width)."""
+    size, width = block.shape
+    bits = size.bit_length() - 1
+    done, values = 1, block
+    while done < size:
+        radix = 1 << min(_RADIX_BITS, bits - done.bit_length() + 1)
+        index = np.arange(radix)
+        stage = _walsh(index[:, None], index).astype(np.float64)
+        values = np.matmul(stage, values.reshape(done, radix, -1))
+        done *= radix
+    return values.reshape(size, width)
+
+
+def _walsh(left: Integers, right: Integers | np.int64) -> Signs:
+    """Return ``(-1)^popcount(left & right)``."""
+    return _signs(np.bitwise_count(left & right) & np.uint8(1))
+
+
+def _signs(bits: NDArray[np.uint8]) -> Signs:
+    """Return +1 for bit 0 and -1 for bit 1."""
+    return 1 - 2 * bits.astype(np.int8)
+
+
+def _bits(words: Words) -> NDArray[np.uint8]:
+    """Return the bits of each row of words, least significant first, whatever the platform's byte order."""
+    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
+
+
+def _buckets(words: Words, k: int) -> Integers:
+    """Return ``floor(k u)`` for the fraction u that the high half of each word is: bias below k / 2^32."""
+    return (((words >> np.uint64(32)) * np.uint64(k)) >> np.uint64(32)).astype(np.int64)
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    """Return consecutive slices of at most `size` that cover ``range(count)``."""
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
