@@ -97,6 +97,8 @@ class LedgerEntry:
         What the claim rests on: "n is public", "covers features only; y released in clear".
     scope : sequence of str
         Where in the work it was made; the ledger prefixes its own (see :meth:`Ledger.scope`).
+    party : str
+        Who made the release, where several parties hold different columns of the same units.
     id, time : str
         By default a fresh uuid4 and the present time, ISO 8601 in UTC.
 
@@ -134,12 +136,15 @@ class LedgerEntry:
     noise: Mapping[str, Any] = field(default_factory=dict, hash=False)
     assumptions: tuple[str, ...] = ()
     scope: Scope = ()
+    party: str = ""
     id: str = field(default_factory=lambda: str(uuid4()))
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def __post_init__(self) -> None:
         for name in ("mechanism", "label", "unit", "source", "id"):
             _check_text(getattr(self, name), name)
+        if not isinstance(self.party, str):
+            raise ArgumentError("party must be a text")
         check_relation(self.relation)
         check_choice(self.trust, TrustModel, "trust")
         if not isinstance(self.loss, Loss):
@@ -183,6 +188,7 @@ class LedgerEntry:
             "noise": {name: _plain(value) for name, value in self.noise.items()},
             "loss": self.loss.to_dict(),
             "scope": list(self.scope),
+            "party": self.party,
             "source": self.source,
             "secure": self.secure,
             "assumptions": list(self.assumptions),

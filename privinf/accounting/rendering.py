@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Facts = list[tuple[str, str]]
 
+PARTIES = "Each party alone (the totals above are per person: all parties together)"
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 
@@ -24,6 +25,8 @@ def report_text(report: PrivacyReport) -> str:
     lines = ["Privacy of this fit", *_indented(_facts(report))]
     if report.entries:
         lines += ["", "Releases", *_columns(_cells(report))]
+    if parties := _party_cells(report):
+        lines += ["", PARTIES, *_columns(parties)]
     if report.assumptions:
         lines += ["", "Assumptions", *(f"  - {text}" for text in report.assumptions)]
     if _has_ledger(report):
@@ -37,6 +40,8 @@ def report_html(report: PrivacyReport) -> str:
     if report.entries:
         header, *rows = _cells(report)
         parts.append(_table(rows, header))
+    if parties := _party_cells(report):
+        parts += [f"<b>{PARTIES}</b>", _table(parties[1:], parties[0])]
     if report.assumptions:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in report.assumptions)
         parts.append(f"<ul>{items}</ul>")
@@ -93,6 +98,15 @@ def _cells(report: PrivacyReport) -> list[tuple[str, ...]]:
     return [header, *(tuple(map(_text, row)) for row in frame.itertuples(index=False))]
 
 
+def _party_cells(report: PrivacyReport) -> list[tuple[str, ...]]:
+    """Return a header and one line a party; nothing where no release names its party."""
+    frame = report.parties
+    if frame.empty:
+        return []
+    lines = frame.reset_index().itertuples(index=False)
+    return [("party", *frame.columns), *(tuple(map(_text, line)) for line in lines)]
+
+
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -105,9 +119,9 @@ def _indented(facts: Facts) -> list[str]:
 
 
 def _columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
-    """Align texts to the left and figures to the right."""
+    """Align two columns of texts to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = ["<"] * (len(widths) - len(_FIGURES)) + [">"] * len(_FIGURES)
+    sides = ["<", "<", *[">"] * (len(widths) - 2)]
     lines = []
     for row in cells:
         padded = (f"{c:{side}{width}}" for c, side, width in zip(row, sides, widths, strict=True))

@@ -151,6 +151,30 @@ class PrivacyReport:
 
         return pd.DataFrame([self._row(entry) for entry in self.entries], columns=list(_COLUMNS))
 
+    @property
+    def parties(self) -> pd.DataFrame:
+        """One row a party that made releases about the same units: what each of them reveals alone.
+
+        Columns: columns and noise_scale of its releases, epsilon at the default delta, mu, rho. Empty where
+        no release names its party. The totals of the report itself are per unit: all parties together.
+        """
+        import pandas as pd
+
+        names = dict.fromkeys(entry.party for entry in self.entries if entry.party)
+        rows = {name: self._party_row(name) for name in names}
+        columns = ["label", "noise_scale", "epsilon", "mu", "rho"]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return table.rename_axis("party")
+
+    def party(self, name: str) -> PrivacyReport:
+        """Return the report of one party's releases alone (ArgumentError if there are none)."""
+        own = tuple(entry for entry in self.entries if entry.party == name)
+        if not own:
+            known = ", ".join(self.parties.index) or "no party is named"
+            raise ArgumentError(f"no release of a party {name!r}; parties: {known}")
+        recorded = tuple(entry for entry in self.recorded if entry.party == name)
+        return PrivacyReport(own, recorded, None, self.default_delta)
+
     def to_frame(self) -> pd.DataFrame:
         """Return the totals of this fit and of the ledger side by side, undefined ones as nan."""
         import pandas as pd
@@ -198,6 +222,13 @@ class PrivacyReport:
         total = self._total()
         mu, rho = available(lambda: total.mu), available(lambda: total.rho)
         return total.epsilon(self.default_delta), mu, rho, float(len(self.entries))
+
+    def _party_row(self, name: str) -> list[Any]:
+        report = self.party(name)
+        epsilon, mu, rho, _ = report._figures()
+        labels = ", ".join(dict.fromkeys(entry.label for entry in report.entries))
+        scales = [float(entry.noise.get("scale", math.nan)) for entry in report.entries]
+        return [labels, max(scales), epsilon, mu, rho]
 
     def _row(self, entry: LedgerEntry) -> tuple[Any, ...]:
         total, sensitivity = compose([entry.loss]), entry.sensitivity

@@ -85,6 +85,7 @@ class Line:
     trust: TrustModel
     relation: Relation = "replace-one"
     assumptions: tuple[str, ...] = field(default=(PUBLIC_N,))
+    party: str = ""
 
     def calibrated(self, source: NoiseSource) -> tuple[float, LedgerEntry]:
         """Return the noise scale (sd, scaled units) and the ledger line."""
@@ -110,6 +111,7 @@ class Line:
             source=name,
             secure=secure,
             assumptions=self.assumptions,
+            party=self.party,
         )
         return scale, entry
 

@@ -132,7 +132,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
         name = design.names[design.constant]
         raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
     return EncodedRows(
-        private=_scaled_private(design, matrix),
+        private=scale_private(design, matrix),
         public=np.ascontiguousarray(matrix[:, ~design.private]),
         response=_scaled_response(design, response),
         groups=_groups(design, rows),
@@ -165,8 +165,11 @@ def _response(design: Design, rows: Rows) -> Floats:
     return y
 
 
-def _scaled_private(design: Design, matrix: Floats) -> Floats:
-    # `matrix` is ours (Design.matrix returns a new array) and is overwritten where all is private.
+def scale_private(design: Design, matrix: Floats) -> Floats:
+    """Return the private columns of a design matrix (n, p) in scaled units, clipped and projected.
+
+    `matrix` is overwritten where all is private.
+    """
     mask = design.private
     x = matrix if mask.all() else np.ascontiguousarray(matrix[:, mask])
     center, scale = design.center[mask], design.scale[mask]

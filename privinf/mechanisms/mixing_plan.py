@@ -1,0 +1,528 @@
+"""MixingPlan: what the parties of a vertically split table agree on, in public, before reading a row."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger, calibrate_mu, compose
+from privinf.errors import ArgumentError, PrivinfError, SchemaError, StorageError
+from privinf.mechanisms.mixing_matrix import MixingKind
+from privinf.mechanisms.mixing_theory import (
+    DEFAULT_RSQUARED,
+    MixingGuess,
+    auto_rows,
+    check_rsquared,
+    default_share,
+    guessed_variances,
+    identification_forecast,
+)
+from privinf.mechanisms.parties import party_design
+from privinf.mechanisms.random_mixing import GaussianRows, PartyLabels, RandomMixing
+from privinf.noise import SourceName
+from privinf.releases import Release
+from privinf.schema import Design, Schema
+from privinf.schema.table import canonical_digest
+from privinf.typing import Calibration, Missing, RngLike
+from privinf.validation import check_choice, check_count, check_number
+
+FORMAT, VERSION = "privinf-mixing-plan", 1
+Method = Literal["random-mixing", "gaussian-rows"]
+DiameterChoice = Literal["own", "largest"]
+
+IDENTIFIED = 3.0
+DEFAULT_DELTA = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class PartyPlan:
+    """One party of a plan.
+
+    Attributes
+    ----------
+    schema : Schema
+        Its columns, all private, with public bounds or levels.
+    epsilon, delta : float
+        What its one release may cost; ``epsilon=inf`` is no noise, for simulation only.
+    mu, rho : float
+        The same in Gaussian or concentrated DP, in place of epsilon; delta is then the one to report at.
+    """
+
+    schema: Schema
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    rho: float | None = None
+
+    @property
+    def spending(self) -> dict[str, float | None]:
+        """The budget as arguments of a release."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "rho": self.rho}
+
+    def total_mu(self, calibration: Calibration = "exact") -> float:
+        """Return the Gaussian mu that the budget buys (ArgumentError unless it names exactly one level)."""
+        return calibrate_mu(**self.spending, calibration=calibration)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        given = {name: _plain(value) for name, value in self.spending.items() if value is not None}
+        return {"schema": self.schema.to_dict(), **given}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
+        """Return what `to_dict` described."""
+        given = dict(content)
+        schema = Schema.from_dict(given.pop("schema"))
+        return cls(schema, **{name: float(value) for name, value in given.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixingPlan:
+    """The public plan of a multi-party release; made by `MixingPlan.new` or read from JSON.
+
+    Attributes
+    ----------
+    parties : mapping of str to PartyPlan
+    n : int
+        Number of people, the same at every party.
+    method : {"random-mixing", "gaussian-rows"}
+        k mixed rows (RMGMOLS) or all n rows with noise (DGMOLS, BGMOLS).
+    k : int
+        Mixed rows; n for "gaussian-rows".
+    kind : {"signs", "hadamard", "countsketch"}
+    seed : int
+        Public seed of the mixing matrix.
+    intercept : bool
+    share : float
+        Share of the all-ones row; 0 without one.
+    id : str or None
+        Name of the id column on which the parties' files are aligned; None: they are in one order already.
+    ids_sha256 : str or None
+        Digest of the sorted ids, where the parties agreed on a roster.
+    diameter : {"own", "largest"}
+        Noise by each party's own diameter, or by the largest (the paper's d_max).
+    calibration : {"exact", "classic"}
+
+    Raises
+    ------
+    SchemaError
+        Two parties have a column of one name, or the id column is among the released ones.
+    ArgumentError
+        A number is out of its range: k above n, or too few mixed rows for the columns.
+
+    Notes
+    -----
+    **Privacy.** Everything in it is public; reads no rows.
+
+    Examples
+    --------
+    >>> import privinf as pi
+    >>> plan = MixingPlan.new(
+    ...     parties={
+    ...         "clinic": PartyPlan(pi.Schema({"age": (18, 90), "bmi": (15, 60)}), 1.0, 1e-6),
+    ...         "lab": PartyPlan(pi.Schema({"glucose": (50, 250)}), 1.0, 1e-6),
+    ...     },
+    ...     n=100_000,
+    ... )
+    >>> plan.k, MixingPlan.from_json(plan.to_json()) == plan
+    (167, True)
+    """
+
+    parties: Mapping[str, PartyPlan] = field(hash=False)
+    n: int
+    method: Method
+    k: int
+    kind: MixingKind
+    seed: int
+    intercept: bool
+    share: float
+    id: str | None = None
+    ids_sha256: str | None = None
+    diameter: DiameterChoice = "own"
+    calibration: Calibration = "exact"
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, Method, "method")
+        check_choice(self.kind, MixingKind, "kind")
+        check_choice(self.diameter, DiameterChoice, "diameter")
+        check_choice(self.calibration, Calibration, "calibration")
+        check_count(self.n, "n")
+        _check_parties(self.parties, self.id)
+        object.__setattr__(self, "parties", MappingProxyType(dict(self.parties)))
+        if self.ids_sha256 is not None and not (
+            isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
+        ):
+            raise ArgumentError("ids_sha256 must be the 64 hexadecimal digits of the roster's digest")
+        check_number(self.share, "share", low=0.0, high=0.99)
+        if self.method == "gaussian-rows":
+            if self.k != self.n or self.share != 0.0:
+                raise ArgumentError("a plan of single rows has k = n and no all-ones row")
+            return
+        if (self.share > 0.0) != self.intercept:
+            raise ArgumentError("the all-ones row (share > 0) and intercept=True belong together")
+        least = self.width + int(not self.intercept)
+        if check_count(self.k, "k") < least:
+            raise ArgumentError(
+                f"k={self.k} mixed rows cannot identify {self.width} columns: at least {least} are needed"
+            )
+        for name in self.parties:
+            self.mechanism(name)
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        parties: Mapping[str, PartyPlan],
+        n: int,
+        method: Method = "random-mixing",
+        k: int | Literal["auto"] = "auto",
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        intercept: bool | None = None,
+        share: float | None = None,
+        rsquared: float = DEFAULT_RSQUARED,
+        label: str | None = None,
+        id: str | None = None,
+        ids_sha256: str | None = None,
+        diameter: DiameterChoice = "own",
+        calibration: Calibration = "exact",
+    ) -> MixingPlan:
+        """Return a plan, with its open numbers chosen from public ones.
+
+        Parameters
+        ----------
+        parties : mapping of str to PartyPlan
+        n : int
+        method : {"random-mixing", "gaussian-rows"}
+        k : int or "auto"
+            "auto": `auto_rows` from n, the noise and the guess of R^2.
+        kind, seed, id, ids_sha256, diameter, calibration
+            As the attributes.
+        intercept : bool, optional
+            Default: True for random mixing, False for single rows.
+        share : float, optional
+            Share of the all-ones row; default `default_share` of the largest noise.
+        rsquared : float
+            Public guess, in (0, 1), for k="auto".
+        label : str, optional
+            The column that will be the response, for k="auto"; default: any of them.
+        """
+        _check_parties(parties, id)
+        mixing = check_choice(method, Method, "method") == "random-mixing"
+        centred = mixing if intercept is None else intercept
+        common: dict[str, Any] = {
+            "parties": parties, "n": check_count(n, "n"), "method": method, "seed": seed, "kind": kind,
+            "intercept": centred, "id": id, "ids_sha256": ids_sha256, "diameter": diameter,
+            "calibration": calibration,
+        }  # fmt: skip
+        if not mixing:
+            if k not in ("auto", n) or share is not None:
+                raise ArgumentError("k= and share= belong to method='random-mixing'")
+            return cls(k=n, share=0.0, **common)
+        columns = _columns(parties, centred, diameter, calibration)
+        if share is None:
+            share = default_share(math.sqrt(max(columns.noise)), n) if centred else 0.0
+        if k == "auto":
+            guess = columns.guess(label, rsquared)
+            k = auto_rows(guess, n=n, features=len(columns.names) - 1, share=share)
+        return cls(k=check_count(k, "k"), share=share, **common)
+
+    @property
+    def width(self) -> int:
+        """Number of released columns of all parties."""
+        return sum(int(design.private.sum()) for design in self.designs().values())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the plan: every release carries it."""
+        return canonical_digest(self.to_dict())
+
+    def designs(self) -> dict[str, Design]:
+        """Return every party's design."""
+        return _designs(self.parties, self.intercept)
+
+    def mechanism(
+        self, party: str, *, missing: Missing = "raise", data_bounds: bool = False
+    ) -> RandomMixing | GaussianRows:
+        """Return the mechanism of one party (ArgumentError if the plan has no such party)."""
+        schema = self.party(party).schema
+        designs = self.designs()
+        largest = max(design.diameter for design in designs.values())
+        common: dict[str, Any] = {
+            "n": self.n,
+            "intercept": self.intercept,
+            "diameter": largest if self.diameter == "largest" else None,
+            "missing": missing,
+            "data_bounds": data_bounds,
+            "labels": PartyLabels(party, self.digest, self.ids_sha256 or ""),
+        }
+        if self.method == "gaussian-rows":
+            return GaussianRows(schema, **common)
+        share = self.share if self.intercept else None
+        return RandomMixing(schema, k=self.k, kind=self.kind, seed=self.seed, share=share, **common)
+
+    def party(self, name: str) -> PartyPlan:
+        """Return one party of the plan (ArgumentError if there is no such)."""
+        if name not in self.parties:
+            raise ArgumentError(f"the plan has no party {name!r}; its parties: {', '.join(self.parties)}")
+        return self.parties[name]
+
+    def release(
+        self,
+        party: str,
+        rows: Any,
+        *,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release one party's rows as the plan says, at the budget that it gives this party.
+
+        Parameters
+        ----------
+        party : str
+        rows : DataFrame, array or `RowBlocks`
+            One row a person, in the order of the sorted ids.
+        missing, data_bounds, ledger, rng, source
+            As for `RandomMixing.release`.
+
+        Notes
+        -----
+        **Privacy.** Reads the rows of this party once; cost as its `PartyPlan` says.
+        """
+        chosen = self.party(party)
+        return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(
+            rows,
+            **chosen.spending,
+            calibration=self.calibration,
+            ledger=ledger,
+            rng=rng,
+            source=source,
+        )
+
+    def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
+        """Return what the plan will cost and whether it can identify a regression, before any row is read."""
+        columns = _columns(self.parties, self.intercept, self.diameter, self.calibration)
+        guess = columns.guess(None, rsquared)
+        kept = round((1.0 - self.share) * self.n)
+        features = max(len(columns.names) - 1, 1)
+        forecast = identification_forecast(guess.noise, guess.signal, n=kept, k=self.k, features=features)
+        deltas = [party.delta for party in self.parties.values() if party.delta is not None]
+        delta = max(deltas, default=DEFAULT_DELTA)
+        lines = []
+        for name, party in self.parties.items():
+            mechanism, mu = self.mechanism(name), columns.own_mu[name]
+            own = delta if party.delta is None else party.delta
+            scale = mechanism.noise_scale(party.total_mu(self.calibration))
+            epsilon = compose([GaussianLoss(mu)]).epsilon(own)
+            lines.append(PartyForecast(name, mechanism.width, scale, epsilon, own))
+        total = compose([GaussianLoss(mu) for mu in columns.own_mu.values()])
+        return PlanCheck(self, tuple(lines), total.epsilon(delta), delta, forecast)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        parties = {name: party.to_dict() for name, party in self.parties.items()}
+        names = ("n", "method", "k", "kind", "seed", "intercept", "share", "id", "ids_sha256", "diameter")
+        rest = {name: getattr(self, name) for name in names}
+        return {
+            "format": FORMAT, "version": VERSION, "parties": parties, **rest, "calibration": self.calibration,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Return the plan that `to_dict` described (StorageError if it describes none)."""
+        try:
+            fields = dict(content)
+            if fields.pop("format") != FORMAT or fields.pop("version") != VERSION:
+                raise StorageError("the content is not a privinf mixing plan of a version known here")
+            parties = fields["parties"].items()
+            fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            if isinstance(problem, PrivinfError):
+                raise
+            raise StorageError(f"the content does not describe a mixing plan: {problem}") from None
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the plan of a JSON text (StorageError if it holds none)."""
+        try:
+            content = json.loads(text)
+        except ValueError as problem:
+            raise StorageError(f"the text is not JSON: {problem}") from None
+        if not isinstance(content, dict):
+            raise StorageError("the text does not describe a mixing plan")
+        return cls.from_dict(content)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to a JSON file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a plan from a JSON file (StorageError if it cannot be read or holds none)."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise StorageError(f"{path} cannot be read: {problem}") from None
+        return cls.from_json(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MixingPlan.from_dict, (self.to_dict(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PartyForecast:
+    """One party's line of a plan check.
+
+    Attributes
+    ----------
+    party : str
+    columns : int
+    noise_scale : float
+        Noise sd of every released number, scaled units.
+    epsilon, delta : float
+        What its release reveals.
+    """
+
+    party: str
+    columns: int
+    noise_scale: float
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """What a plan will cost, and whether it can work; print it.
+
+    Attributes
+    ----------
+    plan : MixingPlan
+    parties : tuple of PartyForecast
+    epsilon, delta : float
+        Of one person: all parties together.
+    forecast : float
+        phi = n h/(2 tau^2 sqrt(d k)); about what the identification statistic will be for regressions on
+        columns that are not collinear.
+    """
+
+    plan: MixingPlan
+    parties: tuple[PartyForecast, ...]
+    epsilon: float
+    delta: float
+    forecast: float
+
+    @property
+    def identified(self) -> bool:
+        """Whether normal intervals can be expected: phi of at least 3."""
+        return self.forecast >= IDENTIFIED
+
+    def __str__(self) -> str:
+        plan = self.plan
+        what = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
+        if plan.method == "gaussian-rows":
+            what = "all rows, with noise"
+        verdict = "identified: normal intervals can be expected"
+        if not self.identified:
+            verdict = (
+                "NOT IDENTIFIED: expect unbounded intervals; use more people, fewer columns or a larger "
+                "epsilon, or the score test alone"
+            )
+        lines = [
+            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {what}",
+            f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
+            *(
+                f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
+                f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
+                for p in self.parties
+            ),
+            f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
+            f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Released columns of all parties with their noise and guessed variances."""
+
+    names: tuple[str, ...]
+    noise: tuple[float, ...]
+    variances: tuple[float, ...]
+    own_mu: dict[str, float]
+
+    def guess(self, label: str | None, rsquared: float) -> MixingGuess:
+        noise, variances = np.array(self.noise), np.array(self.variances)
+        features = np.ones(len(noise), dtype=bool)
+        response = features
+        if label is not None:
+            if label not in self.names:
+                raise SchemaError(f"label {label!r} is not a released column: {', '.join(self.names)}")
+            response = np.array([name == label for name in self.names])
+            features = ~response
+        return MixingGuess(
+            noise=float(noise[features].mean()) if features.any() else float(noise.mean()),
+            label_noise=float(noise[response].mean()),
+            signal=float(variances[features].mean()) if features.any() else float(variances.mean()),
+            label_variance=float(variances[response].mean()),
+            rsquared=check_rsquared(rsquared),
+        )
+
+
+def _designs(parties: Mapping[str, PartyPlan], centred: bool) -> dict[str, Design]:
+    return {name: party_design(party.schema, centred=centred) for name, party in parties.items()}
+
+
+def _columns(
+    parties: Mapping[str, PartyPlan], centred: bool, diameter: DiameterChoice, calibration: Calibration
+) -> _Columns:
+    designs = _designs(parties, centred)
+    largest = max(design.diameter for design in designs.values())
+    names: list[str] = []
+    noise: list[float] = []
+    variances: list[float] = []
+    own_mu: dict[str, float] = {}
+    for name, design in designs.items():
+        mu = parties[name].total_mu(calibration)
+        reach = largest if diameter == "largest" else design.diameter
+        own_mu[name] = mu * design.diameter / reach
+        names += design.private_names
+        noise += [(reach / mu) ** 2] * len(design.private_names)
+        variances += guessed_variances(design).tolist()
+    return _Columns(tuple(names), tuple(noise), tuple(variances), own_mu)
+
+
+def _check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
+    if not isinstance(parties, Mapping) or not parties:
+        raise ArgumentError("parties must be a mapping of names to PartyPlan, with at least one")
+    seen: dict[str, str] = {}
+    for name, party in parties.items():
+        if not isinstance(name, str) or not name.strip() or not isinstance(party, PartyPlan):
+            raise ArgumentError("parties must map non-empty names to PartyPlan")
+        party.total_mu()
+        for column in party.schema.columns:
+            if column in seen:
+                raise SchemaError(f"column {column!r} belongs to party {seen[column]!r} and to {name!r}")
+            if column == id:
+                raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
+            seen[column] = name
+
+
+def _plain(value: float) -> float | str:
+    """JSON has no infinity: write it as text."""
+    return "inf" if math.isinf(value) else value
