@@ -9,8 +9,8 @@ from typing import Any
 
 from privinf import errors
 from privinf.accounting import Budget, Ledger, LedgerEntry, PrivacyReport, plan
-from privinf.mechanisms import Modulation, Moments
-from privinf.models import ModulatedOLS, MomentOLS
+from privinf.mechanisms import GaussianRows, MixingPlan, Modulation, Moments, PartyPlan, RandomMixing
+from privinf.models import BGMOLS, DGMOLS, RMGMOLS, ModulatedOLS, MomentOLS, join
 from privinf.releases import Release, load_release
 from privinf.results import Results, compare, load_results
 from privinf.schema import Design, Factor, Numeric, Schema, add_constant
@@ -18,23 +18,31 @@ from privinf.schema import Design, Factor, Numeric, Schema, add_constant
 __version__ = "0.1.0"
 
 __all__ = [
+    "BGMOLS",
+    "DGMOLS",
+    "RMGMOLS",
     "Budget",
     "Design",
     "Factor",
+    "GaussianRows",
     "Ledger",
     "LedgerEntry",
+    "MixingPlan",
     "ModulatedOLS",
     "Modulation",
     "MomentOLS",
     "Moments",
     "Numeric",
+    "PartyPlan",
     "PrivacyReport",
+    "RandomMixing",
     "Release",
     "Results",
     "Schema",
     "add_constant",
     "compare",
     "errors",
+    "join",
     "load_release",
     "load_results",
     "plan",

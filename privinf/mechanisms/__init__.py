@@ -1,8 +1,20 @@
 """Mechanisms: the only room that sees raw rows. Rows go in, a `Release` comes out."""
 
+from privinf.mechanisms.mixing_plan import MixingPlan, PartyPlan
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import Rows
 
-__all__ = ["Modulation", "ModulationSession", "Moments", "RandomizedResponse", "Rows"]
+__all__ = [
+    "GaussianRows",
+    "MixingPlan",
+    "Modulation",
+    "ModulationSession",
+    "Moments",
+    "PartyPlan",
+    "RandomMixing",
+    "RandomizedResponse",
+    "Rows",
+]

@@ -275,6 +275,11 @@ class MixingPlan:
             raise ArgumentError(f"the plan has no party {name!r}; its parties: {', '.join(self.parties)}")
         return self.parties[name]
 
+    def losses(self, party: str) -> tuple[GaussianLoss, ...]:
+        """Return what one party's release will cost."""
+        mechanism, mu = self.mechanism(party), self.party(party).total_mu(self.calibration)
+        return (GaussianLoss(mu * mechanism.design.diameter / mechanism.diameter),)
+
     def release(
         self,
         party: str,

@@ -85,6 +85,21 @@ class Fit:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Coefficients that are reported without intervals, and why there are none.
+
+    Attributes
+    ----------
+    params : ndarray, shape (p,)
+        Scaled units.
+    reason : str
+    """
+
+    params: Floats
+    reason: str
+
+
 def build_results(
     kind: type[ResultsT],
     system: LinearScores,
@@ -96,8 +111,9 @@ def build_results(
     fit: Fit,
     options: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    last_iterate: Floats | None = None,
+    reported: Reported | None = None,
     sampling_system: LinearScores | None = None,
+    notes: tuple[str, ...] = (),
 ) -> ResultsT:
     """Solve `system` and wrap the estimate, in the user's units, with everything a result shows.
 
@@ -108,11 +124,13 @@ def build_results(
         In scaled units, columns in the design's order.
     settings : mapping
         What the model needs to make `system` from `release` again (after loading).
-    last_iterate : ndarray, shape (p,), optional
-        Report these coefficients (scaled units) instead of the solution, without intervals.
+    reported : Reported, optional
+        Coefficients to report instead of the solution, without intervals.
     sampling_system : LinearScores, optional
         Equation with independent rows from which to estimate the error without noise, where `system` has
         several rows a client.
+    notes : tuple of str
+        More footnotes of the summary.
 
     Notes
     -----
@@ -127,12 +145,12 @@ def build_results(
         target=fit.target,
     )
     transform, shift = design.to_user
-    if last_iterate is None:
+    if reported is None:
         estimate = solution.estimate(design.names)
     else:
-        estimate = Estimate(last_iterate, None, design.names, release.nobs, weak_reason=LAST_ITERATE)
+        estimate = Estimate(reported.params, None, design.names, release.nobs, weak_reason=reported.reason)
     point = None
-    if last_iterate is None and not np.array_equal(solution.point, solution.params):
+    if reported is None and not np.array_equal(solution.point, solution.params):
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
     rsquared, scale = fit_measures(system, solution.params, design.constant)
@@ -143,9 +161,7 @@ def build_results(
         design=design,
         release=release,
         system=system,
-        sampling_cov=None
-        if sampling is None or last_iterate is not None
-        else transform @ sampling @ transform.T,
+        sampling_cov=None if sampling is None or reported is not None else transform @ sampling @ transform.T,
         identification=identification(system),
         target=fit.target,
         model=model,
@@ -154,7 +170,7 @@ def build_results(
         settings=dict(settings or {}),
         rsquared=rsquared,
         scale=None if scale is None else scale * design.y_scale**2,
-        notes=(*clipped, *fit.notes()),
+        notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
 

@@ -15,7 +15,7 @@ from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.modulation_map import Adjacency, SensitivityRule, orthonormal_directions
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
-from privinf.models.fitting import Fit, build_results
+from privinf.models.fitting import LAST_ITERATE, Fit, Reported, build_results
 from privinf.models.modulation_results import ModulatedOLSResults
 from privinf.models.modulation_systems import Estimator, modulation_system, round_system, round_systems
 from privinf.releases import Release
@@ -323,7 +323,7 @@ class ModulatedOLS(ReleaseModel):
             fit=fit,
             options=options,
             settings={"moments": moments_of},
-            last_iterate=point,
+            reported=None if point is None else Reported(point, LAST_ITERATE),
             sampling_system=average,
         )
 

@@ -14,6 +14,8 @@ from privinf.inference.score_law import ScoreLaw
 from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_count, check_number
 
+# Without noise the means are exact, and the covariance given the people would be singular.
+MEAN_FLOOR = 1e-9
 NO_FULLER = "Fuller's modification is offered for rows of single records, not for mixed rows; use ridge="
 
 
@@ -132,7 +134,7 @@ class MixedLeastSquares:
             added, self._mean_noise = float(c @ c) / weight**2, 1.0 / weight**2
             self._means = means[:-1][slopes], float(means[-1])
         self._slopes = slopes
-        self._constant = -1 if constant is None else constant  # used with `_means` only
+        self._constant = -1 if constant is None else constant
         self._k = k
         self._X, self._y = features[:, slopes], response
         d = self._X.shape[1]
@@ -160,7 +162,8 @@ class MixedLeastSquares:
         psi = self._X * (self._y - self._X @ slopes)[:, None]
         psi -= psi.mean(axis=0)
         meat = psi.T @ psi / self.df * (self.n * self._k / self._kept**2)
-        return self._joined(meat, self.n * self._row_noise(slopes) * self._mean_noise)
+        floor = MEAN_FLOOR * max(self.residual_variance(beta), 0.0)
+        return self._joined(meat, self.n * self._row_noise(slopes) * self._mean_noise + floor)
 
     def meat(self, beta: Floats) -> Floats:
         """Return mixing, noise and sampling together."""
@@ -212,7 +215,7 @@ class MixedLeastSquares:
         e, X = self._y - self._X @ slopes, self._X
         if common.any():
             e, X = e + size * z, X + np.outer(z, common) / size
-        tested = self._noise > 0.0
+        tested = np.flatnonzero(self._slopes) != self._constant
         e, X = _residuals(X[:, ~tested], e), _residuals(X[:, ~tested], X[:, tested])
         rest = _residuals(X, e)
         df = int(tested.sum())
@@ -264,12 +267,10 @@ class MixedLeastSquares:
         """Return the (p, p) meat from that of the centred slopes' scores and of the mean residual."""
         if self._means is None:
             return slopes
-        map_ = self._lift
         joint = np.zeros((len(self._slopes),) * 2)
         joint[np.ix_(self._slopes, self._slopes)] = slopes
         joint[self._constant, self._constant] = mean
-        meat: Floats = map_ @ joint @ map_.T
-        return meat
+        return np.asarray(self._lift @ joint @ self._lift.T, dtype=np.float64)
 
     @cached_property
     def _lift(self) -> Floats:
@@ -290,9 +291,15 @@ class MixedLeastSquares:
         at = np.append(np.flatnonzero(self._slopes), p)
         tensor = np.zeros((p + 1, p + 1, p, p))
         tensor[np.ix_(at, at, at[:-1], at[:-1])] = slopes
-        tensor[np.ix_(at, at, [self._constant], [self._constant])] = self._mean_form()[:, :, None, None]
-        moved: Floats = np.einsum("klab,ca,db->klcd", tensor, self._lift, self._lift, optimize=True)
-        return moved
+        mean = tensor[:, :, self._constant, self._constant]
+        mean[np.ix_(at, at)] = self._mean_form()
+        x, y = self._means
+        residual = np.zeros(p + 1)
+        residual[at] = np.append(-x, y)
+        residual[self._constant] = -1.0
+        mean += np.outer(residual, residual)  # not centred, as in R^2: of order 1/n where it matters
+        moved = np.einsum("klab,ca,db->klcd", tensor, self._lift, self._lift, optimize=True)
+        return np.asarray(moved, dtype=np.float64)
 
     def _row_tensor(self) -> Floats:
         """Return C of V(b) in row units, shape (d+1, d+1, d, d)."""
