@@ -16,8 +16,9 @@ NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 
 def party_design(schema: Schema, *, centred: bool) -> Design:
-    """Return the design of everything that a party declares: one number a numeric column, treatment
-    indicators (all levels but the first) of a factor.
+    """Return the design of everything that a party declares.
+
+    A numeric column is one number; a factor is its indicators, of all levels but the first.
 
     Parameters
     ----------

@@ -96,7 +96,9 @@ class MixingResults(Results):
         if design is None or not transform or isinstance(exog, (pd.DataFrame, pd.Series)):
             return super()._rows(exog, transform)
         array = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog)))
-        if array.shape[1] == len(design.inputs) and all(column.plain for column in design.columns):
+        if array.shape[1] == len(design.inputs) and all(
+            column.plain for column in design.columns if column.pieces
+        ):
             return super()._rows(pd.DataFrame(array, columns=list(design.inputs)), transform)
         return super()._rows(array, False)
 

@@ -49,8 +49,13 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
     """Return the privacy block: what was spent, and what it protects against whom."""
     delta = report.default_delta
     source = ", ".join(dict.fromkeys(entry.source for entry in report.entries)) or "none"
+    parties = [
+        (f"Epsilon, {name} alone:", f"{report.party(name).epsilon(delta):.4g}")
+        for name in report.parties.index
+    ]
     spent = [
         (f"Epsilon (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),
+        *parties,
         ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
         ("rho (zCDP):", _or_reason(lambda: report.rho)),
         ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}"),

@@ -194,7 +194,7 @@ class MixedLeastSquares:
         raise NotAvailableError(NO_FULLER)
 
     def exact_score_test(self, beta: Floats, z: Floats) -> tuple[float, float]:
-        r"""Return (F, p-value) of the randomised score test, exact at every k for Gaussian rows.
+        r"""Return (k R^2, p-value) of the randomised score test, exact at every k for Gaussian rows.
 
         Parameters
         ----------
@@ -219,9 +219,8 @@ class MixedLeastSquares:
         e, X = _residuals(X[:, ~tested], e), _residuals(X[:, ~tested], X[:, tested])
         rest = _residuals(X, e)
         df = int(tested.sum())
-        share = 1.0 - float(rest @ rest) / float(e @ e)
-        ratio = share / df / ((1.0 - share) / self.df)
-        return ratio, self.law.pvalue(self._k * share, df)
+        statistic = self._k * (1.0 - float(rest @ rest) / float(e @ e))
+        return statistic, self.law.pvalue(statistic, df)
 
     def _equations(self) -> tuple[Floats, Floats]:
         gram = self._gram
@@ -255,7 +254,7 @@ class MixedLeastSquares:
 
     def _common(self, slopes: Floats) -> Floats:
         """Return the noise common to x and -e: S b for one row."""
-        return self._noise * slopes * (self._rows_noise / self._k)
+        return np.asarray(self._noise * slopes * (self._rows_noise / self._k), dtype=np.float64)
 
     def _variance(self, beta: Floats) -> float:
         try:
@@ -282,11 +281,11 @@ class MixedLeastSquares:
 
     @cached_property
     def _tensor(self) -> Floats:
-        slopes: Floats = self._row_tensor() * (self.n * self._k / self._kept**2)
+        slopes = self._row_tensor() * (self.n * self._k / self._kept**2)
         if self._population:
             slopes = slopes + np.einsum("kl,ab->klab", self._clean_form, _nonnegative(self._gram))
         if self._means is None:
-            return slopes
+            return np.asarray(slopes, dtype=np.float64)
         p = len(self._slopes)
         at = np.append(np.flatnonzero(self._slopes), p)
         tensor = np.zeros((p + 1, p + 1, p, p))
