@@ -51,18 +51,20 @@ class SignKernel:
 
     def _bits(self, positions: Integers) -> NDArray[np.uint8]:
         per = 4 * math.ceil(self.k / _COUNTER_BITS)
-        return _bits(words_of(self.seed, _SIGNS, positions, per))
+        return _bits(words_of(self.seed, _SIGNS, positions, per), self.k)
 
     def entries(self, positions: Integers) -> Signs:
         """See `Kernel`."""
-        return _signs(self._bits(positions)[:, : self.k])
+        return _signs(self._bits(positions))
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
         """See `Kernel`; sum s x = sum x - 2 sum b x for s = 1 - 2 b."""
-        total += block.sum(axis=0)
+        sums = np.zeros((block.shape[1], self.k))
         for part in _slices(len(block), max(1, _DENSE_ENTRIES // self.k)):
-            bits = self._bits(positions[part]).astype(np.float64)[:, : self.k]
-            total -= 2.0 * (block[part].T @ bits).T
+            bits = self._bits(positions[part]).astype(np.float64)
+            sums += block[part].T @ bits
+        total += block.sum(axis=0)
+        total -= 2.0 * sums.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +96,32 @@ class HadamardKernel:
         return cls(seed, drawn[:k], order)
 
     def _record_signs(self, positions: Integers) -> Signs:
-        words = words_of(self.seed, _RECORD_SIGNS, positions // 64)
-        return _signs(((words[:, 0] >> (positions % 64).astype(np.uint64)) & np.uint64(1)).astype(np.uint8))
+        number = positions // 64
+        starts = np.flatnonzero(np.diff(number, prepend=-1))
+        words = words_of(self.seed, _RECORD_SIGNS, number[starts])
+        repeats = np.diff(starts, append=positions.size)
+        return _signs(np.repeat(_bits(words, 64), repeats, axis=0)[np.arange(positions.size), positions % 64])
 
     def entries(self, positions: Integers) -> Signs:
         """See `Kernel`."""
         return self._record_signs(positions)[:, None] * _walsh(positions[:, None], self.rows)
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """See `Kernel`; an aligned block with few of its records is summed entry by entry."""
-        size = self._transformed(total.shape[1])
+        """See `Kernel`; an aligned block with few of its records is summed from its entries."""
+        size = self._transformed(total.shape[1], int(positions[-1] - positions[0]) + 1)
         number = positions // size
         edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(block)]
         for start, stop in pairwise(edges):
             part = slice(start, stop)
-            if 8 * (stop - start) < size:
+            if (stop - start) * self.rows.size < size * total.shape[1]:
                 self._add_entries(total, block[part], positions[part])
             else:
                 self._add_transformed(total, block[part], positions[part], size)
 
-    def _transformed(self, width: int) -> int:
-        """Return the number of records transformed together: few enough for the cache, at least k."""
-        wanted = max(_CACHED // width, self.rows.size, 1)
-        return min(1 << (wanted.bit_length() - 1), self.order)
+    def _transformed(self, width: int, span: int) -> int:
+        """Return the number of records transformed together: few enough for the cache, about k or more."""
+        fitting = max(_CACHED // width, self.rows.size, 1).bit_length() - 1
+        return 1 << min(fitting, (span - 1).bit_length())
 
     def _add_entries(self, total: Floats, block: Floats, positions: Integers) -> None:
         for part in _slices(len(block), max(1, _DENSE_ENTRIES // self.rows.size)):
@@ -190,9 +195,10 @@ def _signs(bits: NDArray[np.uint8]) -> Signs:
     return 1 - 2 * bits.astype(np.int8)
 
 
-def _bits(words: Words) -> NDArray[np.uint8]:
-    """Return the bits of each row of words, least significant first, whatever the platform's byte order."""
-    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
+def _bits(words: Words, count: int) -> NDArray[np.uint8]:
+    """Return the first bits of each row of words, least significant first, on every platform: (m, count)."""
+    octets = words.astype("<u8", copy=False).view(np.uint8)
+    return np.unpackbits(octets[:, : math.ceil(count / 8)], axis=1, count=count, bitorder="little")
 
 
 def _buckets(words: Words, k: int) -> Integers:

@@ -41,7 +41,7 @@ def words_of(seed: int, domain: int, units: Integers, per: int = 1) -> Words:
     Parameters
     ----------
     units : int64 array (m,)
-        In increasing order; a unit may be named twice.
+        Strictly increasing.
     per : int
         Words that one unit owns; 1 or a multiple of 4.
 
@@ -55,7 +55,7 @@ def words_of(seed: int, domain: int, units: Integers, per: int = 1) -> Words:
     span = int(units[-1]) - first + 1
     if span <= _SPARSE * units.size:
         run = words_run(seed, domain, first * per, span * per).reshape(span, per)
-        return run[units - first]
+        return run if span == units.size else run[units - first]
     if per == 1:
         blocks = cipher_blocks(seed, domain, 1 + units.astype(np.uint64) // np.uint64(4))
         return np.take_along_axis(blocks, units[:, None] % 4, axis=1)
