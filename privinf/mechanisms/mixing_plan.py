@@ -18,6 +18,7 @@ from privinf.errors import ArgumentError, PrivinfError, SchemaError, StorageErro
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.mixing_theory import (
     DEFAULT_RSQUARED,
+    LABEL_SPREAD,
     MixingGuess,
     auto_rows,
     check_rsquared,
@@ -133,7 +134,7 @@ class MixingPlan:
     ...     n=100_000,
     ... )
     >>> plan.k, MixingPlan.from_json(plan.to_json()) == plan
-    (167, True)
+    (73, True)
     """
 
     parties: Mapping[str, PartyPlan] = field(hash=False)
@@ -484,7 +485,7 @@ class _Columns:
             noise=float(noise[features].mean()) if features.any() else float(noise.mean()),
             label_noise=float(noise[response].mean()),
             signal=float(variances[features].mean()) if features.any() else float(variances.mean()),
-            label_variance=float(variances[response].mean()),
+            label_variance=LABEL_SPREAD * float(variances[response].mean()),
             rsquared=check_rsquared(rsquared),
         )
 

@@ -22,7 +22,10 @@ from privinf.validation import check_fraction
 MEAN_SD = 0.02
 LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
 ROWS_PER_COEFFICIENT = 6
-DEFAULT_RSQUARED = 0.5
+# Too many rows cost more than too few (each brings its noise), so the default guess errs to the small side.
+DEFAULT_RSQUARED = 0.8
+# A label is guessed to fill its bounds less than a uniform variable: sd = range/6, a third of that variance.
+LABEL_SPREAD = 1.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True)
