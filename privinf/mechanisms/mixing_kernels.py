@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ _DENSE_ENTRIES = 2**19  # entries unpacked at a time: 4 MiB of float64, about a 
 _SKETCH_BLOCK = 2**15
 _CACHED = 2**16  # numbers of a block that is transformed in cache
 _RADIX_BITS = 4  # H_16: the fastest stage of the transform as a matrix product
+_THIN = 2  # entries that take the time of one transformed number (measured, widths 3 to 40)
 
 
 class Kernel(Protocol):
@@ -103,20 +103,25 @@ class HadamardKernel:
         return _signs(np.repeat(_bits(words, 64), repeats, axis=0)[np.arange(positions.size), positions % 64])
 
     def entries(self, positions: Integers) -> Signs:
-        """See `Kernel`."""
-        return self._record_signs(positions)[:, None] * _walsh(positions[:, None], self.rows)
+        """See `Kernel`; the popcount's parity is the sum of those of groups of bits, looked up."""
+        parity = np.zeros((positions.size, self.rows.size), dtype=np.uint8)
+        for shift in range(0, self.order.bit_length() - 1, _RADIX_BITS):
+            index = np.arange(1 << _RADIX_BITS)
+            parity ^= _parity(index[:, None] << shift, self.rows)[(positions >> shift) % index.size]
+        return self._record_signs(positions)[:, None] * _signs(parity)
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """See `Kernel`; an aligned block with few of its records is summed from its entries."""
+        """See `Kernel`; records of thinly filled aligned blocks are summed from their entries."""
         size = self._transformed(total.shape[1], int(positions[-1] - positions[0]) + 1)
         number = positions // size
-        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(block)]
-        for start, stop in pairwise(edges):
-            part = slice(start, stop)
-            if (stop - start) * self.rows.size < size * total.shape[1]:
-                self._add_entries(total, block[part], positions[part])
-            else:
-                self._add_transformed(total, block[part], positions[part], size)
+        edges = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+        counts = np.diff(edges)
+        thin = counts * self.rows.size < _THIN * size * total.shape[1]
+        rest = np.repeat(thin, counts)
+        self._add_entries(total, block[rest], positions[rest])
+        for start, count in zip(edges[:-1][~thin], counts[~thin], strict=True):
+            part = slice(start, start + count)
+            self._add_transformed(total, block[part], positions[part], size)
 
     def _transformed(self, width: int, span: int) -> int:
         """Return the number of records transformed together: few enough for the cache, about k or more."""
@@ -187,7 +192,12 @@ def walsh_hadamard(block: Floats) -> Floats:
 
 def _walsh(left: Integers, right: Integers | np.int64) -> Signs:
     """Return ``(-1)^popcount(left & right)``."""
-    return _signs(np.bitwise_count(left & right) & np.uint8(1))
+    return _signs(_parity(left, right))
+
+
+def _parity(left: Integers, right: Integers | np.int64) -> NDArray[np.uint8]:
+    """Return ``popcount(left & right) mod 2``."""
+    return np.bitwise_count(left & right) & np.uint8(1)
 
 
 def _signs(bits: NDArray[np.uint8]) -> Signs:
