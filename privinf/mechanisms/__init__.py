@@ -1,8 +1,9 @@
 """Mechanisms: the only room that sees raw rows. Rows go in, a `Release` comes out."""
 
-from privinf.mechanisms.mixing_plan import MixingPlan, PartyPlan
+from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import Rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -11,78 +10,34 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-import numpy as np
-
-from privinf.accounting import GaussianLoss, Ledger, calibrate_mu, compose
-from privinf.errors import ArgumentError, PrivinfError, SchemaError, StorageError
+from privinf.accounting import GaussianLoss, Ledger, compose
+from privinf.accounting.report import DEFAULT_DELTA
+from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.mixing_theory import (
     DEFAULT_RSQUARED,
-    LABEL_SPREAD,
-    MixingGuess,
     auto_rows,
-    check_rsquared,
     default_share,
-    guessed_variances,
     identification_forecast,
 )
-from privinf.mechanisms.parties import party_design
+from privinf.mechanisms.party_plan import (
+    DiameterChoice,
+    PartyPlan,
+    check_parties,
+    party_designs,
+    plan_columns,
+)
+from privinf.mechanisms.plan_check import PartyForecast, PlanCheck
 from privinf.mechanisms.random_mixing import GaussianRows, PartyLabels, RandomMixing
 from privinf.noise import SourceName
 from privinf.releases import Release
-from privinf.schema import Design, Schema
+from privinf.schema import Design
 from privinf.schema.table import canonical_digest
 from privinf.typing import Calibration, Missing, RngLike
 from privinf.validation import check_choice, check_count, check_number
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
 Method = Literal["random-mixing", "gaussian-rows"]
-DiameterChoice = Literal["own", "largest"]
-
-IDENTIFIED = 3.0
-DEFAULT_DELTA = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class PartyPlan:
-    """One party of a plan.
-
-    Attributes
-    ----------
-    schema : Schema
-        Its columns, all private, with public bounds or levels.
-    epsilon, delta : float
-        What its one release may cost; ``epsilon=inf`` is no noise, for simulation only.
-    mu, rho : float
-        The same in Gaussian or concentrated DP, in place of epsilon; delta is then the one to report at.
-    """
-
-    schema: Schema
-    epsilon: float | None = None
-    delta: float | None = None
-    mu: float | None = None
-    rho: float | None = None
-
-    @property
-    def spending(self) -> dict[str, float | None]:
-        """The budget as arguments of a release."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "rho": self.rho}
-
-    def total_mu(self, calibration: Calibration = "exact") -> float:
-        """Return the Gaussian mu that the budget buys (ArgumentError unless it names exactly one level)."""
-        return calibrate_mu(**self.spending, calibration=calibration)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        given = {name: _plain(value) for name, value in self.spending.items() if value is not None}
-        return {"schema": self.schema.to_dict(), **given}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
-        """Return what `to_dict` described."""
-        given = dict(content)
-        schema = Schema.from_dict(given.pop("schema"))
-        return cls(schema, **{name: float(value) for name, value in given.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +111,7 @@ class MixingPlan:
         check_choice(self.diameter, DiameterChoice, "diameter")
         check_choice(self.calibration, Calibration, "calibration")
         check_count(self.n, "n")
-        _check_parties(self.parties, self.id)
+        check_parties(self.parties, self.id)
         object.__setattr__(self, "parties", MappingProxyType(dict(self.parties)))
         if self.ids_sha256 is not None and not (
             isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
@@ -216,7 +171,7 @@ class MixingPlan:
         label : str, optional
             The column that will be the response, for k="auto"; default: any of them.
         """
-        _check_parties(parties, id)
+        check_parties(parties, id)
         mixing = check_choice(method, Method, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
@@ -228,9 +183,9 @@ class MixingPlan:
             if k not in ("auto", n) or share is not None:
                 raise ArgumentError("k= and share= belong to method='random-mixing'")
             return cls(k=n, share=0.0, **common)
-        columns = _columns(parties, centred, diameter, calibration)
+        columns = plan_columns(parties, centred, diameter, calibration)
         if share is None:
-            share = default_share(math.sqrt(max(columns.noise)), n) if centred else 0.0
+            share = default_share(max(columns.noise) ** 0.5, n) if centred else 0.0
         if k == "auto":
             guess = columns.guess(label, rsquared)
             k = auto_rows(guess, n=n, features=len(columns.names) - 1, share=share)
@@ -248,7 +203,7 @@ class MixingPlan:
 
     def designs(self) -> dict[str, Design]:
         """Return every party's design."""
-        return _designs(self.parties, self.intercept)
+        return party_designs(self.parties, self.intercept)
 
     def mechanism(
         self, party: str, *, missing: Missing = "raise", data_bounds: bool = False
@@ -318,7 +273,7 @@ class MixingPlan:
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
         """Return what the plan will cost and whether it can identify a regression, before any row is read."""
-        columns = _columns(self.parties, self.intercept, self.diameter, self.calibration)
+        columns = plan_columns(self.parties, self.intercept, self.diameter, self.calibration)
         guess = columns.guess(None, rsquared)
         kept = round((1.0 - self.share) * self.n)
         features = max(len(columns.names) - 1, 1)
@@ -389,146 +344,3 @@ class MixingPlan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MixingPlan.from_dict, (self.to_dict(),)
-
-
-@dataclass(frozen=True, slots=True)
-class PartyForecast:
-    """One party's line of a plan check.
-
-    Attributes
-    ----------
-    party : str
-    columns : int
-    noise_scale : float
-        Noise sd of every released number, scaled units.
-    epsilon, delta : float
-        What its release reveals.
-    """
-
-    party: str
-    columns: int
-    noise_scale: float
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True, slots=True)
-class PlanCheck:
-    """What a plan will cost, and whether it can work; print it.
-
-    Attributes
-    ----------
-    plan : MixingPlan
-    parties : tuple of PartyForecast
-    epsilon, delta : float
-        Of one person: all parties together.
-    forecast : float
-        phi = n h/(2 tau^2 sqrt(d k)); about what the identification statistic will be for regressions on
-        columns that are not collinear.
-    """
-
-    plan: MixingPlan
-    parties: tuple[PartyForecast, ...]
-    epsilon: float
-    delta: float
-    forecast: float
-
-    @property
-    def identified(self) -> bool:
-        """Whether normal intervals can be expected: phi of at least 3."""
-        return self.forecast >= IDENTIFIED
-
-    def __str__(self) -> str:
-        plan = self.plan
-        what = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
-        if plan.method == "gaussian-rows":
-            what = "all rows, with noise"
-        verdict = "identified: normal intervals can be expected"
-        if not self.identified:
-            verdict = (
-                "NOT IDENTIFIED: expect unbounded intervals; use more people, fewer columns or a larger "
-                "epsilon, or the score test alone"
-            )
-        lines = [
-            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {what}",
-            f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
-            *(
-                f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
-                f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
-                for p in self.parties
-            ),
-            f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
-            f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
-        ]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Released columns of all parties with their noise and guessed variances."""
-
-    names: tuple[str, ...]
-    noise: tuple[float, ...]
-    variances: tuple[float, ...]
-    own_mu: dict[str, float]
-
-    def guess(self, label: str | None, rsquared: float) -> MixingGuess:
-        noise, variances = np.array(self.noise), np.array(self.variances)
-        features = np.ones(len(noise), dtype=bool)
-        response = features
-        if label is not None:
-            if label not in self.names:
-                raise SchemaError(f"label {label!r} is not a released column: {', '.join(self.names)}")
-            response = np.array([name == label for name in self.names])
-            features = ~response
-        return MixingGuess(
-            noise=float(noise[features].mean()) if features.any() else float(noise.mean()),
-            label_noise=float(noise[response].mean()),
-            signal=float(variances[features].mean()) if features.any() else float(variances.mean()),
-            label_variance=LABEL_SPREAD * float(variances[response].mean()),
-            rsquared=check_rsquared(rsquared),
-        )
-
-
-def _designs(parties: Mapping[str, PartyPlan], centred: bool) -> dict[str, Design]:
-    return {name: party_design(party.schema, centred=centred) for name, party in parties.items()}
-
-
-def _columns(
-    parties: Mapping[str, PartyPlan], centred: bool, diameter: DiameterChoice, calibration: Calibration
-) -> _Columns:
-    designs = _designs(parties, centred)
-    largest = max(design.diameter for design in designs.values())
-    names: list[str] = []
-    noise: list[float] = []
-    variances: list[float] = []
-    own_mu: dict[str, float] = {}
-    for name, design in designs.items():
-        mu = parties[name].total_mu(calibration)
-        reach = largest if diameter == "largest" else design.diameter
-        own_mu[name] = mu * design.diameter / reach
-        names += design.private_names
-        noise += [(reach / mu) ** 2] * len(design.private_names)
-        variances += guessed_variances(design).tolist()
-    return _Columns(tuple(names), tuple(noise), tuple(variances), own_mu)
-
-
-def _check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
-    if not isinstance(parties, Mapping) or not parties:
-        raise ArgumentError("parties must be a mapping of names to PartyPlan, with at least one")
-    seen: dict[str, str] = {}
-    for name, party in parties.items():
-        if not isinstance(name, str) or not name.strip() or not isinstance(party, PartyPlan):
-            raise ArgumentError("parties must map non-empty names to PartyPlan")
-        party.total_mu()
-        for column in party.schema.columns:
-            if column in seen:
-                raise SchemaError(f"column {column!r} belongs to party {seen[column]!r} and to {name!r}")
-            if column == id:
-                raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
-            seen[column] = name
-
-
-def _plain(value: float) -> float | str:
-    """JSON has no infinity: write it as text."""
-    return "inf" if math.isinf(value) else value

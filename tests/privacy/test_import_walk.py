@@ -77,6 +77,7 @@ def test_models_reach_rows_only_through_the_mechanisms_doors():
         "privinf.mechanisms.mixing_plan",
         "privinf.mechanisms.mixing_theory",
         "privinf.mechanisms.parties",
+        "privinf.mechanisms.party_plan",
         "privinf.mechanisms.modulation",
         "privinf.mechanisms.modulation_map",
         "privinf.mechanisms.moments",
