@@ -166,14 +166,18 @@ class SketchKernel:
         """See `Kernel`."""
         for part in _slices(len(block), max(_SKETCH_BLOCK, self.k)):
             rows, signs = self._draw(positions[part])
-            m = rows.size
-            if m < self.k:
+            if rows.size < self.k:
                 reached, rows = np.unique(rows, return_inverse=True)
+                total[reached] += _sparse_product(rows, signs, reached.size, block[part])
             else:
-                reached = slice(None)
-            shape = (self.k if m >= self.k else reached.size, m)
-            matrix = csc_array((signs.astype(np.float64), rows, np.arange(m + 1)), shape=shape)
-            total[reached] += matrix @ block[part]
+                total += _sparse_product(rows, signs, self.k, block[part])
+
+
+def _sparse_product(rows: Integers, signs: Signs, k: int, block: Floats) -> Floats:
+    """Return the sums of signed records of `block` that go to each of `k` rows."""
+    starts = np.arange(rows.size + 1)
+    matrix = csc_array((signs.astype(np.float64), rows, starts), shape=(k, rows.size))
+    return np.asarray(matrix @ block, dtype=np.float64)
 
 
 def walsh_hadamard(block: Floats) -> Floats:
@@ -197,7 +201,8 @@ def _walsh(left: Integers, right: Integers | np.int64) -> Signs:
 
 def _parity(left: Integers, right: Integers | np.int64) -> NDArray[np.uint8]:
     """Return ``popcount(left & right) mod 2``."""
-    return np.bitwise_count(left & right) & np.uint8(1)
+    parity: NDArray[np.uint8] = np.bitwise_count(left & right) & np.uint8(1)
+    return parity
 
 
 def _signs(bits: NDArray[np.uint8]) -> Signs:

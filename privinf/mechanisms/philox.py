@@ -57,10 +57,10 @@ def words_of(seed: int, domain: int, units: Integers, per: int = 1) -> Words:
         run = words_run(seed, domain, first * per, span * per).reshape(span, per)
         return run if span == units.size else run[units - first]
     if per == 1:
-        blocks = cipher_blocks(seed, domain, 1 + units.astype(np.uint64) // np.uint64(4))
+        blocks = cipher_blocks(seed, domain, (units // 4 + 1).astype(np.uint64))
         return np.take_along_axis(blocks, units[:, None] % 4, axis=1)
     each = per // 4
-    counters = units[:, None].astype(np.uint64) * np.uint64(each) + np.arange(1, each + 1, dtype=np.uint64)
+    counters = units.astype(np.uint64)[:, None] * np.uint64(each) + np.arange(1, each + 1, dtype=np.uint64)
     return cipher_blocks(seed, domain, counters.ravel()).reshape(units.size, per)
 
 
