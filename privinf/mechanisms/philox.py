@@ -60,8 +60,8 @@ def words_of(seed: int, domain: int, units: Integers, per: int = 1) -> Words:
         blocks = cipher_blocks(seed, domain, (units // 4 + 1).astype(np.uint64))
         return np.take_along_axis(blocks, units[:, None] % 4, axis=1)
     each = per // 4
-    counters = units.astype(np.uint64)[:, None] * np.uint64(each) + np.arange(1, each + 1, dtype=np.uint64)
-    return cipher_blocks(seed, domain, counters.ravel()).reshape(units.size, per)
+    counters = (units[:, None] * each + np.arange(1, each + 1)).ravel()
+    return cipher_blocks(seed, domain, counters.astype(np.uint64)).reshape(units.size, per)
 
 
 def cipher_blocks(seed: int, domain: int, counters: Words) -> Words:
