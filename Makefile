@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify bench vignettes clean
+.PHONY: demo test lint verify verify-mixing bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,15 @@ verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cor
 	$(BIN)/python benchmarks/calibrate_identification.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python vignettes/1_modulated_learning.py
+
+verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c
+	$(BIN)/python benchmarks/audits_mixing.py
+	$(BIN)/python benchmarks/verify_mixing.py
+	$(BIN)/python benchmarks/mixing_speed.py
+	$(BIN)/python benchmarks/release_memory.py
+	$(BIN)/python vignettes/2a_synthetic_mixing.py
+	$(BIN)/python vignettes/2b_real_data_mixing.py
+	$(BIN)/python vignettes/2c_three_clinics.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py
