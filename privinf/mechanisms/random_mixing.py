@@ -116,6 +116,11 @@ class PartyMechanism:
         """Return the noise sd, scaled units, that a budget of `mu` buys, before the grid's share."""
         return 0.0 if math.isinf(mu) else self.diameter / mu
 
+    def check_rows(self, rows: Any) -> None:
+        """Read the rows once and raise what `release` would raise about them; nothing is spent or kept."""
+        for _ in self._blocks(self._checked(rows)):
+            pass
+
     def _line(self, mu: float, dimension: int) -> Line:
         """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""
         own = self.design.diameter

@@ -203,6 +203,8 @@ class PartyModel:
         assert self._table is not None
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))
         self.ledger.check([loss for name in plan.parties for loss in plan.losses(name)])
+        for name in plan.parties:  # a fault in the last party's columns must not cost the first one anything
+            plan.mechanism(name, missing=self._missing).check_rows(self._table)
         return {
             name: plan.release(
                 name, self._table, missing=self._missing, data_bounds=self._data_bounds,

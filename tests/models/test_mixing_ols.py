@@ -259,6 +259,15 @@ def test_options_that_do_not_go_together(options, words):
     assert len(m.ledger) == 0
 
 
+def test_a_fault_in_the_last_party_costs_the_first_nothing():
+    y, X = data()
+    X[5, 3] = np.nan
+    m = pi.RMGMOLS(y, X, parties=PARTIES, bounds=BOUNDS, y_bounds=(-2, 2))
+    with pytest.raises(errors.SchemaError, match="x4"):
+        m.fit(epsilon=1.0, delta=1e-5, rng=0)
+    assert len(m.ledger) == 0
+
+
 def test_constant_added_twice_is_refused():
     y, X = data(100)
     with pytest.raises(errors.SchemaError, match="const"):
