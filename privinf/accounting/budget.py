@@ -203,14 +203,14 @@ def cost_in(currency: Currency, loss: Loss) -> Fraction:
             return _finite(rho)
         case "pure", PureLoss(epsilon):
             return _finite(epsilon)
-    raise BudgetExceededError(f"{_reason(currency, loss)}; nothing was recorded and no data were read")
+    raise BudgetExceededError(f"{_reason(currency, loss)}; nothing was recorded or released")
 
 
 def _finite(value: float) -> Fraction:
     if math.isinf(value):
         raise BudgetExceededError(
             "a release without noise costs infinitely much and fits no limit; "
-            "nothing was recorded and no data were read"
+            "nothing was recorded or released"
         )
     return exact(value)
 

@@ -60,9 +60,7 @@ class Ledger:
             raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
-        self._account = _Account(budget, name, str(uuid4()))
-        with _LIVE_LOCK:
-            _LIVE[self._account.identity] = self._account
+        self._account = enlist(Account(budget, name, str(uuid4())))
         self._scope: Scope = ()
 
     @property
@@ -161,7 +159,7 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _open, (self.to_json(), self._scope)
+        return self._account.reopened(self._scope)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -176,7 +174,7 @@ class Ledger:
         return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}>"
 
 
-class _Account:
+class Account:
     """The one state behind all doors of a ledger; every change and every reading holds the lock."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
@@ -186,10 +184,12 @@ class _Account:
         self._root = ScopeNode()
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
+        """Return all entries, in order."""
         with self._lock:
             return tuple(self._entries.values())
 
     def record(self, entries: tuple[LedgerEntry, ...]) -> None:
+        """Record entries, all or none (BudgetExceededError, ArgumentError)."""
         identities = [entry.id for entry in entries]
         with self._lock:
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
@@ -202,6 +202,7 @@ class _Account:
             self._entries |= {entry.id: entry for entry in entries}
 
     def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
         with self._lock:
             self._afford(spends, what, keep=False)
 
@@ -221,10 +222,11 @@ class _Account:
             raise BudgetExceededError(
                 f"{what} would pass the limit of one {self.name}, {self.budget}: "
                 f"{float(sum(cost for _, cost in charges)):.6g} {self.budget.currency} wanted, "
-                f"{float(max(left, Fraction(0))):.6g} left; nothing was recorded and no data were read"
+                f"{float(max(left, Fraction(0))):.6g} left; nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:
+        """Return what may still be spent at `scope`, None without a limit."""
         if self.budget is None:
             return None
         with self._lock:
@@ -241,7 +243,12 @@ class _Account:
                     if self.budget is not None:
                         self._root.descend(entry.scope).spent += self.budget.cost(entry.loss)
 
+    def reopened(self, scope: Scope) -> tuple[Any, ...]:
+        """Return how to open a door to this account elsewhere: a function and its arguments, for pickle."""
+        return _open, (json.dumps(self.to_dict(), allow_nan=False), scope)
+
     def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
         with self._lock:
             return {
                 "format": _FORMAT,
@@ -254,28 +261,37 @@ class _Account:
             }
 
 
-_LIVE: WeakValueDictionary[str, _Account] = WeakValueDictionary()
+_LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
 _LIVE_LOCK = threading.Lock()
 
 
-def _open(text: str, scope: Scope) -> Ledger:
+def read_account(text: str) -> Account:
+    """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
     try:
         record = json.loads(text)
         if record["format"] != _FORMAT or record["version"] != _VERSION:
             raise StorageError("the text is not a privinf ledger of a version this release can read")
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
-        entries = [LedgerEntry.from_dict(entry) for entry in record["entries"]]
-        identity, name, spent = str(record["id"]), str(record["name"]), record["spent"]
-        read = _Account(budget, name, identity)
-        read.absorb(entries)
-        if read.to_dict()["spent"] != spent:
+        account = Account(budget, str(record["name"]), str(record["id"]))
+        account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
+        if account.to_dict()["spent"] != record["spent"]:
             raise StorageError("the ledger does not add up: its entries and the total spent disagree")
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"the text is not a privinf ledger: {error}") from None
+    return account
+
+
+def enlist(account: Account) -> Account:
+    """Return the account of this identity that is alive, which is this one if there was none."""
     with _LIVE_LOCK:
-        account = _LIVE.setdefault(identity, read)
+        return _LIVE.setdefault(account.identity, account)
+
+
+def _open(text: str, scope: Scope) -> Ledger:
+    read = read_account(text)
+    account = enlist(read)
     if account is not read:
-        account.absorb(entries)
+        account.absorb(read.snapshot())
     door = Ledger.__new__(Ledger)
     door._account, door._scope = account, scope
     return door

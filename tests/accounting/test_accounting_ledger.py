@@ -185,7 +185,7 @@ def test_refusal_comes_before_any_row_is_read(make_entry):
         return np.asarray(rows)
 
     ledger = Ledger(Budget(mu=0.5))
-    with pytest.raises(BudgetExceededError, match="no data were read"):
+    with pytest.raises(BudgetExceededError, match="nothing was recorded"):
         release(Rows(), ledger, 0.6)
     assert (Rows.reads, len(ledger), ledger.total().mu) == (0, 0, 0.0)
     release(Rows(), ledger, 0.5)

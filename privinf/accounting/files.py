@@ -1,0 +1,185 @@
+"""A ledger in a file: the account that several processes charge in turn and cannot overspend."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from filelock import FileLock, Timeout
+
+from privinf.accounting.budget import Budget
+from privinf.accounting.entries import LedgerEntry
+from privinf.accounting.ledger import Account, Ledger, enlist, read_account
+from privinf.accounting.losses import Loss
+from privinf.accounting.scopes import Scope
+from privinf.errors import ArgumentError, StorageError
+
+_PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
+
+
+class LedgerFile(Ledger):
+    """A `Ledger` whose account is a file; give it as ``ledger=`` to a release.
+
+    Parameters
+    ----------
+    path : path
+        Made by the first spend if it is not there. Beside it stands ``<path>.lock``.
+    budget : Budget, optional
+        The limit of a new ledger; of one that is there it may be repeated, not changed.
+    name : str
+        Whose account a new ledger is, for reports.
+
+    Raises
+    ------
+    StorageError
+        There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
+        damaged or not a ledger.
+    ArgumentError
+        The ledger that is there has another limit.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows. Each spend holds a lock on the file, reads what all processes have spent,
+    refuses what would pass the limit, and replaces the file as a whole after its new content has reached the
+    disk: of two processes that ask for the last of a budget, one is refused. The lock needs a disk that
+    supports it (local, or a network disk with locks). Whoever can write the file can also put an older
+    copy in its place: protect it as you protect the rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from privinf.accounting import Budget, GaussianLoss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = LedgerFile(f"{folder}/clinic.ledger", Budget(mu=1.0))
+    ...     ledger.check([GaussianLoss(0.6)])
+    ...     len(ledger)
+    0
+    """
+
+    __slots__ = ()
+
+    def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "person") -> None:
+        if not (budget is None or isinstance(budget, Budget)):
+            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        if not isinstance(name, str) or not name.strip():
+            raise ArgumentError("name must be a non-empty text")
+        account = FileAccount(Path(path).resolve(), budget, name)
+        enlist(account)
+        self._account, self._scope = account, ()
+
+
+class FileAccount(Account):
+    """The account behind the doors of a ledger file; it holds nothing that the file does not say."""
+
+    def __init__(self, path: Path, budget: Budget | None, name: str) -> None:
+        super().__init__(budget, name, str(uuid4()))
+        self.path = path
+        self._found = path.exists()
+        if not self._found:
+            if budget is None:
+                raise StorageError(f"there is no ledger at {path}: give the budget that a new one shall have")
+            if not path.parent.is_dir():
+                raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
+            return
+        there = self._read()
+        if budget is not None and budget != there.budget:
+            raise ArgumentError(
+                f"the ledger {path} has the limit {there.budget or 'none'}, not {budget}: a limit is set once"
+            )
+        self.budget, self.name, self.identity = there.budget, there.name, there.identity
+
+    def snapshot(self) -> tuple[LedgerEntry, ...]:
+        """Return all entries, in order."""
+        return self._read().snapshot()
+
+    def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
+        """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
+        self._read().check(spends, what)
+
+    def remaining(self, scope: Scope) -> Budget | None:
+        """Return what may still be spent at `scope`, None without a limit."""
+        return self._read().remaining(scope)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        return self._read().to_dict()
+
+    def record(self, entries: tuple[LedgerEntry, ...]) -> None:
+        """Record entries, all or none, and return when they have reached the disk."""
+        with self._changing() as account:
+            account.record(entries)
+
+    def absorb(self, entries: Iterable[LedgerEntry]) -> None:
+        """Add what another copy of this account recorded."""
+        with self._changing() as account:
+            account.absorb(entries)
+
+    def reopened(self, scope: Scope) -> tuple[Any, ...]:
+        """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""
+        limit = None if self.budget is None else self.budget.to_dict()
+        return _reopen, (str(self.path), limit, self.name, scope)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Account]:
+        """Hold the lock; write what the block made of the account, unless it raised."""
+        try:
+            with FileLock(f"{self.path}.lock", timeout=_PATIENCE):
+                account = self._read()
+                yield account
+                _replace(self.path, json.dumps(account.to_dict(), indent=1, allow_nan=False))
+                self._found, self.identity = True, account.identity
+        except Timeout:
+            raise StorageError(
+                f"the ledger {self.path} is locked by another process: try again when it has ended"
+            ) from None
+        except OSError as problem:
+            raise StorageError(
+                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was recorded"
+            ) from None
+
+    def _read(self) -> Account:
+        """Return what the file says; an empty account where no spend has made it yet."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            if self._found:
+                raise StorageError(f"the ledger {self.path} is gone: put it back") from None
+            return Account(self.budget, self.name, self.identity)
+        except (OSError, UnicodeDecodeError):
+            raise StorageError(f"the ledger {self.path} cannot be read") from None
+        account = read_account(text)
+        if self.budget is not None and account.budget != self.budget:
+            raise StorageError(f"the ledger {self.path} was replaced by one with another limit")
+        return account
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file as a whole, or leave it as it was."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(draft, "x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    if os.name == "posix":  # the new name has to reach the disk too
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _reopen(path: str, budget: dict[str, Any] | None, name: str, scope: Scope) -> Ledger:
+    door = LedgerFile(path, None if budget is None else Budget.from_dict(budget), name)
+    door._scope = scope
+    return door

@@ -1,0 +1,241 @@
+"""Tables as their holder has them, read in blocks: a CSV or Parquet file, or a data frame in memory.
+
+Nothing is learnt from the rows: columns are read as the schema declares them, and errors name files and
+columns, never a value.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pandas as pd
+
+from privinf.errors import NotAvailableError, SchemaError, StorageError
+from privinf.mechanisms.roster import MISSING
+from privinf.schema import Factor, Schema
+
+ROWS = 1 << 16  # rows a block
+SEPARATORS = (",", ";", "\t")
+CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+_CSV_DAMAGE = (ValueError, OSError, EOFError, csv.Error, zlib.error, pd.errors.ParserWarning)
+
+
+class Source(Protocol):
+    """A table that can be read as often as needed, a few columns at a time."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns, as they stand there."""
+
+    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows with these columns; those that `schema` does not declare are texts."""
+
+    def state(self) -> object:
+        """Return what changes when the table is changed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FrameSource:
+    """A data frame in memory."""
+
+    frame: pd.DataFrame
+    name: str = "the data frame"
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        return list(self.frame.columns)
+
+    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows."""
+        for start in range(0, len(self.frame), ROWS):
+            yield self.frame[list(columns)].iloc[start : start + ROWS]
+
+    def state(self) -> object:
+        """Return the number of rows."""
+        return len(self.frame)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource:
+    """A CSV file, UTF-8, with a line of column names; separated by the commonest of , ; and tab there."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        with _csv_errors(self.name), _text(self.path) as stream:
+            line = stream.readline()
+            stream.seek(0)
+            return next(csv.reader(stream, delimiter=_separator(line)), [])
+
+    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows, numbers as numbers and levels as they are declared."""
+        types, gaps = {}, {}
+        for column in columns:
+            levels = _text_levels(column, schema)
+            if levels is not None:
+                types[column] = str
+            gaps[column] = [text for text in MISSING if text not in (levels or ())]
+        with _csv_errors(self.name):
+            with _text(self.path) as stream:
+                separator = _separator(stream.readline())
+            blocks = pd.read_csv(
+                self.path, sep=separator, usecols=list(columns), dtype=types, na_values=gaps,
+                keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
+                encoding="utf-8-sig", skipinitialspace=True,
+            )  # fmt: skip
+        with blocks:
+            while (block := _next_block(blocks, self.name)) is not None:
+                yield block
+
+    def state(self) -> object:
+        """Return size and time of the last change."""
+        return _file_state(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """A Parquet file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        with _parquet(self.path) as table:
+            return list(table.schema_arrow.names)
+
+    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows."""
+        with _parquet(self.path) as table:
+            for batch in table.iter_batches(batch_size=ROWS, columns=list(columns), use_threads=False):
+                yield batch.to_pandas()
+
+    def state(self) -> object:
+        """Return size and time of the last change."""
+        return _file_state(self.path)
+
+
+def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:
+    """Return the source of a data frame or, by its ending, of a CSV or Parquet file.
+
+    Raises
+    ------
+    StorageError
+        There is no such file, or it ends in something else.
+    """
+    if isinstance(data, pd.DataFrame):
+        return FrameSource(data)
+    path = Path(data)
+    if not path.is_file():
+        raise StorageError(f"{path}: there is no such file")
+    if path.name.lower().endswith(CSV_SUFFIXES):
+        return CsvSource(path)
+    if path.name.lower().endswith(PARQUET_SUFFIXES):
+        return ParquetSource(path)
+    known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
+    raise StorageError(f"{path.name} is no table known here: use a file that ends in {known}")
+
+
+def require_columns(source: Source, wanted: Sequence[str]) -> None:
+    """Raise SchemaError unless the table has each of these columns exactly once."""
+    present = list(source.columns)
+    absent = [name for name in wanted if name not in present]
+    if absent:
+        raise SchemaError(f"{source.name} lacks the column(s) {', '.join(absent)}")
+    twice = [name for name in wanted if present.count(name) > 1]
+    if twice:
+        raise SchemaError(f"{source.name} has more than one column {', '.join(twice)}")
+
+
+def _text_levels(column: str, schema: Schema | None) -> tuple[str, ...] | None:
+    """Return the levels of a column to be read as text (none of a column that is not declared)."""
+    if schema is None or column not in schema:
+        return ()
+    declared = schema[column]
+    if isinstance(declared, Factor) and isinstance(declared.levels[0], str):
+        return tuple(map(str, declared.levels))
+    return None
+
+
+def _text(path: Path) -> IO[str]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return open(path, encoding="utf-8-sig", newline="")
+
+
+def _separator(line: str) -> str:
+    return max(SEPARATORS, key=line.count)
+
+
+def _file_state(path: Path) -> object:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _next_block(blocks: Iterator[pd.DataFrame], name: str) -> pd.DataFrame | None:
+    with _csv_errors(name):
+        return next(blocks, None)
+
+
+@contextmanager
+def _csv_errors(name: str) -> Iterator[None]:
+    """Errors of the reader quote values of rows: say where, not what."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except _CSV_DAMAGE as problem:
+        if isinstance(problem, (StorageError, SchemaError)):
+            raise
+        line = re.search(r"line (\d+)", str(problem)) if isinstance(problem, pd.errors.ParserError) else None
+        where = f" near line {line[1]}" if line else ""
+        raise StorageError(
+            f"{name} cannot be read as CSV{where}: it needs a first line of column names, as many fields in "
+            "every other line, and UTF-8 text"
+        ) from None
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise NotAvailableError(
+            "Parquet files need pyarrow: install privinf[parquet], or save the table as CSV"
+        ) from None
+    try:
+        with parquet.ParquetFile(path, buffer_size=1 << 20) as table:
+            yield table
+    except (pyarrow.ArrowException, OSError):
+        raise StorageError(
+            f"{path.name} cannot be read as Parquet: it is damaged or another format"
+        ) from None
