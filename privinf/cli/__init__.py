@@ -1,0 +1,36 @@
+"""The command line ``privinf``: what data holders and analysts of a multi-party study type."""
+
+from __future__ import annotations
+
+import click
+
+from privinf.cli.analysis import fit_command, join_command
+from privinf.cli.errors import SafeGroup
+from privinf.cli.plans import plan_group
+from privinf.cli.releasing import release_command
+
+__all__ = ["main"]
+
+
+@click.group(
+    cls=SafeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(package_name="privinf")
+def main() -> None:
+    """Regression on a table whose columns lie at several data holders, without pooling the rows.
+
+    \b
+    1. Together:     privinf plan new    agree on people, columns with bounds, and budgets
+    2. Each holder:  privinf release     turn its own rows into one file that may leave the house
+    3. The analyst:  privinf fit         run a regression on those files alone
+
+    Holders never see one another's rows, and the analyst sees none. Every file that leaves a holder says what
+    it may reveal about one person (epsilon, delta). Errors leave everything as it was: exit code 2, nothing
+    spent, nothing half-written.
+    """  # noqa: D301
+
+
+main.add_command(plan_group)
+main.add_command(release_command)
+main.add_command(join_command)
+main.add_command(fit_command)

@@ -1,0 +1,182 @@
+"""``privinf plan``: make the public plan of a study, and see what it costs and whether it can work."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import click
+
+from privinf.cli.columns import read_columns
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
+from privinf.errors import ArgumentError
+from privinf.mechanisms.mixing_matrix import MixingKind
+from privinf.mechanisms.mixing_plan import Method, MixingPlan
+from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED
+from privinf.mechanisms.party_plan import DiameterChoice, PartyPlan
+from privinf.mechanisms.tables import read_roster
+from privinf.typing import Calibration
+
+
+@click.group("plan")
+def plan_group() -> None:
+    """Make or check the public plan that all data holders follow.
+
+    A plan holds no data: who takes part, how many people, which columns with which bounds, and how much each
+    release may reveal. Everybody may read it.
+    """
+
+
+@plan_group.command("new")
+@click.option(
+    "--columns",
+    type=FILE,
+    help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON file "
+    '{"party": {"column": [low, high] or ["level", ...]}}.',
+)
+@click.option(
+    "--column",
+    "specs",
+    multiple=True,
+    metavar="PARTY:COLUMN:LOW:HIGH",
+    help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. Repeat it.",
+)
+@click.option("--n", type=int, help="Number of people; not needed with --roster.")
+@click.option("--epsilon", type=float, required=True, help="What each party's release may reveal.")
+@click.option("--delta", type=float, required=True, help="Its delta; well below 1/n, such as 1e-6.")
+@click.option(
+    "--party-epsilon",
+    multiple=True,
+    metavar="PARTY=EPSILON",
+    help="Another epsilon for one party. Repeat it.",
+)
+@click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")
+@click.option(
+    "--roster", type=FILE, help="CSV or Parquet file whose id column lists the people of the study."
+)
+@click.option("--k", default="auto", show_default=True, help="Number of mixed rows, or auto.")
+@click.option("--label", help="Column that will be the response, if one is meant: improves the automatic k.")
+@click.option(
+    "--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
+    help="Guess of R-squared for the automatic k.",
+)  # fmt: skip
+@click.option("--kind", type=click.Choice(get_args(MixingKind)), default="countsketch", show_default=True,
+              help="Mixing matrix; all are equally accurate.")  # fmt: skip
+@click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
+@click.option("--method", type=click.Choice(get_args(Method)), default="random-mixing", show_default=True,
+              help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
+@click.option("--intercept/--no-intercept", default=None, help="Whether regressions will have a constant; "
+              "default: with random mixing.")  # fmt: skip
+@click.option("--diameter", type=click.Choice(get_args(DiameterChoice)), default="own", show_default=True,
+              help="Noise by each party's own range, or by the largest.")  # fmt: skip
+@click.option("--calibration", type=click.Choice(get_args(Calibration)), default="exact", show_default=True,
+              help="Exact Gaussian noise, or the classic (larger) formula.")  # fmt: skip
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
+@overwrite_option
+def new_command(
+    columns: Path | None,
+    specs: tuple[str, ...],
+    n: int | None,
+    epsilon: float,
+    delta: float,
+    party_epsilon: tuple[str, ...],
+    id_: str | None,
+    roster: Path | None,
+    k: str,
+    seed: int | None,
+    out: Path,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Make a plan and print what it costs and whether it can identify a regression.
+
+    \b
+    privinf plan new --column clinic_a:age:18:90 --column "clinic_a:sex:f|m" \\
+        --column clinic_b:glucose:50:250 --n 250000 --id patient \\
+        --epsilon 1 --delta 1e-6 --out plan.json
+
+    Bounds are public and must come from knowledge, not from the data: values outside are clipped.
+    """  # noqa: D301
+    check_free(out, overwrite)
+    schemas = read_columns(columns, specs)
+    people, digest = _people(n, id_, roster)
+    levels = _party_levels(party_epsilon, schemas)
+    plan = MixingPlan.new(
+        parties={
+            name: PartyPlan(schema, levels.get(name, epsilon), delta) for name, schema in schemas.items()
+        },
+        n=people,
+        id=id_,
+        ids_sha256=digest,
+        k=_rows(k),
+        seed=secrets.randbits(32) if seed is None else seed,
+        **options,
+    )
+    report = _described(plan, options["rsquared"])
+    write_text(out, plan.to_json() + "\n")
+    click.echo(report)
+    click.echo(f"written: {out}")
+
+
+@plan_group.command("check")
+@click.argument("plan", type=FILE)
+@click.option(
+    "--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
+    help="Guess of R-squared for the forecast.",
+)  # fmt: skip
+def check_command(plan: Path, rsquared: float) -> None:
+    """Print what a plan costs and whether it can identify a regression, before any row is read."""
+    click.echo(_described(MixingPlan.load(plan), rsquared))
+
+
+def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, str | None]:
+    """Return the number of people and the digest of their ids."""
+    if roster is None:
+        if n is None:
+            raise ArgumentError("say how many people the study has: --n, or --roster with --id")
+        return n, None
+    if id_ is None:
+        raise ArgumentError("--roster needs --id, the name of its id column")
+    found, digest = read_roster(roster, id_)
+    if n is not None and n != found:
+        raise ArgumentError(f"--n {n} is not the number of people of the roster, {found}: leave it out")
+    return found, digest
+
+
+def _rows(k: str) -> int | Literal["auto"]:
+    if k == "auto":
+        return "auto"
+    try:
+        return int(k)
+    except ValueError:
+        raise ArgumentError(f"--k {k}: give a whole number, or auto") from None
+
+
+def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, float]:
+    known = list(parties)
+    levels: dict[str, float] = {}
+    for pair in pairs:
+        name, _, value = pair.rpartition("=")
+        if name not in known:
+            raise ArgumentError(f"--party-epsilon {pair}: write PARTY=EPSILON; parties: {', '.join(known)}")
+        try:
+            levels[name] = float(value)
+        except ValueError:
+            raise ArgumentError(f"--party-epsilon {pair}: the epsilon must be a number") from None
+    return levels
+
+
+def _described(plan: MixingPlan, rsquared: float) -> str:
+    lines = [str(plan.check(rsquared))]
+    for name, party in plan.parties.items():
+        lines += ["", f"columns of {name}:", *(f"  {line}" for line in repr(party.schema).splitlines()[1:])]
+    if plan.id is None:
+        lines += ["", "no id column: rows must be in the same order at every party"]
+    else:
+        known = (
+            "checked against the roster's digest" if plan.ids_sha256 else "no roster: compared at the join"
+        )
+        lines += ["", f"rows are aligned by {plan.id!r} ({known})"]
+    return "\n".join([*lines, f"digest of the plan: {plan.digest}"])
