@@ -30,6 +30,7 @@ from privinf.mechanisms.mixing_matrix import MixingKind, MixingMatrix
 from privinf.mechanisms.mixing_theory import default_share
 from privinf.mechanisms.parties import party_design
 from privinf.mechanisms.rows import BLOCK, scale_private
+from privinf.mechanisms.tables import RowBlocks
 from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Schema
@@ -145,7 +146,7 @@ class PartyMechanism:
             yield position, scale_private(self.design, matrix)
 
     def _tables(self, rows: Any) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
-        if hasattr(rows, "blocks"):
+        if not isinstance(rows, pd.DataFrame):
             yield from rows.blocks()
             return
         for start in range(0, len(rows), BLOCK):
@@ -153,7 +154,7 @@ class PartyMechanism:
 
     def _checked(self, rows: Any) -> Any:
         """Return rows as a DataFrame or as blocks of one, with the public number of rows."""
-        if not hasattr(rows, "blocks") and not isinstance(rows, pd.DataFrame):
+        if not isinstance(rows, (pd.DataFrame, RowBlocks)):
             assert self.design.schema is not None
             array, names = np.asarray(rows), list(self.design.schema.columns)
             if array.ndim != 2 or array.shape[1] != len(names):
