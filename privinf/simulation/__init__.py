@@ -1,15 +1,31 @@
-"""Simulation: designs with a known truth, a Monte Carlo harness, and the baseline of paper 1."""
+"""Simulation: designs with a known truth, party releases drawn from sums, a Monte Carlo harness, DP-SGD."""
 
 from privinf.simulation.coverage import binomial_limits, rates, replicate
 from privinf.simulation.designs import Sample, cube_design, sphere_design
 from privinf.simulation.dp_fedsgd import FedSGD, dp_fedsgd, paper_rho
+from privinf.simulation.mixing import (
+    MIXING_PARTIES,
+    MixedRows,
+    PeopleSums,
+    mixed_rows_limit,
+    mixing_design,
+    mixing_sums,
+    noisy_rows_gram,
+)
 
 __all__ = [
+    "MIXING_PARTIES",
     "FedSGD",
+    "MixedRows",
+    "PeopleSums",
     "Sample",
     "binomial_limits",
     "cube_design",
     "dp_fedsgd",
+    "mixed_rows_limit",
+    "mixing_design",
+    "mixing_sums",
+    "noisy_rows_gram",
     "paper_rho",
     "rates",
     "replicate",
