@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
@@ -16,6 +16,14 @@ from privinf.schema import Design
 from privinf.storage import read_container, write_container
 
 FORMAT = "privinf-release"
+
+Regression = Callable[..., Any]
+_regressions: dict[str, Regression] = {}
+
+
+def register_regression(kind: str, regression: Regression) -> None:
+    """Say how a release of `kind` is regressed: ``regression(release, *args, **options)``; models do this."""
+    _regressions[kind] = regression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +85,27 @@ class Release:
     def secure(self) -> bool:
         """Whether every line was made with noise that may leave the building."""
         return bool(self.entries) and all(entry.secure for entry in self.entries)
+
+    def regress(self, *args: Any, **options: Any) -> Any:
+        """Fit the model that this kind of release is for; free, as often as wanted.
+
+        Parameters
+        ----------
+        *args, **options
+            Those of the model's ``fit``; joined releases of several parties take a formula first, as
+            `RMGMOLS.regress` has it: ``joined.regress("y ~ a + b")``.
+
+        Raises
+        ------
+        NotAvailableError
+            No regression is made from this kind of release alone.
+        """
+        if self.kind not in _regressions:
+            raise NotAvailableError(
+                f"a release of kind {self.kind!r} makes no regression by itself: releases of several parties "
+                "are joined first, privinf.join(releases)"
+            )
+        return _regressions[self.kind](self, *args, **options)
 
     def header(self) -> dict[str, Any]:
         """Return everything but the arrays as JSON-able data."""

@@ -7,6 +7,7 @@ from privinf.models.modulated_ols import ModulatedOLS
 from privinf.models.modulation_results import ModulatedOLSResults
 from privinf.models.modulation_systems import modulation_system
 from privinf.models.moment_ols import MomentOLS, moment_system
+from privinf.releases import register_regression
 from privinf.results import Results, register_model
 
 __all__ = [
@@ -28,3 +29,11 @@ register_model(
 register_model("MomentOLS", results=Results, system=lambda release, settings: moment_system(release))
 for _model in (RMGMOLS, DGMOLS, BGMOLS):
     register_model(_model.__name__, results=MixingResults, system=rebuilt_system)
+
+register_regression("modulation", lambda release, **how: ModulatedOLS.from_release(release).fit(**how))
+register_regression("moments", lambda release, **how: MomentOLS.from_release(release).fit(**how))
+for _model in (RMGMOLS, DGMOLS):
+    register_regression(
+        f"joined {_model.method}",
+        lambda release, formula, _model=_model, **how: _model.from_release(release).regress(formula, **how),
+    )

@@ -71,6 +71,15 @@ def test_both_doors_give_the_same_fit():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
+def test_a_joined_release_regresses_itself():
+    rels = model(n=4000).release(epsilon=2.0, delta=1e-5, rng=3)
+    joined = pi.join(rels)
+    direct = pi.RMGMOLS.from_release(rels).regress("x1 ~ y + x2", target="sample")
+    np.testing.assert_array_equal(joined.regress("x1 ~ y + x2", target="sample").params, direct.params)
+    with pytest.raises(errors.NotAvailableError, match="joined first"):
+        rels["a"].regress("x1 ~ x2")
+
+
 def test_dgm_without_noise_is_ols(intercept):
     y, X = data(500)
     r = model(pi.DGMOLS, 500, intercept=intercept).fit(epsilon=math.inf)
