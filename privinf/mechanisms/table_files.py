@@ -43,7 +43,7 @@ class Source(Protocol):
         """Names of its columns, as they stand there."""
 
     def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows with these columns; those that `schema` does not declare are texts."""
+        """Yield blocks of rows with these columns, as `schema` declares them; without it as texts."""
 
     def state(self) -> object:
         """Return what changes when the table is changed."""
@@ -93,7 +93,8 @@ class CsvSource:
     def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, numbers as numbers and levels as they are declared."""
         types, gaps = {}, {}
-        for column in columns:
+        chosen = list(columns)
+        for column in chosen:
             levels = _text_levels(column, schema)
             if levels is not None:
                 types[column] = str
@@ -101,14 +102,15 @@ class CsvSource:
         with _csv_errors(self.name):
             with _text(self.path) as stream:
                 separator = _separator(stream.readline())
+            # pandas sees that a line has too many fields only where it reads all of them
             blocks = pd.read_csv(
-                self.path, sep=separator, usecols=list(columns), dtype=types, na_values=gaps,
-                keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
+                self.path, sep=separator, usecols=chosen if schema is None else None, dtype=types,
+                na_values=gaps, keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
                 encoding="utf-8-sig", skipinitialspace=True,
             )  # fmt: skip
         with blocks:
             while (block := _next_block(blocks, self.name)) is not None:
-                yield block
+                yield block[chosen]
 
     def state(self) -> object:
         """Return size and time of the last change."""
@@ -233,7 +235,8 @@ def _parquet(path: Path) -> Iterator[Any]:
             "Parquet files need pyarrow: install privinf[parquet], or save the table as CSV"
         ) from None
     try:
-        with parquet.ParquetFile(path, buffer_size=1 << 20) as table:
+        # Buffering ahead would hold the whole file.
+        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as table:
             yield table
     except (pyarrow.ArrowException, OSError):
         raise StorageError(

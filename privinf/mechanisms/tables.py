@@ -185,7 +185,7 @@ def _reader(source: Source, id: str) -> IdReader:
 
 def _count(source: Source, schema: Schema) -> int:
     first = next(iter(schema.columns))
-    return sum(len(block) for block in source.read([first], schema))
+    return sum(len(block) for block in source.read([first], None))
 
 
 def _check_roster(source: Source, found: Alignment, id: str, roster: object) -> None:
