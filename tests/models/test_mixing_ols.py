@@ -70,7 +70,6 @@ def test_both_doors_give_the_same_fit():
     np.testing.assert_allclose(formula.bse, here.bse)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
 def test_a_joined_release_regresses_itself():
     rels = model(n=4000).release(epsilon=2.0, delta=1e-5, rng=3)
     joined = pi.join(rels)
@@ -80,6 +79,7 @@ def test_a_joined_release_regresses_itself():
         rels["a"].regress("x1 ~ x2")
 
 
+@pytest.mark.parametrize("intercept", [True, False])
 def test_dgm_without_noise_is_ols(intercept):
     y, X = data(500)
     r = model(pi.DGMOLS, 500, intercept=intercept).fit(epsilon=math.inf)
