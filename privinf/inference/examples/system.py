@@ -207,7 +207,7 @@ class ExampleScores:
     def scores(self, theta: Floats) -> Floats:
         """Return psi of all records, shape (n, p); the penalty is part of it."""
         scores = np.empty((self.n, self.p))
-        for rows in self._blocks():
+        for rows in self.blocks():
             scores[rows] = self._engine.scores(theta, rows)
         scores -= self._penalty * theta
         return scores
@@ -215,7 +215,7 @@ class ExampleScores:
     def mean_score(self, theta: Floats) -> Floats:
         """Return the mean of psi, shape (p,)."""
         total = np.zeros(self.p)
-        for rows in self._blocks():
+        for rows in self.blocks():
             total += self._engine.totals(theta, rows)
         return total / self.n - self._penalty * theta
 
@@ -226,7 +226,7 @@ class ExampleScores:
     def score_and_jacobian(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return (mean_score, jacobian) in one pass."""
         total, slope = np.zeros(self.p), np.zeros((self.p, self.p))
-        for rows in self._blocks():
+        for rows in self.blocks():
             part, derivative = self._engine.derivatives(theta, rows)
             total += part
             slope += derivative
@@ -235,14 +235,14 @@ class ExampleScores:
     def weighted_jacobian(self, theta: Floats, weights: Floats) -> Floats:
         """Return minus the mean of ``weights_i dpsi_i/dtheta``, shape (p, p)."""
         slope = np.zeros((self.p, self.p))
-        for rows in self._blocks():
+        for rows in self.blocks():
             slope += self._engine.derivatives(theta, rows, weights[rows])[1]
         return float(weights.mean()) * np.diag(self._penalty) - slope / self.n
 
     def meat(self, theta: Floats) -> Floats:
         """Return the centred covariance of psi, divisor n, shape (p, p)."""
         mean, gram = np.zeros(self.p), np.zeros((self.p, self.p))
-        for rows in self._blocks():
+        for rows in self.blocks():
             part = self._engine.scores(theta, rows)
             gram += part.T @ part
             mean += part.sum(axis=0)
@@ -288,7 +288,7 @@ class ExampleScores:
         if self.correction == "none" and self._has_noise():
             return NO_CLEAN_NAIVE
         total = np.zeros((self.p, self.p))
-        for rows in self._blocks():
+        for rows in self.blocks():
             part = self._engine.clean_squares(theta, rows)
             if part is None:
                 return self._no_clean()
@@ -305,8 +305,13 @@ class ExampleScores:
     def _has_noise(self) -> bool:
         return not (self.noise_free.all() and self.data.clear_label)
 
-    def _blocks(self) -> list[slice]:
+    def blocks(self) -> list[slice]:
+        """Return the slices of rows that the sums go over."""
         return list(self.data.blocks(self._engine.width))
+
+    def block_scores(self, theta: Floats, rows: slice) -> Floats:
+        """Return psi of a block, shape (b, p), without the penalty."""
+        return self._engine.scores(theta, rows)
 
 
 def _engine(data: Examples, loss: str, correction: str, truncation: int | None) -> Engine:
