@@ -40,9 +40,9 @@ class LedgerFile(Ledger):
     ------
     StorageError
         There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
-        damaged or not a ledger.
+        damaged, not a ledger or one with another limit.
     ArgumentError
-        The ledger that is there has another limit.
+        `budget` is not a Budget, or `name` is empty.
 
     Notes
     -----
@@ -89,10 +89,6 @@ class FileAccount(Account):
                 raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
             return
         there = self._read()
-        if budget is not None and budget != there.budget:
-            raise ArgumentError(
-                f"the ledger {path} has the limit {there.budget or 'none'}, not {budget}: a limit is set once"
-            )
         self.budget, self.name, self.identity = there.budget, there.name, there.identity
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
@@ -156,7 +152,10 @@ class FileAccount(Account):
             raise StorageError(f"the ledger {self.path} cannot be read") from None
         account = read_account(text)
         if self.budget is not None and account.budget != self.budget:
-            raise StorageError(f"the ledger {self.path} was replaced by one with another limit")
+            raise StorageError(
+                f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a limit is "
+                "set once"
+            )
         return account
 
 

@@ -1,0 +1,220 @@
+"""Ledger files: what is spent is on the disk, and processes started together cannot overspend."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+
+from privinf.accounting import Budget, GaussianLoss, Ledger
+from privinf.accounting.files import LedgerFile
+from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+from privinf.mechanisms.gaussian import Spending
+
+LIMIT = Budget(mu=1.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "clinic.ledger"
+
+
+def files(path):
+    return sorted(item.name for item in path.parent.iterdir())
+
+
+def test_the_first_spend_makes_the_file_and_every_door_reads_it(path, make_entry):
+    ledger = LedgerFile(path, LIMIT, name="patient")
+    ledger.check([GaussianLoss(0.6)])
+    assert (len(ledger), files(path)) == (0, [])
+    (recorded,) = ledger.spend(make_entry(GaussianLoss(0.6)))
+    assert files(path) == ["clinic.ledger", "clinic.ledger.lock"]
+    other = LedgerFile(path)
+    assert other.entries == ledger.entries == (recorded,)
+    assert (other.budget, other.name) == (LIMIT, "patient")
+    other.scope("fold 1").spend(make_entry(GaussianLoss(0.8)))
+    assert [entry.scope for entry in ledger.entries] == [(), ("fold 1",)]
+    assert ledger.remaining().limit == 0
+    assert ledger.total().mu == pytest.approx(1.0)
+    assert LedgerFile(path, LIMIT).to_json() == path.read_text()
+
+
+def test_it_is_the_ledger_of_a_release(path):
+    ledger = LedgerFile(path, LIMIT)
+    spending = Spending.of(
+        epsilon=None, mu=0.5, rho=None, delta=None,
+        calibration="exact", ledger=ledger, rng=0, source="lattice",
+    )  # fmt: skip
+    assert spending.ledger is ledger
+
+
+def test_a_refusal_leaves_the_file_as_it_was(path, make_entry):
+    ledger = LedgerFile(path, LIMIT)
+    with pytest.raises(BudgetExceededError, match="nothing was recorded or released"):
+        ledger.spend(make_entry(GaussianLoss(1.1)))
+    assert not path.exists()
+    ledger.spend(make_entry(GaussianLoss(0.8)))
+    before = path.read_bytes()
+    for door in (ledger, LedgerFile(path), LedgerFile(path).scope("fold 1")):
+        with pytest.raises(BudgetExceededError):
+            door.spend(make_entry(GaussianLoss(0.1)), make_entry(GaussianLoss(0.6)))
+        with pytest.raises(BudgetExceededError):
+            door.check([GaussianLoss(0.61)])
+    assert path.read_bytes() == before
+    with pytest.raises(ArgumentError, match="recorded already"):
+        ledger.spend(ledger.entries[0])
+
+
+def test_a_spend_that_cannot_be_written_is_none(path, make_entry, monkeypatch):
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.6)))
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(StorageError, match=r"No space left on device.*nothing was recorded"):
+            ledger.spend(make_entry(GaussianLoss(0.1)))
+    assert path.read_bytes() == before
+    assert files(path) == ["clinic.ledger", "clinic.ledger.lock"]
+    ledger.spend(make_entry(GaussianLoss(0.8)))
+    assert len(LedgerFile(path)) == 2
+
+
+def test_limits_are_set_once(path, tmp_path, make_entry):
+    with pytest.raises(StorageError, match="give the budget"):
+        LedgerFile(path)
+    with pytest.raises(StorageError, match="no folder"):
+        LedgerFile(tmp_path / "missing" / "clinic.ledger", LIMIT)
+    early = LedgerFile(path, Budget(mu=2.0))
+    LedgerFile(path, LIMIT).spend(make_entry(GaussianLoss(0.5)))
+    with pytest.raises(StorageError, match="a limit is set once"):
+        LedgerFile(path, Budget(mu=1.5))
+    with pytest.raises(StorageError, match="a limit is set once"):
+        early.spend(make_entry(GaussianLoss(1.5)))
+    with pytest.raises(ArgumentError, match="Budget or None"):
+        LedgerFile(path, 1.0)
+    with pytest.raises(ArgumentError, match="name"):
+        LedgerFile(path, LIMIT, name=" ")
+
+
+def test_two_ledgers_opened_before_the_file_are_one_account(path, make_entry):
+    first, second = LedgerFile(path, LIMIT), LedgerFile(path, LIMIT)
+    first.spend(make_entry(GaussianLoss(0.8)))
+    with pytest.raises(BudgetExceededError):
+        second.spend(make_entry(GaussianLoss(0.8)))
+    second.spend(make_entry(GaussianLoss(0.6)))
+    assert len(first) == len(second) == 2
+
+
+def test_damaged_foreign_and_vanished_files(path, make_entry):
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.8)))
+    good = path.read_text()
+    record = json.loads(good)
+    without_entries = json.dumps(record | {"entries": []})
+    for text in ("", good[:-20], "{}", without_entries, json.dumps(record | {"version": 99})):
+        path.write_text(text)
+        with pytest.raises(StorageError):
+            LedgerFile(path)
+        with pytest.raises(StorageError):
+            ledger.spend(make_entry(GaussianLoss(0.1)))
+        assert path.read_text() == text
+    path.write_bytes(b"\xff")
+    with pytest.raises(StorageError, match="cannot be read"):
+        ledger.check([GaussianLoss(0.1)])
+    path.unlink()
+    with pytest.raises(StorageError, match="is gone"):
+        ledger.spend(make_entry(GaussianLoss(0.1)))
+
+
+def test_pickles_copies_and_texts_are_doors_to_the_file(path, make_entry):
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.8)))
+    doors = [
+        pickle.loads(pickle.dumps(ledger)),
+        pickle.loads(pickle.dumps(ledger.scope("fold 1"))),
+        Ledger.from_json(path.read_text()),
+    ]
+    for door in doors:
+        with pytest.raises(BudgetExceededError):
+            door.spend(make_entry(GaussianLoss(0.8)))
+        door.spend(make_entry(GaussianLoss(0.1)))
+    assert len(LedgerFile(path)) == 4
+    assert ledger.entries[2].scope == ("fold 1",)
+
+
+def test_a_longer_text_of_the_account_is_merged_into_the_file(path, make_entry):
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    short = path.read_text()
+    ledger.spend(make_entry(GaussianLoss(0.8)))
+    longer = path.read_text()
+    path.write_text(short)
+    assert len(ledger) == 1
+    Ledger.from_json(longer)
+    assert len(LedgerFile(path)) == 2
+
+
+def test_threads_spend_the_limit_and_no_more(path, make_entry):
+    ledgers = [LedgerFile(path, LIMIT) for _ in range(4)]
+    refused = []
+
+    def work(ledger):
+        for _ in range(5):
+            try:
+                ledger.spend(make_entry(GaussianLoss(0.5)))
+            except BudgetExceededError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=work, args=(ledger,)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 16
+    assert len(LedgerFile(path)) == 4
+    assert LedgerFile(path).remaining().limit == Fraction(0)
+
+
+RACER = """
+import sys, time
+from pathlib import Path
+from privinf.accounting import Budget, GaussianLoss, LedgerEntry
+from privinf.accounting.files import LedgerFile
+from privinf.errors import BudgetExceededError
+folder, me = Path(sys.argv[1]), sys.argv[2]
+ledger = LedgerFile(folder / "clinic.ledger", Budget(mu=1.0))
+loss = GaussianLoss(0.8)
+entry = LedgerEntry(mechanism="gaussian", label="x", unit="person", relation="replace-one", trust="local",
+                    loss=loss, source="lattice", secure=True)
+ledger.check([loss])
+(folder / f"ready {me}").touch()
+while not (folder / "go").exists():
+    time.sleep(0.001)
+try:
+    ledger.spend(entry)
+except BudgetExceededError:
+    sys.exit(2)
+"""
+
+
+def test_of_processes_started_together_one_is_refused(path):
+    command = [sys.executable, "-c", RACER, str(path.parent)]
+    racers = [subprocess.Popen([*command, str(me)], stderr=subprocess.PIPE, text=True) for me in range(3)]
+    deadline = time.monotonic() + 60.0
+    while len(list(path.parent.glob("ready *"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (path.parent / "go").touch()
+    ended = [(racer.communicate(timeout=60)[1], racer.returncode) for racer in racers]
+    assert sorted(ended) == [("", 0), ("", 2), ("", 2)]
+    assert len(LedgerFile(path)) == 1
