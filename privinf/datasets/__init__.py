@@ -1,8 +1,10 @@
-"""Real data with public schemas, from the statsmodels wheel: no download.
+"""Real data with public schemas: no download.
 
-``load("fair")``, ``load("co2", features="lags")``, ``load("modechoice")``,
-``load("randhie", response="fmde")``. The bounds in every schema come from the codebook or from the subject,
-never from the rows; a value outside is clipped by the model that uses the schema.
+From the statsmodels wheel (`NAMES`): ``load("fair")``, ``load("co2", features="lags")``,
+``load("modechoice")``, ``load("randhie", response="fmde")``. From the folder that the environment variable
+PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``, ``load("superconductor")``,
+``load("gpu")``, ``load("song")``, ``load("acs_wages")``. The bounds in every schema come from the codebook or
+from the subject, never from the rows; a value outside is clipped by the model that uses the schema.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from privinf.datasets.record import Dataset
 from privinf.errors import ArgumentError
 
 NAMES = ("co2", "fair", "modechoice", "randhie")
+PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages")
 
 
 def load(name: str, **options: Any) -> Dataset:
@@ -21,7 +24,8 @@ def load(name: str, **options: Any) -> Dataset:
 
     Parameters
     ----------
-    name : {"co2", "fair", "modechoice", "randhie"}
+    name : str
+        One of `NAMES` or `PACKED`.
     **options
         Of that data set's own ``load``.
 
@@ -29,16 +33,18 @@ def load(name: str, **options: Any) -> Dataset:
     ------
     ArgumentError
         The name or an option is unknown.
+    NotAvailableError
+        The data set is one of `PACKED` and its file is not in the folder that PRIVINF_DATA names.
 
     Examples
     --------
     >>> load("fair").formula
     'yrs_married ~ rate_marriage + age + children + religious + educ + occupation + occupation_husb + affairs'
     """
-    if name not in NAMES:
-        raise ArgumentError(f"no data set {name!r}; there are {', '.join(NAMES)}")
+    if name not in NAMES + PACKED:
+        raise ArgumentError(f"no data set {name!r}; there are {', '.join(NAMES + PACKED)}")
     found: Dataset = import_module(f"privinf.datasets.{name}").load(**options)
     return found
 
 
-__all__ = ["NAMES", "Dataset", "load"]
+__all__ = ["NAMES", "PACKED", "Dataset", "load"]
