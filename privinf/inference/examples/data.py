@@ -79,7 +79,7 @@ class Examples:
     @property
     def n(self) -> int:
         """Number of records."""
-        return self.X.shape[0]
+        return int(self.X.shape[0])
 
     @property
     def noise_free(self) -> Flags:

@@ -199,7 +199,7 @@ class SeriesForm:
     def _sum(self, d: Floats, order: int, s: float, *, terms: int | None = None) -> Floats:
         """Return ``sum_k (-s/2)^k / k! f^(2k + order)``; K + 1 terms, one less for every two orders."""
         count = self.truncation + 1 - order // 2 if terms is None else terms
-        total = np.zeros_like(d[0])
+        total: Floats = np.zeros_like(d[0])
         for k, coefficient in enumerate(series_coefficients(s, max(count, 0) - 1)):
             total += coefficient * d[2 * k + order]
         return total

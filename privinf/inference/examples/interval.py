@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.examples.root import Root
-from privinf.inference.examples.score_test import NullPoint, null_point, tested_parameters
+from privinf.inference.examples.score_test import NullPoint, null_point, parameters_under_test
 from privinf.inference.examples.system import ExampleScores
 from privinf.inference.score_law import CHI_SQUARE
 from privinf.inference.score_sets import ScoreSet
@@ -76,7 +76,7 @@ def score_interval(
     Examples
     --------
     >>> from privinf.inference.examples.root import solve_root
-    >>> rng = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(1)
     >>> x = rng.uniform(-1, 1, (20_000, 1))
     >>> codes = rng.random(20_000) < 1 / (1 + np.exp(-2 * x[:, 0]))
     >>> noisy = x + 0.5 * rng.standard_normal(x.shape)
@@ -90,7 +90,7 @@ def score_interval(
     if check_count(column, "column", least=0) >= system.p:
         raise ArgumentError(f"column must lie in 0..{system.p - 1}")
     wanted = np.arange(system.p) == column
-    kept = tested_parameters(system, wanted | ~system.noise_free)
+    kept = parameters_under_test(system, wanted | ~system.noise_free)
     df = int(kept.sum())
     profile = _Profile(system, kept, int(kept[:column].sum()), CHI_SQUARE.critical(df, alpha))
     centre, unit = profile.centre(root.params)

@@ -37,7 +37,7 @@ class LinearEngine:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return self.data.X.shape[1]
+        return int(self.data.X.shape[1])
 
     @property
     def width(self) -> int:

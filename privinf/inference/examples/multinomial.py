@@ -39,22 +39,21 @@ class MultinomialEngine:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return (self.levels - 1) * self.data.X.shape[1]
+        return (self.levels - 1) * int(self.data.X.shape[1])
 
     @property
     def width(self) -> int:
         """Evaluations each record needs."""
-        return self.combinations.offsets.shape[0] * (self.levels - 1) ** 2
+        return int(self.combinations.offsets.shape[0]) * (self.levels - 1) ** 2
 
     def scores(self, theta: Floats, rows: slice) -> Floats:
         """Return the scores of a block, shape (b, (L - 1) p)."""
         classes = theta.reshape(self.levels - 1, -1)
-        total = 0.0
+        total = np.zeros((len(self.data.labels[rows]), *classes.shape))
         for x, target, p, shift, w in self._terms(classes, rows):
             residual = (target - p) * w[:, None]
-            total = total + residual[:, :, None] * (x + shift)[:, None, :]
-        scores: Floats = np.asarray(total).reshape(-1, self.size)
-        return scores
+            total += residual[:, :, None] * (x + shift)[:, None, :]
+        return total.reshape(-1, self.size)
 
     def totals(self, theta: Floats, rows: slice) -> Floats:
         """Return the sum of a block's scores, shape ((L - 1) p,)."""

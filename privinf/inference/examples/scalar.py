@@ -66,12 +66,12 @@ class ScalarEngine:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return self.data.X.shape[1]
+        return int(self.data.X.shape[1])
 
     @property
     def width(self) -> int:
         """Evaluations each record needs."""
-        return self.combinations.offsets.shape[0]
+        return int(self.combinations.offsets.shape[0])
 
     def scores(self, theta: Floats, rows: slice) -> Floats:
         """Return the scores of a block, shape (b, p)."""
@@ -84,7 +84,7 @@ class ScalarEngine:
             weights = block.weights * w
             A += weights * a
             B += (weights * b).sum(axis=1)
-        scores = block.base * A.sum(axis=1)[:, None]
+        scores: Floats = block.base * A.sum(axis=1)[:, None]
         if self.width > 1:
             scores += A @ self.combinations.offsets
         if s > 0.0:

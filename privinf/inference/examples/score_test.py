@@ -111,7 +111,7 @@ def score_test(
     >>> bool(score_test(system).pvalue < 1e-4), bool(score_test(system, [2.0]).pvalue > 0.05)
     (True, True)
     """
-    kept = tested_parameters(system, tested)
+    kept = parameters_under_test(system, tested)
     df = int(kept.sum())
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
@@ -121,7 +121,7 @@ def score_test(
     return ScoreTestResult(statistic, CHI_SQUARE.pvalue(statistic, df), df, values, CHI_SQUARE)
 
 
-def tested_parameters(system: ExampleScores, tested: ArrayLike | None) -> Flags:
+def parameters_under_test(system: ExampleScores, tested: ArrayLike | None) -> Flags:
     """Return the mask of tested parameters.
 
     Raises

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.typing import Floats, Integers
-from privinf.validation import check_positive
+from privinf.typing import Floats
 
 
 def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
@@ -84,24 +83,6 @@ def inverse_bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
         raise ArgumentError("a response that keeps no level more often than another has no inverse")
     inverse: Floats = (values - other * values.sum(axis=0)) / (keep - other)
     return inverse
-
-
-def response_probabilities(levels: int, epsilon: float) -> tuple[float, float]:
-    """Return (P, Q) of k-ary randomized response at `epsilon` > 0; (1, 0) at infinity."""
-    lie = float(np.exp(-check_positive(epsilon, "epsilon", infinite=True)))
-    total = 1.0 + (levels - 1) * lie
-    return 1.0 / total, lie / total
-
-
-def sample_response(
-    codes: Integers, levels: int, *, keep: float, other: float, rng: np.random.Generator
-) -> Integers:
-    """Return simulated answers (not private): for Monte Carlo only."""
-    kept = rng.random(codes.shape) < keep
-    if other == 0.0:
-        return codes
-    shifted = (codes + rng.integers(1, levels, codes.shape)) % levels
-    return np.where(kept, codes, shifted)
 
 
 def _levels(g: ArrayLike, keep: float, other: float) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
@@ -14,7 +15,7 @@ from privinf.typing import Floats
 from privinf.validation import check_count
 
 
-class Jet:
+class Jet(NDArrayOperatorsMixin):
     """A truncated Taylor series in one variable that numpy functions act on.
 
     Parameters
@@ -48,36 +49,6 @@ class Jet:
             raise ArgumentError(f"derivatives of {ufunc.__name__} are not available: write f without it")
         shape = self.coefficients.shape
         return Jet(rule(*(_series(value, shape) for value in inputs)))
-
-    def __add__(self, other: Any) -> Jet:
-        return np.add(self, other)  # type: ignore[no-any-return]
-
-    def __radd__(self, other: Any) -> Jet:
-        return np.add(other, self)  # type: ignore[no-any-return]
-
-    def __sub__(self, other: Any) -> Jet:
-        return np.subtract(self, other)  # type: ignore[no-any-return]
-
-    def __rsub__(self, other: Any) -> Jet:
-        return np.subtract(other, self)  # type: ignore[no-any-return]
-
-    def __mul__(self, other: Any) -> Jet:
-        return np.multiply(self, other)  # type: ignore[no-any-return]
-
-    def __rmul__(self, other: Any) -> Jet:
-        return np.multiply(other, self)  # type: ignore[no-any-return]
-
-    def __truediv__(self, other: Any) -> Jet:
-        return np.divide(self, other)  # type: ignore[no-any-return]
-
-    def __rtruediv__(self, other: Any) -> Jet:
-        return np.divide(other, self)  # type: ignore[no-any-return]
-
-    def __neg__(self) -> Jet:
-        return Jet(-self.coefficients)
-
-    def __pow__(self, exponent: float) -> Jet:
-        return np.power(self, exponent)  # type: ignore[no-any-return]
 
 
 def derivatives(f: Callable[[Any], Any], z: ArrayLike, order: int) -> Floats:

@@ -22,7 +22,8 @@ def series_coefficients(s2: float, truncation: int) -> Floats:
     if truncation < 0:
         return np.zeros(0)
     steps = -s2 / 2 / np.arange(1.0, truncation + 1.0)
-    return np.cumprod(np.r_[1.0, steps])
+    coefficients: Floats = np.cumprod(np.append(1.0, steps))
+    return coefficients
 
 
 def inverse_series(f: Callable[[Any], Any], z: ArrayLike, s2: float, *, truncation: int) -> Floats:
