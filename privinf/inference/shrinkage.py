@@ -1,4 +1,4 @@
-r"""Slopes for prediction from mixed rows: regression calibration and a ridge, from public numbers and the release.
+r"""Slopes for prediction from mixed rows: regression calibration and a ridge.
 
 The de-biased estimate is for inference: where the rows are mostly noise its error is far larger than that of
 no model. Prediction asks for small error instead, and gets it by pulling the slopes towards zero by as much

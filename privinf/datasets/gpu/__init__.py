@@ -16,7 +16,8 @@ VWM, VWN (1 to 8), and four switches.
 """
 SOURCE = (
     "Ballester-Ripoll, R., Paredes, E. G. and Pajarola, R. (2019), Sobol tensor trains for global "
-    "sensitivity analysis, Reliability Engineering and System Safety 183, 311-322; UCI Machine Learning Repository 440"
+    "sensitivity analysis, Reliability Engineering and System Safety 183, 311-322; UCI Machine Learning "
+    "Repository 440"
 )
 LICENCE = "CC BY 4.0"
 
