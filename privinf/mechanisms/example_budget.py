@@ -1,0 +1,258 @@
+r"""How the budget of released examples is split over Gaussian columns, responded features and the label.
+
+Randomized responses cost pure epsilons :math:`e_j`; what is left of (epsilon, delta) goes to the Gaussian
+columns. Left is meant exactly: the largest mu with
+
+.. math:: \sum_l p_l \, \delta_{\mu}(\epsilon - l) \le \delta,
+
+where the sum is over the joint loss of the responses (each :math:`\pm e_j`), not the mu of
+:math:`(\epsilon - \sum e_j, \delta)`, which would throw a part of the budget away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from privinf.accounting import (
+    GaussianLoss,
+    PureLoss,
+    calibrate_mu,
+    classic_mu,
+    compose,
+    gaussian_mu,
+    split_mu,
+)
+from privinf.accounting.exact import exact, float_down
+from privinf.errors import ArgumentError
+from privinf.typing import Calibration
+from privinf.validation import check_choice, check_fraction, check_positive
+
+LabelKind = Literal["response", "gaussian", "clear"]
+
+# Of an epsilon named as a whole, the features get two parts and the label one.
+DEFAULT_SHARES = (2.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one release of examples protects.
+
+    Attributes
+    ----------
+    gaussian : int
+        Number of private columns under Gaussian noise.
+    responded : int
+        Number of features under randomized response; the dummies of a factor are one feature.
+    label : {"response", "gaussian", "clear"}
+    """
+
+    gaussian: int
+    responded: int
+    label: LabelKind
+
+    @property
+    def features(self) -> int:
+        """Number of features that share what the features may spend."""
+        return self.gaussian + self.responded
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleBudget:
+    """What each part of a release may spend on one unit.
+
+    Attributes
+    ----------
+    features_mu : float or None
+        All Gaussian columns together; None without any.
+    responses_epsilon : float or None
+        Each responded feature, pure; None without any.
+    label_epsilon, label_mu : float or None
+        The label: pure under randomized response, mu under Gaussian noise, neither in clear.
+    """
+
+    features_mu: float | None
+    responses_epsilon: float | None
+    label_epsilon: float | None
+    label_mu: float | None
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether there is no noise at all (epsilon = inf)."""
+        spent = (self.features_mu, self.responses_epsilon, self.label_epsilon, self.label_mu)
+        return any(part is not None and math.isinf(part) for part in spent)
+
+
+def plan_budget(
+    parts: Parts,
+    *,
+    epsilon_x: float | None = None,
+    epsilon_y: float | None = None,
+    epsilon: float | None = None,
+    shares: Sequence[float] | None = None,
+    delta: float | None = None,
+    calibration: Calibration = "exact",
+) -> ExampleBudget:
+    """Return what each part may spend; see `LocalExamples.release`.
+
+    Raises
+    ------
+    ArgumentError
+        The levels named do not fit what is protected, only one side is infinite, or delta is missing.
+    """
+    check_choice(calibration, Calibration, "calibration")
+    if delta is not None:
+        check_fraction(delta, "delta")
+    if epsilon is not None:
+        if epsilon_x is not None or epsilon_y is not None:
+            raise ArgumentError("epsilon= is the whole: name it, or epsilon_x= and epsilon_y=, not both")
+        total = check_positive(epsilon, "epsilon", infinite=True)
+        weights = _checked_shares(parts, shares)
+        return _unlimited(parts) if math.isinf(total) else _joint(parts, total, weights, delta, calibration)
+    if shares is not None:
+        raise ArgumentError(
+            "shares= splits epsilon=: with epsilon_x= and epsilon_y= there is nothing to split"
+        )
+    levels = _checked_levels(parts, epsilon_x, epsilon_y)
+    if any(math.isinf(level) for level in levels.values()):
+        return _unlimited(parts)
+    return _separate(parts, levels, delta, calibration)
+
+
+def remaining_mu(
+    epsilon: float, delta: float | None, pure: Sequence[float], calibration: Calibration = "exact"
+) -> float:
+    """Return the largest mu that, together with responses of the `pure` epsilons, is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite, above the sum of `pure`.
+    pure : sequence of float
+    calibration : {"exact", "classic"}
+        "classic": the textbook formula at ``epsilon - sum(pure)``, for reproduction only.
+
+    Returns
+    -------
+    float
+        Rounded down: the exact total at `epsilon` does not exceed `delta`.
+
+    Raises
+    ------
+    ArgumentError
+        `delta` is missing or outside (0, 1).
+
+    Examples
+    --------
+    >>> round(remaining_mu(4.0, 1e-5, []), 4), round(remaining_mu(4.0, 1e-5, [1.0]), 4)
+    (0.9249, 0.7306)
+    """
+    if delta is None:
+        raise ArgumentError("delta, in (0, 1), is needed for what is released by the Gaussian mechanism")
+    if calibration == "classic":
+        return classic_mu(epsilon - math.fsum(pure), delta)
+    high = gaussian_mu(epsilon, delta)
+    if not pure:
+        return high
+
+    def excess(mu: float) -> float:
+        spent = compose([GaussianLoss(mu), *map(PureLoss, pure)]).delta(epsilon)
+        return math.log(max(spent, 5e-324)) - math.log(delta)
+
+    low = gaussian_mu(epsilon - math.fsum(pure), delta) * (1.0 - 1e-9)
+    from scipy.optimize import brentq  # a third of the import time of the package
+
+    root = high if excess(high) <= 0.0 else float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
+    step = math.ulp(root)
+    while excess(root) > 0.0:
+        root, step = root - step, 2.0 * step
+    return root
+
+
+def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fraction, Fraction]:
+    """Return the shares of the features and of the label, adding up to one."""
+    if shares is None:
+        given = DEFAULT_SHARES
+    else:
+        if isinstance(shares, str) or len(shares) != 2:
+            raise ArgumentError("shares must be two positive numbers, of the features and of the label")
+        if parts.features == 0 or parts.label == "clear":
+            raise ArgumentError("shares= needs features and a label to protect: one of them is sent in clear")
+        given = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
+    x = exact(given[0]) if parts.features else Fraction(0)
+    y = Fraction(0) if parts.label == "clear" else exact(given[1])
+    return x / (x + y), y / (x + y)
+
+
+def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, float]:
+    """Return the levels that are wanted, by side: what is protected needs one, and nothing else may."""
+    levels = {}
+    for side, given, what, protected in (
+        ("x", epsilon_x, "the features", parts.features > 0),
+        ("y", epsilon_y, "the label", parts.label != "clear"),
+    ):
+        if protected and given is None:
+            raise ArgumentError(f"epsilon_{side}= is missing: name what {what} may spend, or epsilon= alone")
+        if not protected and given is not None:
+            raise ArgumentError(f"epsilon_{side}= has nothing to protect: {what} will be sent in clear")
+        if protected:
+            levels[side] = check_positive(given, f"epsilon_{side}", infinite=True)
+    if len({math.isinf(level) for level in levels.values()}) > 1:
+        raise ArgumentError(
+            "epsilon_x and epsilon_y must both be finite or both infinite: what is to be sent in clear is "
+            "declared public (public columns, label='clear')"
+        )
+    return levels
+
+
+def _unlimited(parts: Parts) -> ExampleBudget:
+    return ExampleBudget(
+        features_mu=math.inf if parts.gaussian else None,
+        responses_epsilon=math.inf if parts.responded else None,
+        label_epsilon=math.inf if parts.label == "response" else None,
+        label_mu=math.inf if parts.label == "gaussian" else None,
+    )
+
+
+def _each(level: float, share: Fraction, parts: Parts) -> float | None:
+    """Return the epsilon of each responded feature: one equal share a feature, rounded down."""
+    return float_down(exact(level) * share / parts.features) if parts.responded else None
+
+
+def _separate(
+    parts: Parts, levels: dict[str, float], delta: float | None, calibration: Calibration
+) -> ExampleBudget:
+    each = _each(levels["x"], Fraction(1), parts) if parts.features else None
+    pure = [] if each is None else [each] * parts.responded
+    features_mu = remaining_mu(levels["x"], delta, pure, calibration) if parts.gaussian else None
+    label_mu = None
+    if parts.label == "gaussian":
+        label_mu = calibrate_mu(epsilon=levels["y"], delta=delta, calibration=calibration)
+    return ExampleBudget(features_mu, each, levels["y"] if parts.label == "response" else None, label_mu)
+
+
+def _joint(
+    parts: Parts,
+    epsilon: float,
+    weights: tuple[Fraction, Fraction],
+    delta: float | None,
+    calibration: Calibration,
+) -> ExampleBudget:
+    x, y = weights
+    each = _each(epsilon, x, parts) if parts.features else None
+    label_epsilon = float_down(exact(epsilon) * y) if parts.label == "response" else None
+    pure = ([] if each is None else [each] * parts.responded) + (
+        [] if label_epsilon is None else [label_epsilon]
+    )
+    # At equal shares of epsilon a mu is nearly proportional to its share, so mu^2 goes by their squares.
+    squares = {"features": float(x) ** 2 if parts.gaussian else 0.0}
+    squares["label"] = float(y) ** 2 if parts.label == "gaussian" else 0.0
+    wanted = {name: weight for name, weight in squares.items() if weight > 0.0}
+    mus: dict[str, float] = {}
+    if wanted:
+        mu = remaining_mu(epsilon, delta, pure, calibration)
+        mus = dict(zip(wanted, split_mu(mu, list(wanted.values())), strict=True))
+    return ExampleBudget(mus.get("features"), each, label_epsilon, mus.get("label"))
