@@ -34,7 +34,7 @@ from privinf.mechanisms.tables import RowBlocks
 from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
+from privinf.typing import Calibration, Flags, Floats, Integers, Missing, RngLike
 from privinf.validation import check_choice, check_count, check_number, check_positive
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
@@ -62,6 +62,42 @@ class PartyLabels:
     party: str = ""
     plan: str = ""
     ids: str = ""
+
+
+class RollCall:
+    """Whether every person's row came exactly once; runs in order need no memory.
+
+    Parameters
+    ----------
+    n : int
+        Number of people.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._next = 0
+        self._seen: Flags | None = None
+
+    def mark(self, position: int | Integers, count: int) -> None:
+        """Note the rows of one block (AlignmentError where a position is outside 0 .. n-1 or comes twice)."""
+        run = np.ndim(position) == 0
+        if run and self._seen is None and position == self._next and self._next + count <= self.n:
+            self._next += count
+            return
+        if self._seen is None:
+            self._seen = np.arange(self.n) < self._next
+        at = np.asarray(position) + (np.arange(count) if run else 0)
+        if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
+            raise AlignmentError(f"a block has positions outside 0 .. {self.n - 1}, or not one a row")
+        if self._seen[at].any() or len(np.unique(at)) < count:
+            raise AlignmentError("a person has two rows: every position must come once")
+        self._seen[at] = True
+
+    def check(self) -> None:
+        """Raise AlignmentError unless every row has come."""
+        found = self._next if self._seen is None else int(self._seen.sum())
+        if found != self.n:
+            raise AlignmentError(f"{found} of {self.n} people have a row: every one is needed")
 
 
 class PartyMechanism:
@@ -141,9 +177,12 @@ class PartyMechanism:
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int | Integers, Floats]]:
         """Yield (position, scaled private numbers), clipped to the public bounds."""
+        roll = RollCall(len(rows))
         for position, frame in self._tables(rows):
+            roll.mark(position, len(frame))
             matrix = self.design.matrix(frame, missing=self.missing)
             yield position, scale_private(self.design, matrix)
+        roll.check()
 
     def _tables(self, rows: Any) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
         if not isinstance(rows, pd.DataFrame):
@@ -261,8 +300,8 @@ class GaussianRows(PartyMechanism):
         table = self._checked(rows)
         released = np.empty((len(table), self.width))
         for position, block in self._blocks(table):
-            at = slice(position, position + len(block)) if isinstance(position, int) else position
-            released[at] = block
+            run = isinstance(position, (int, np.integer))
+            released[slice(position, position + len(block)) if run else position] = block
         scale, entry = line.calibrated(spending.source)
         recorded = spending.ledger.spend(entry)
         if scale > 0.0:
@@ -426,7 +465,7 @@ class RandomMixing(PartyMechanism):
         if self.intercept:
             arrays["ones_row"] = totals * math.sqrt(share)
         if scale > 0.0:
-            for name in arrays.keys() - {"ones"}:
+            for name in ("rows", "ones_row")[: 1 + self.intercept]:  # a fixed order: seeded noise repeats
                 arrays[name] = spending.source.perturb(arrays[name], scale)
         law = self._law(spending, scale, n)
         law |= {"k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share}
@@ -446,8 +485,6 @@ class RandomMixing(PartyMechanism):
                 np.rint(block / UNIT, out=block)
             mixer.update(np.column_stack([block, np.ones(len(block))]), position)
             totals += block.sum(axis=0)
-        if mixer.records != len(table):
-            raise AlignmentError(f"{mixer.records} of {len(table)} people have a row: every one is needed")
         sums = mixer.total()
         if exact:
             sums[:, :-1] *= UNIT

@@ -79,8 +79,10 @@ def _named(releases: Any) -> dict[str, Release]:
         pairs: Sequence[tuple[str | None, Any]] = [(None, releases)]
     elif isinstance(releases, Mapping):
         pairs = list(releases.items())
-    else:
+    elif isinstance(releases, Iterable):
         pairs = [(None, release) for release in releases]
+    else:
+        raise ArgumentError(f"join needs releases of parties, got {type(releases).__name__}")
     found: dict[str, Release] = {}
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
@@ -116,12 +118,13 @@ def _joint_schema(found: Mapping[str, Release]) -> Schema:
     return Schema(columns)
 
 
-def label_design(joined: Release, label: str, order: Sequence[str] | None = None) -> Design:
+def label_design(design: Design, label: str, order: Sequence[str] | None = None) -> Design:
     """Return the design of the regression of one released column on all others.
 
     Parameters
     ----------
-    joined : Release
+    design : Design
+        Of all released columns.
     label : str
         A numeric released column.
     order : sequence of str, optional
@@ -132,7 +135,6 @@ def label_design(joined: Release, label: str, order: Sequence[str] | None = None
     SchemaError
         The label is not a released numeric column.
     """
-    design = joined.design
     positions = {name: k for k, name in enumerate(design.names)}
     if label not in design.private_names:
         raise SchemaError(f"label {label!r} is not a released column: {', '.join(design.private_names)}")
@@ -156,7 +158,7 @@ def label_design(joined: Release, label: str, order: Sequence[str] | None = None
     )
 
 
-def formula_design(joined: Release, formula: str) -> Design:
+def formula_design(released: Design, formula: str) -> Design:
     """Return the design of a formula over released columns.
 
     Raises
@@ -167,14 +169,14 @@ def formula_design(joined: Release, formula: str) -> Design:
         It needs products, powers or other functions of released columns, whose noise has no exact
         correction in sums over people; or a factor coding that was not released.
     """
-    assert joined.design.schema is not None
-    design = joined.design.schema.design(formula)
-    known = released_columns(joined.design)
+    assert released.schema is not None
+    design = released.schema.design(formula)
+    known = released_columns(released)
     for column in (*design.columns, design.outcome.column):
         if column.pieces and column.pieces not in known:
             what = "another coding of a factor" if _coding(column) else "a function of released columns"
             raise NotAvailableError(
-                f"{column.name!r} is {what}: the releases hold {', '.join(joined.design.private_names)}; "
+                f"{column.name!r} is {what}: the releases hold {', '.join(released.private_names)}; "
                 "a holder can declare and release a derived column"
             )
     return design

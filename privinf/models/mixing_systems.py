@@ -10,6 +10,7 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.inference.corrected_scores import CorrectedLeastSquares, MixedLeastSquares
 from privinf.inference.estimate import is_positive_definite
+from privinf.inference.shrinkage import shrunk_slopes
 from privinf.mechanisms.mixing_theory import guessed_variances
 from privinf.releases import Release
 from privinf.typing import Floats
@@ -93,8 +94,6 @@ def shrunk_params(release: Release) -> Floats:
             "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
             "regression with a constant"
         )
-    from privinf.inference.shrinkage import shrunk_slopes
-
     constant, slopes = design.constant, design.private
     weight = float(arrays["ones_row"][constant])
     means, mean = arrays["ones_row"][slopes] / weight, float(arrays["ones_response"][0]) / weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import pandas as pd
@@ -11,6 +12,7 @@ from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.solution import Target
 from privinf.mechanisms.mixing_plan import Method, MixingPlan
+from privinf.mechanisms.parties import party_design
 from privinf.mechanisms.party_plan import PartyPlan
 from privinf.models.fitting import Fit, Reported, build_results
 from privinf.models.joined import formula_design, join, label_design, regression_release
@@ -30,6 +32,23 @@ SHRUNK = (
     "shrunk coefficients are for prediction: they are biased on purpose, so that no interval around them "
     "covers; the de-biased fit (shrink=False) has intervals"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Options of a fit that go together.
+
+    Attributes
+    ----------
+    debias, shrink : bool
+    ridge : float
+    target : {"population", "sample", "penalized"}
+    """
+
+    debias: bool
+    shrink: bool
+    ridge: float
+    target: Target
 
 
 class PartyModel:
@@ -256,30 +275,21 @@ class PartyModel:
         -------
         MixingResults
         """
-        how: dict[str, Any] = {"debias": debias, "shrink": shrink, "ridge": ridge, "target": target}
-        _check_how(self.debias if debias is None else debias, shrink, ridge, target)
+        design = self._question(self._released_design, label)
+        how = _checked_how(
+            self.debias if debias is None else debias, shrink, ridge, target, self.method, design
+        )
         spending = {
             "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "calibration": calibration,
             "rng": rng, "source": source,
         }  # fmt: skip
         given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
-        if self._joined is None:
-            joined = join(self.release(**given))
-        elif given:
+        if self._joined is not None and given:
             raise ArgumentError(
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
             )
-        else:
-            joined = self._joined
-        if label is None and self._formula is not None:
-            return self._regression(joined, formula_design(joined, self._formula), **how)
-        chosen = label or self._label
-        if chosen is None:
-            raise ArgumentError(
-                f"name the column to regress, label=..., one of {', '.join(joined.design.private_names)}; or "
-                "use regress(formula)"
-            )
-        return self._regression(joined, label_design(joined, chosen, self._order), **how)
+        joined = join(self.release(**given)) if self._joined is None else self._joined
+        return self._regression(joined, design, how)
 
     def regress(
         self,
@@ -309,36 +319,46 @@ class PartyModel:
             raise NotAvailableError(
                 "regress() works on releases: from_release(model.release(...)).regress(formula)"
             )
-        _check_how(self.debias if debias is None else debias, shrink, ridge, target)
-        design = formula_design(self._joined, formula)
-        return self._regression(
-            self._joined, design, debias=debias, shrink=shrink, ridge=ridge, target=target
-        )
-
-    def _regression(
-        self,
-        joined: Release,
-        design: Design,
-        *,
-        debias: bool | None,
-        shrink: bool,
-        ridge: float,
-        target: Target,
-    ) -> MixingResults:
+        design = formula_design(self._joined.design, formula)
         corrected = self.debias if debias is None else debias
+        how = _checked_how(corrected, shrink, ridge, target, self.method, design)
+        return self._regression(self._joined, design, how)
+
+    @property
+    def _released_design(self) -> Design:
+        """The design of all columns of all parties, as they are or will be released."""
+        if self._joined is not None:
+            return self._joined.design
+        columns = {name: item for schema in self._schemas.values() for name, item in schema.columns.items()}
+        centred = self._options.get("intercept", self.method == "random-mixing")
+        return party_design(Schema(columns), centred=centred)
+
+    def _question(self, released: Design, label: str | None) -> Design:
+        """Return the design of the regression asked for."""
+        if label is None and self._formula is not None:
+            return formula_design(released, self._formula)
+        chosen = label or self._label
+        if chosen is None:
+            raise ArgumentError(
+                f"name the column to regress, label=..., one of {', '.join(released.private_names)}; or use "
+                "regress(formula)"
+            )
+        return label_design(released, chosen, self._order)
+
+    def _regression(self, joined: Release, design: Design, how: How) -> MixingResults:
         release = regression_release(joined, design)
-        population = target != "sample"
+        population = how.target != "sample"
         system = mixing_system(release, population=population)
-        settings: dict[str, Any] = {"population": population, "shrink": shrink, "bias": None}
+        settings: dict[str, Any] = {"population": population, "shrink": how.shrink, "bias": None}
         reported = None
-        if shrink:
+        if how.shrink:
             reported = Reported(shrunk_params(release), SHRUNK)
-        elif not corrected:
-            plain = plain_fit(system, ridge=ridge)
+        elif not how.debias:
+            plain = plain_fit(system, ridge=how.ridge)
             reported = Reported(plain.params, PLAIN)
             if plain.bias is not None:
                 settings["bias"] = (design.to_user[0] @ plain.bias).tolist()
-        options = {"Fit": "shrunk for prediction" if shrink else "de-biased" if corrected else "plain"}
+        options = {"Fit": "shrunk for prediction" if how.shrink else "de-biased" if how.debias else "plain"}
         return build_results(
             MixingResults,
             system,
@@ -346,7 +366,7 @@ class PartyModel:
             ledger=self.ledger if self._joined is None else None,
             model=type(self).__name__,
             method=_method(joined),
-            fit=Fit(ridge=ridge if corrected else 0.0, target=target),
+            fit=Fit(ridge=how.ridge if how.debias else 0.0, target=how.target),
             options=options,
             settings=settings,
             reported=reported,
@@ -365,13 +385,21 @@ class PartyModel:
         return f"<{type(self).__name__}: {state}>"
 
 
-def _check_how(debias: bool, shrink: bool, ridge: float, target: Target) -> None:
-    """Refuse options that do not go together, before anything is spent."""
+def _checked_how(
+    debias: bool, shrink: bool, ridge: float, target: Target, method: Method, design: Design
+) -> How:
+    """Return the options of a fit, once they go together; nothing has been spent by then."""
     Fit(ridge=ridge, target=target)
     if shrink and (ridge > 0.0 or target != "population" or not debias):
         raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
     if not debias and target != "population":
         raise ArgumentError(f"target={target!r} is about intervals, and a plain fit (debias=False) has none")
+    if shrink and (method != "random-mixing" or design.constant is None):
+        raise NotAvailableError(
+            "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
+            "regression with a constant"
+        )
+    return How(debias, shrink, ridge, target)
 
 
 def _method(joined: Release) -> str:
