@@ -150,11 +150,14 @@ class FileAccount(Account):
             return Account(self.budget, self.name, self.identity)
         except (OSError, UnicodeDecodeError):
             raise StorageError(f"the ledger {self.path} cannot be read") from None
-        account = read_account(text)
+        try:
+            account = read_account(text)
+        except StorageError as problem:
+            raise StorageError(f"{self.path}: {problem}") from None
         if self.budget is not None and account.budget != self.budget:
             raise StorageError(
-                f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a limit is "
-                "set once"
+                f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
+                "limit is set once"
             )
         return account
 

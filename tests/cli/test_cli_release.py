@@ -1,0 +1,210 @@
+"""``privinf release``: rows to a file, the ledger charged in between, and every refusal free of charge."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.accounting import Budget
+from privinf.accounting.files import LedgerFile
+from privinf.cli import releasing
+
+SECRET = "4242424242"  # as in the fixture
+LEDGER = ["--ledger", "a.ledger", "--budget-epsilon", "50"]
+
+
+def test_a_release_its_privacy_line_and_its_ledger(planned):
+    result = planned.release("a", "a.csv", *LEDGER)
+    assert result.exit_code == 0, result.output
+    release, plan = pi.load_release("a.npz"), pi.MixingPlan.load("plan.json")
+    assert (release.nobs, release.secure, release.law["plan"]) == (3000, True, plan.digest)
+    assert release.law["ids_sha256"] == plan.ids_sha256
+    assert "privacy of a: epsilon 40 at delta 1e-06" in result.output
+    assert f"epsilon {plan.check().epsilon:.4g}" in result.output
+    assert "ledger a.ledger: 1 release(s), epsilon 40 of 50 at delta 1e-06" in result.output
+    assert LedgerFile("a.ledger").entries == release.entries
+    assert LedgerFile("a.ledger").budget == Budget(epsilon=50.0, delta=1e-6)
+
+
+def test_the_file_does_not_depend_on_order_or_format_of_the_rows(planned):
+    frame = pd.read_csv("a.csv")
+    frame.sort_values("patient").to_parquet("sorted.parquet")
+    for name in ("a.csv", "sorted.parquet"):
+        assert planned.release("a", name, "--seed", "1", out=f"{name}.npz").exit_code == 0
+    first, second = pi.load_release("a.csv.npz"), pi.load_release("sorted.parquet.npz")
+    np.testing.assert_array_equal(first.arrays["rows"], second.arrays["rows"])
+    np.testing.assert_array_equal(first.arrays["ones_row"], second.arrays["ones_row"])
+    by_hand = pi.MixingPlan.load("plan.json").release("a", frame.sort_values("patient"), rng=1)
+    np.testing.assert_array_equal(first.arrays["rows"], by_hand.arrays["rows"])
+    assert not first.secure
+
+
+def test_simulation_noise_is_stamped_and_quiet_is_quiet(planned):
+    assert "SIMULATION NOISE: NOT PRIVATE" in planned.release("a", "a.csv", "--seed", "1").output
+    result = planned.release("a", "a.csv", "--quiet", "--overwrite", *LEDGER)
+    assert (result.exit_code, result.output) == (0, "")
+    assert pi.load_release("a.npz").secure
+    assert "without --ledger" in planned.release("b", "b.parquet").output
+
+
+def test_a_second_release_needs_the_budget(planned):
+    assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
+    before, content = planned.files(), (planned.folder / "a.ledger").read_bytes()
+    result = planned.release("a", "a.csv", "--ledger", "a.ledger", out="again.npz")
+    planned.refused(result, "would pass the limit", "nothing was recorded or released")
+    assert planned.files() == before
+    assert (planned.folder / "a.ledger").read_bytes() == content
+
+
+def test_missing_values_are_refused_or_imputed_on_demand(planned):
+    frame = pd.read_csv("a.csv")
+    frame.loc[7, "age"] = np.nan
+    frame.to_csv("gaps.csv", index=False)
+    planned.refused(planned.release("a", "gaps.csv", *LEDGER), "column 'age' has missing values")
+    assert "a.ledger" not in planned.files()
+    assert planned.release("a", "gaps.csv", "--missing", "impute-public").exit_code == 0
+
+
+def spoiled(frame: pd.DataFrame, how: str) -> pd.DataFrame:
+    """Return rows of clinic a with one mistake."""
+    if how == "twice":
+        return pd.concat([frame.iloc[:-1], frame.iloc[:1]])
+    if how == "one missing":
+        return frame.iloc[1:]
+    if how == "one too many":
+        return pd.concat([frame, frame.iloc[:1].assign(patient=int(SECRET))])
+    if how == "another person":
+        return frame.assign(patient=frame["patient"].replace(1000, int(SECRET)))
+    if how == "no id":
+        return frame.assign(patient=frame["patient"].astype(object).where(frame.index > 0, None))
+    if how == "a column too few":
+        return frame.drop(columns="age")
+    if how == "text for a number":
+        return frame.assign(age=frame["age"].astype(object).where(frame.index > 0, f"x{SECRET}"))
+    if how == "unknown level":
+        return frame.assign(sex=frame["sex"].where(frame.index > 0, SECRET))
+    return frame.drop(columns="patient")
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [
+        ("twice", "1 row(s) repeat the id"),
+        ("one missing", "2999 rows for n=3000"),
+        ("one too many", "3001 rows for n=3000"),
+        ("another person", "does not hold the people of the plan"),
+        ("no id", "missing values"),
+        ("a column too few", "lacks the column(s) age"),
+        ("text for a number", "column 'age' must hold numbers"),
+        ("unknown level", "column 'sex' has values outside its declared levels"),
+        ("no id column", "lacks the column(s) patient"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_wrong_rows_cost_nothing(how, word, ending, planned):
+    bad = spoiled(pd.read_csv("a.csv"), how)
+    if ending == "csv":
+        bad.to_csv("bad.csv", index=False)
+    else:
+        mixed = {name: "string" for name in ("patient", "age") if name in bad and bad[name].dtype == object}
+        bad.astype(mixed).to_parquet("bad.parquet")
+    before = planned.files()
+    planned.refused(planned.release("a", f"bad.{ending}", *LEDGER), word)
+    assert planned.files() == before
+
+
+def test_a_roster_tells_how_many_are_missing(planned):
+    pd.read_csv("a.csv").iloc[5:].to_csv("bad.csv", index=False)
+    result = planned.release("a", "bad.csv", "--roster", "ids.csv", *LEDGER)
+    planned.refused(result, "5 of its ids are missing and 0 are not in it")
+
+
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        (["--party", "d"], "no party 'd'"),
+        (["--party", "b"], "lacks the column(s) bmi"),
+        (["--data", "missing.csv"], "no such file"),
+        (["--data", "plan.json"], "ends in .csv"),
+        (["--plan", "a.csv"], "not JSON"),
+        (["--ledger", "a.ledger"], "--budget-epsilon"),
+        (["--budget-epsilon", "3"], "--ledger"),
+        (["--ledger", "a.ledger", "--budget-delta", "1e-6"], "belongs to --budget-epsilon"),
+        (["--ledger", "a.ledger", "--budget-epsilon", "-1"], "epsilon"),
+        (["--ledger", "a.ledger", "--budget-epsilon", "39"], "would pass the limit"),
+        (["--ledger", "a.csv"], "a.csv: the text is not a privinf ledger"),
+        (["--ledger", "plan.json"], "not a privinf ledger"),
+        (["--seed", "-1"], "seed >= 0"),
+        (["--out", "missing/a.npz"], "no folder"),
+        (["--out", "a.csv"], "--overwrite"),
+        (["--out", "."], "directory"),
+    ],
+)
+def test_wrong_options_cost_nothing(extra, word, planned):
+    before = planned.files()
+    planned.refused(planned.release("a", "a.csv", *extra), word)
+    assert planned.files() == before
+
+
+def test_a_plan_without_noise_is_no_release(study):
+    assert study.plan("--n", "3000", "--k", "50", "--party-epsilon", "a=inf").exit_code == 0
+    study.refused(study.release("a", "a.csv", *LEDGER), "epsilon=inf")
+    assert "a.ledger" not in study.files()
+
+
+def test_without_id_in_the_plan_the_order_counts(study):
+    base = ["--column", "a:age:18:90", "--column", "b:bmi:15:60", "--epsilon", "1", "--delta", "1e-6"]
+    assert study.run("plan", "new", *base, "--n", "3000", "--out", "plan.json").exit_code == 0
+    assert study.release("a", "a.csv").exit_code == 0
+    assert pi.load_release("a.npz").law["ids_sha256"] == ""
+    study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "the plan has none")
+
+
+def test_a_full_disk_after_the_charge_says_what_was_lost(planned, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pi.Release, "save", full)
+    planned.refused(planned.release("a", "a.csv", *LEDGER), "No space left", "charged to the ledger and lost")
+    assert len(LedgerFile("a.ledger")) == 1
+    assert "a.npz" not in planned.files()
+
+
+def test_our_own_mistakes_show_no_text(planned, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError(f"about {SECRET}")
+
+    monkeypatch.setattr(releasing, "open_table", broken)
+    result = planned.release("a", "a.csv")
+    assert result.exit_code == 1
+    assert "RuntimeError at test_cli_release.py:" in result.output
+    assert SECRET not in result.output
+
+
+def test_of_two_releases_started_together_one_is_refused(planned):
+    def start(out: str) -> subprocess.Popen[str]:
+        where = ["--plan", "plan.json", "--party", "a", "--data", "a.csv", "--out", out]
+        command = [sys.executable, "-m", "privinf", "release", *where, *LEDGER]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    started = time.monotonic()
+    ended = []
+    for process in [start("one.npz"), start("two.npz")]:
+        out, err = process.communicate(timeout=120)
+        ended.append((process.returncode, out, err))
+    assert time.monotonic() - started < 120
+    (won, lost) = sorted(ended)
+    assert (won[0], lost[0]) == (0, 2)
+    assert "privacy of a" in won[1]
+    assert (lost[1], lost[2].count("\n")) == ("", 1)
+    assert lost[2].startswith("Error: ")
+    assert "would pass the limit" in lost[2]
+    assert len({"one.npz", "two.npz"} & planned.files()) == 1
+    assert len(LedgerFile("a.ledger")) == 1
+    assert not [name for name in planned.files() if name.endswith(".tmp")]
