@@ -5,7 +5,7 @@ from privinf.inference.examples.interval import score_interval
 from privinf.inference.examples.noise import LabelNoise, ResponseColumns
 from privinf.inference.examples.root import Root, solve_root
 from privinf.inference.examples.score_test import noise_inflation, score_test
-from privinf.inference.examples.start import regression_calibration
+from privinf.inference.examples.start import chosen_truncation, regression_calibration
 from privinf.inference.examples.system import Correction, ExampleScores, Loss
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Loss",
     "ResponseColumns",
     "Root",
+    "chosen_truncation",
     "identification",
     "noise_inflation",
     "regression_calibration",

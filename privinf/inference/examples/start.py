@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import linalg
 
+from privinf.errors import ArgumentError
 from privinf.inference.examples.data import Examples
 from privinf.inference.examples.newton import newton
-from privinf.inference.examples.system import Correction, ExampleScores
+from privinf.inference.examples.system import DERIVATIVES, Correction, ExampleScores
+from privinf.inference.transforms.series import choose_truncation
 from privinf.typing import Floats
 
 _ROWS = 100_000
@@ -59,6 +63,46 @@ def regression_calibration(system: ExampleScores) -> Floats:
     )  # fmt: skip
     path = newton(clean, np.zeros(system.p), max_steps=_STEPS, tolerance=1e-4)
     return path.point
+
+
+def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 2, 3)) -> int:
+    r"""Return the truncation of the series that has the least bias at the regression-calibration estimate.
+
+    Parameters
+    ----------
+    system : ExampleScores
+        Quadratic, exponential or logistic, of any correction but the naive one.
+    candidates : sequence of int, default (1, 2, 3)
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentError
+        For another loss.
+
+    Notes
+    -----
+    The criterion of appendix D.7 at noise variance theta'S theta and clean linear predictors up to
+    ``sum_j |theta_j|``, the largest for columns scaled to [-1, 1].
+
+    **Privacy.** Post-processing.
+
+    Examples
+    --------
+    >>> X = np.linspace(-1.0, 1.0, 100)[:, None]
+    >>> chosen_truncation(ExampleScores(X, X[:, 0] > 0.2, [0.1], loss="quadratic", correction="exact"))
+    1
+    """
+    if system.loss not in DERIVATIVES:
+        raise ArgumentError(f"the series belongs to the losses {', '.join(DERIVATIVES)}, not {system.loss!r}")
+    theta = regression_calibration(system)
+    variance, bound = float(theta**2 @ system.noise), float(np.abs(theta).sum())
+    if variance == 0.0:
+        return min(candidates)
+    return choose_truncation(DERIVATIVES[system.loss], variance, bound=bound, candidates=candidates)
 
 
 def _calibrated(data: Examples, X: Floats) -> Floats:

@@ -110,7 +110,7 @@ class ExampleScores:
     responses : tuple of ResponseColumns
         Features under randomized response.
     truncation : int, optional
-        K of the series; it has no default.
+        K of the series; required there, `chosen_truncation` finds it by the paper's criterion.
     ridge : float, default 0
         Penalty ``ridge ||theta||^2/2`` on the penalized coefficients, part of the estimating function.
     penalized : (p,) bool array, optional
@@ -353,7 +353,9 @@ def _check_options(loss: str, correction: str, label: LabelNoise | float, trunca
             f"{', '.join(map(repr, CORRECTIONS[loss]))}"
         )
     if (correction == "series") != (truncation is not None):
-        raise ArgumentError("truncation and correction='series' belong together")
+        raise ArgumentError(
+            "truncation and correction='series' belong together: chosen_truncation(system) gives one"
+        )
     if truncation is not None:
         check_count(truncation, "truncation", least=0)
     levels = label.levels if isinstance(label, LabelNoise) else None
