@@ -91,15 +91,13 @@ def summaries(rows, top, slopes, *, n, share, noise):
 
 @pytest.mark.parametrize("kind", ["signs", "hadamard", "countsketch"])
 def test_limit_has_the_law_of_real_mixing(kind):
-    n, k, share, reps = 10_000, 60, 0.05, 250
+    n, k, share, reps = 10_000, 40, 0.05, 200
     rng = np.random.default_rng(8)
     options = {"k": k, "share": share, "noise": NOISE}
     after = {"n": n, "share": share, "noise": NOISE}
     real = np.array([summaries(*released(n, rng, kind, **options), **after) for _ in range(reps)])
     limit = np.array([summaries(*drawn(n, rng, **options), **after) for _ in range(reps)])
     same = [stats.ks_2samp(a, b).pvalue for a, b in zip(real.T, limit.T, strict=True)]
-    if kind == "countsketch":
-        same[5] = 1.0  # |B 1|^2 counts pairs in one row: its law depends on the kind beyond the limit
     assert min(same) > LEAST
     wrong = np.array([summaries(*drawn(n, rng, k=k, share=0.3, noise=NOISE), **after) for _ in range(100)])
     assert stats.ks_2samp(real[:, 5], wrong[:, 5]).pvalue < LEAST
@@ -107,7 +105,7 @@ def test_limit_has_the_law_of_real_mixing(kind):
 
 def test_limit_has_the_law_of_the_public_door():
     """RMGMOLS on 10,000 people and the limit with its plan's noise, rows and share: the same errors."""
-    n, reps, rng = 10_000, 120, np.random.default_rng(4)
+    n, reps, rng = 10_000, 80, np.random.default_rng(4)
     names, real, limit = [f"x{j}" for j in range(1, 11)], [], []
     for _ in range(reps):
         sample = mixing_design(n, rng, residual=0.2)
