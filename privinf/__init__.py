@@ -9,8 +9,16 @@ from typing import Any
 
 from privinf import errors
 from privinf.accounting import Budget, Ledger, LedgerEntry, PrivacyReport, plan
-from privinf.mechanisms import GaussianRows, MixingPlan, Modulation, Moments, PartyPlan, RandomMixing
-from privinf.models import BGMOLS, DGMOLS, RMGMOLS, ModulatedOLS, MomentOLS, join
+from privinf.mechanisms import (
+    GaussianRows,
+    LocalExamples,
+    MixingPlan,
+    Modulation,
+    Moments,
+    PartyPlan,
+    RandomMixing,
+)
+from privinf.models import BGMOLS, DGMOLS, IWPGLM, RMGMOLS, ModulatedOLS, MomentOLS, join
 from privinf.releases import Release, load_release
 from privinf.results import Results, compare, load_results
 from privinf.schema import Design, Factor, Numeric, Schema, add_constant
@@ -20,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BGMOLS",
     "DGMOLS",
+    "IWPGLM",
     "RMGMOLS",
     "Budget",
     "Design",
@@ -27,6 +36,7 @@ __all__ = [
     "GaussianRows",
     "Ledger",
     "LedgerEntry",
+    "LocalExamples",
     "MixingPlan",
     "ModulatedOLS",
     "Modulation",

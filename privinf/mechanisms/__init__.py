@@ -1,5 +1,6 @@
 """Mechanisms: the only room that sees raw rows. Rows go in, a `Release` comes out."""
 
+from privinf.mechanisms.local_examples import LocalExamples
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
@@ -10,6 +11,7 @@ from privinf.mechanisms.rows import Rows
 
 __all__ = [
     "GaussianRows",
+    "LocalExamples",
     "MixingPlan",
     "Modulation",
     "ModulationSession",

@@ -1,5 +1,8 @@
 """Models: releases in, results out."""
 
+from privinf.models.example_systems import example_system
+from privinf.models.iwp_glm import IWPGLM
+from privinf.models.iwp_glm_results import IWPGLMResults
 from privinf.models.joined import join
 from privinf.models.mixing_ols import BGMOLS, DGMOLS, RMGMOLS
 from privinf.models.mixing_results import MixingResults, rebuilt_system
@@ -13,7 +16,9 @@ from privinf.results import Results, register_model
 __all__ = [
     "BGMOLS",
     "DGMOLS",
+    "IWPGLM",
     "RMGMOLS",
+    "IWPGLMResults",
     "MixingResults",
     "ModulatedOLS",
     "ModulatedOLSResults",
@@ -27,6 +32,7 @@ register_model(
     system=lambda release, settings: modulation_system(release, settings["moments"]),
 )
 register_model("MomentOLS", results=Results, system=lambda release, settings: moment_system(release))
+register_model("IWPGLM", results=IWPGLMResults, system=example_system)
 for _model in (RMGMOLS, DGMOLS, BGMOLS):
     register_model(_model.__name__, results=MixingResults, system=rebuilt_system)
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
-from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
 from privinf.releases import Release
@@ -29,7 +28,7 @@ ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov")
 CONTEXT_ARRAYS = ("sampling_cov", "point")
 PLAIN_FIELDS = ("target", "model", "method", "options", "settings", "rsquared", "scale")
 
-Rebuild = Callable[[Release, Mapping[str, Any]], LinearScores]
+Rebuild = Callable[[Release, Mapping[str, Any]], Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -29,8 +29,10 @@ SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 
 
-def summarize(result: Results, *, alpha: float, title: str | None) -> PrivateSummary:
-    """Return the summary of a result; intervals of level ``1 - alpha``."""
+def summarize(
+    result: Results, *, alpha: float, title: str | None, more: tuple[str, ...] = ()
+) -> PrivateSummary:
+    """Return the summary of a result; intervals of level ``1 - alpha``; `more` footnotes."""
     check_fraction(alpha, "alpha")
     weak = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
@@ -41,7 +43,7 @@ def summarize(result: Results, *, alpha: float, title: str | None) -> PrivateSum
         rows=[(name, *row) for name, row in zip(result.names, cells, strict=True)],
         tests=_test_facts(result),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *notes, *result.notes, *_assumptions(result.privacy)],
+        notes=[*_warnings(result), *notes, *result.notes, *more, *_assumptions(result.privacy)],
     )
 
 
