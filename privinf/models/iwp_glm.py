@@ -12,6 +12,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate, is_positive_definite
 from privinf.inference.examples import Correction, ExampleScores, Loss, Root, solve_root
 from privinf.inference.examples.identification import identification
+from privinf.inference.examples.system import check_options
 from privinf.inference.sandwich import sandwich
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
@@ -241,8 +242,7 @@ class IWPGLM(ReleaseModel):
     ) -> dict[str, Any]:
         chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
         check_choice(chosen, Correction, "correction")
-        if (chosen == "series") != (truncation is not None):
-            raise ArgumentError("truncation= and correction='series' belong together: name both")
+        check_options(self._loss, chosen, truncation)
         return {
             "loss": self._loss,
             "correction": chosen,

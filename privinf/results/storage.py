@@ -26,7 +26,7 @@ VERSION = 1
 RELEASE = "release/"
 ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov")
 CONTEXT_ARRAYS = ("sampling_cov", "point")
-PLAIN_FIELDS = ("target", "model", "method", "options", "settings", "rsquared", "scale")
+PLAIN_FIELDS = ("target", "model", "method", "settings", "rsquared", "scale")
 
 Rebuild = Callable[[Release, Mapping[str, Any]], Any]
 
@@ -110,6 +110,7 @@ def _to_parts(
         "identification": None if found is None else dataclasses.asdict(found),
         "release": None if release is None else release.header(),
         "notes": context.notes,
+        "options": list(context.options.items()),  # pairs: a file's keys are sorted
         **{name: getattr(context, name) for name in PLAIN_FIELDS},
     }
     return {name: array for name, array in arrays.items() if array is not None}, header
@@ -140,6 +141,7 @@ def _from_parts(
         system=None if recipe is None or release is None else recipe.system(release, header["settings"]),
         identification=None if found is None else Identification(**found),
         notes=tuple(header["notes"]),
+        options=dict(header["options"]),
         **{name: arrays.get(name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
     )

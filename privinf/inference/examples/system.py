@@ -187,7 +187,8 @@ class ExampleScores:
     ) -> None:
         check_choice(loss, Loss, "loss")
         check_choice(correction, Correction, "correction")
-        _check_options(loss, correction, label, truncation)
+        check_options(loss, correction, truncation)
+        _check_label(loss, label)
         self.loss: Loss = loss
         self.correction: Correction = correction
         self.truncation = truncation
@@ -346,7 +347,8 @@ def _ignoring_noise(data: Examples) -> Examples:
     return Examples(data.X, data.labels, np.zeros_like(data.noise), (), label)
 
 
-def _check_options(loss: str, correction: str, label: LabelNoise | float, truncation: int | None) -> None:
+def check_options(loss: str, correction: str, truncation: int | None) -> None:
+    """Refuse a correction that the loss has not, and a truncation without a series (ArgumentError)."""
     if correction not in CORRECTIONS[loss]:
         raise ArgumentError(
             f"correction={correction!r} is not available for loss={loss!r}: choose among "
@@ -358,6 +360,9 @@ def _check_options(loss: str, correction: str, label: LabelNoise | float, trunca
         )
     if truncation is not None:
         check_count(truncation, "truncation", least=0)
+
+
+def _check_label(loss: str, label: LabelNoise | float) -> None:
     levels = label.levels if isinstance(label, LabelNoise) else None
     if loss in BINARY and (levels not in {None, 2} or (levels is None and label != 0.0)):
         raise ArgumentError(f"loss={loss!r} needs a label of two levels, in clear or under response")
