@@ -1,8 +1,11 @@
-r"""Slopes for prediction from mixed rows: regression calibration and a ridge.
+r"""Slopes for prediction from mixed rows: regression calibration and ridges, averaged over what is plausible.
 
 The de-biased estimate is for inference: where the rows are mostly noise its error is far larger than that of
 no model. Prediction asks for small error instead, and gets it by pulling the slopes towards zero by as much
 as the noise makes necessary.
+
+Notation: k rows ``x + u``, ``y + v`` with known noise variances; a row's signal has covariance
+``share H``, share = N/k, where H is the covariance of one person's features.
 """
 
 from __future__ import annotations
@@ -13,27 +16,42 @@ import numpy as np
 
 from privinf.typing import Floats
 
-# Share of the label's variance that the features explain, as the prior has it; fixed before any data.
-PRIOR_RSQUARED = 0.5
+# The prior, fixed before any data: log variances even between a hundredth of what the public bounds allow
+# and all of it, the multiple correlation even between 0 and 1.
+VARIANCE_RATIOS = np.geomspace(0.01, 1.0, 13)
+RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2
+# Sample covariances count once their sum of squares is this much above what independent columns give.
+COVARIANCE_MARGIN = 1.3
+# Least eigenvalue of the estimated signal, in mean signal: the truth is positive definite.
+LEAST_EIGENVALUE = 0.02
+# Columns without noise get this much of their signal, so that one set of formulas serves.
+LEAST_NOISE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class ShrunkFit:
-    """Slopes for prediction and the numbers that shrank them.
+    """Slopes for prediction and what the rule made of the rows.
 
     Attributes
     ----------
     slopes : ndarray, shape (d,)
         Scaled units.
+    variances : ndarray, shape (d,)
+        Estimated variance of each feature, per person; scaled units.
     kappa : ndarray, shape (d,)
-        Share of a mixed column's variance that is not noise: ``E[x | x + noise] = kappa (x + noise)``.
-    penalty : ndarray, shape (d,)
-        Added to the Gram matrix of the rows ``kappa x``.
+        Share of a mixed column's variance that is not noise.
+    covariance_weight : float
+        Weight of the sample covariances between columns, 0 (columns taken as uncorrelated) to 1.
+    label_variance, rsquared : float
+        Posterior means of the label's variance and of R^2.
     """
 
     slopes: Floats
+    variances: Floats
     kappa: Floats
-    penalty: Floats
+    covariance_weight: float
+    label_variance: float
+    rsquared: float
 
 
 def shrunk_slopes(
@@ -45,7 +63,6 @@ def shrunk_slopes(
     kept: float,
     signal_bounds: Floats,
     label_variance_bound: float,
-    rsquared: float = PRIOR_RSQUARED,
 ) -> ShrunkFit:
     r"""Return slopes for prediction from centred mixed rows.
 
@@ -65,22 +82,95 @@ def shrunk_slopes(
         Largest variance of each feature that its public bounds allow.
     label_variance_bound : float
         The same for the label.
-    rsquared : float
-        R^2 of the prior, in (0, 1).
+
+    Returns
+    -------
+    ShrunkFit
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the release and public numbers.
+
+    With signal S = share H and noise T = diag(noise), ``E[x | x + u] = K (x + u)``, K = S (S + T)^-1: the
+    calibrated rows Z = (x + u) K' predict the label as clean rows would. Given R^2 and the label's variance
+    v, slopes of standardised features are normal with mean zero and variance ``w2 = R^2 v / tr C``, C their
+    correlation matrix, and the rows leave ``v_e = y_noise + share v (1 - R^2 kappa)``, kappa the share of
+    the signal that Z has, so that
+
+    .. math:: w = (Z'Z + (v_e / w2) I)^{-1} Z'y .
+
+    R^2 and v are averaged over a public grid by their likelihood. Variances of features are averaged alike,
+    column by column. Covariances enter as far as they stand out of the noise (linear shrinkage of Ledoit
+    and Wolf, 2004, with a margin). Where the rows say nothing the slopes go to zero and the prediction to
+    the label's mean. The rule was chosen on made-up designs, not on any data set.
     """
-    k, d = X.shape
+    k = len(y)
     share = kept / k
-    variances = _signal_variances(X, noise, share, signal_bounds)
-    label = _signal_variances(y[:, None], np.array([y_noise]), share, np.array([label_variance_bound]))[0]
-    kappa = variances * share / (variances * share + noise)
-    slope_variance = rsquared * label / (variances * d)
-    penalty = float(y @ y) / k / slope_variance
-    calibrated = X * kappa
-    gram = calibrated.T @ calibrated + np.diag(penalty)
-    return ShrunkFit(np.linalg.solve(gram, calibrated.T @ y), kappa, penalty)
+    noise = np.maximum(noise, LEAST_NOISE * share * signal_bounds)
+    variances = _variances(X, noise, share, signal_bounds)
+    scale, snr = np.sqrt(share * variances), share * variances / noise
+    correlation, weight = _correlation(X / np.sqrt(noise), snr)
+    calibrated = (X / scale) @ np.linalg.solve(correlation + np.diag(1.0 / snr), correlation)
+    slopes, label_variance, rsquared = _averaged_ridge(
+        calibrated, y, y_noise, share * label_variance_bound * VARIANCE_RATIOS, float(np.trace(correlation))
+    )
+    return ShrunkFit(slopes / scale, variances, snr / (1.0 + snr), weight, label_variance / share, rsquared)
 
 
-def _signal_variances(columns: Floats, noise: Floats, share: float, bounds: Floats) -> Floats:
-    """Return variances per person from de-biased traces, within 1% and 100% of what the bounds allow."""
-    found = (np.mean(columns**2, axis=0) - noise) / share
-    return np.asarray(np.clip(found, 0.01 * bounds, bounds), dtype=np.float64)
+def _variances(X: Floats, noise: Floats, share: float, bounds: Floats) -> Floats:
+    """Return each feature's variance per person, averaged over the grid by the column's likelihood."""
+    k = len(X)
+    signal = VARIANCE_RATIOS[:, None] * bounds
+    total = share * signal + noise
+    weights = _weights(-0.5 * (k * np.log(total) + np.sum(X**2, axis=0) / total))
+    return np.asarray(np.sum(weights * signal, axis=0), dtype=np.float64)
+
+
+def _correlation(whitened: Floats, snr: Floats) -> tuple[Floats, float]:
+    """Return the correlation matrix of the features and the weight that sample covariances have in it.
+
+    The rows are in units of their noise. For independent columns the off-diagonal sample covariances have
+    expected sum of squares `chance`; what exceeds it is signal.
+    """
+    k, d = whitened.shape
+    covariances = whitened.T @ whitened / k
+    np.fill_diagonal(covariances, 0.0)
+    found = float(np.sum(covariances**2))
+    chance = float(np.sum(1.0 + snr) ** 2 - np.sum((1.0 + snr) ** 2)) / k
+    weight = max(0.0, 1.0 - COVARIANCE_MARGIN * chance / found) if found > 0.0 else 0.0
+    correlation = np.eye(d) + weight * covariances / np.sqrt(np.outer(snr, snr))
+    values, vectors = np.linalg.eigh(correlation)
+    return (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T, weight
+
+
+def _averaged_ridge(
+    rows: Floats, y: Floats, y_noise: float, label_signals: Floats, total: float
+) -> tuple[Floats, float, float]:
+    """Return the posterior means of slopes, of the label's signal variance a row, and of R^2.
+
+    `total` is the trace of the clean rows' covariance, standardised columns.
+    """
+    k = len(y)
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    values = np.maximum(values, 1e-12 * values.max())
+    projected = vectors.T @ (rows.T @ y)
+    explained = projected**2 / values
+    rest = max(float(y @ y) - float(explained.sum()), 0.0)
+    kappa = min(float(values.sum()) / (k * total), 1.0)
+    signal, rsquared = (grid.ravel() for grid in np.meshgrid(label_signals, RSQUARED_GRID, indexing="ij"))
+    slope_variance = (rsquared * signal / total)[:, None]
+    left = (y_noise + signal * (1.0 - rsquared * kappa))[:, None]
+    variance = left + slope_variance * values
+    log_likelihood = -0.5 * (
+        np.sum(np.log(variance) + explained / variance, axis=1) + (k - len(values)) * np.log(left[:, 0])
+        + rest / left[:, 0]
+    )  # fmt: skip
+    weights = _weights(log_likelihood)
+    means = weights @ (slope_variance * projected / variance)
+    return vectors @ means, float(weights @ signal), float(weights @ rsquared)
+
+
+def _weights(log_likelihood: Floats) -> Floats:
+    """Return weights that sum to one along the first axis."""
+    weights = np.exp(log_likelihood - log_likelihood.max(axis=0))
+    return np.asarray(weights / weights.sum(axis=0), dtype=np.float64)
