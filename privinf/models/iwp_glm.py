@@ -9,8 +9,16 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.corrected_scores import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate, is_positive_definite
-from privinf.inference.examples import Correction, ExampleScores, Loss, Root, solve_root
+from privinf.inference.examples import (
+    Correction,
+    ExampleScores,
+    Loss,
+    Root,
+    chosen_truncation,
+    solve_root,
+)
 from privinf.inference.examples.identification import identification
 from privinf.inference.examples.system import check_options
 from privinf.inference.sandwich import sandwich
@@ -213,7 +221,8 @@ class IWPGLM(ReleaseModel):
             Penalty ``ridge ||theta||^2/2`` in the scaled units, constant excepted; intervals are then for the
             penalised target.
         truncation : int, optional
-            K of the series.
+            K of the series; default: the one of 1, 2, 3 with the least bias at regression calibration, by the
+            criterion of the paper's appendix D.7.
         start : array_like, shape (p,), optional
             Where Newton's iterations start, user units; default: regression calibration.
         calibration, rng, source
@@ -232,6 +241,9 @@ class IWPGLM(ReleaseModel):
         release = self._given_release(spending)
         if release is None:
             release = self.release(**{name: value for name, value in spending.items() if value is not None})
+        if settings["correction"] == "series" and truncation is None:
+            calibrated = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
+            settings["truncation"] = chosen_truncation(example_system(release, calibrated))
         system = example_system(release, settings)
         first = None if start is None else _scaled_start(start, release, self._loss, system.p)
         root = solve_root(system, start=first)
@@ -242,7 +254,7 @@ class IWPGLM(ReleaseModel):
     ) -> dict[str, Any]:
         chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
         check_choice(chosen, Correction, "correction")
-        check_options(self._loss, chosen, truncation)
+        check_options(self._loss, chosen, 1 if chosen == "series" and truncation is None else truncation)
         return {
             "loss": self._loss,
             "correction": chosen,
@@ -284,11 +296,27 @@ def _estimate(system: ExampleScores, root: Root, names: tuple[str, ...]) -> tupl
     if not is_positive_definite(cov):
         reason = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
         return Estimate(root.params, None, names, system.n, weak_reason=reason), None
-    clean = system.clean_cov(root.params)
-    known = None if isinstance(clean, str) else clean
+    known = _clean_cov(system, root.params)
     noise = None if known is None else _noise_part(cov - known)
     estimate = Estimate(root.params, cov, names, system.n, system.scores(root.params), bread, noise, "HC0")
     return estimate, known
+
+
+def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
+    """Return the covariance without noise; the squared loss falls back on equal residual variances."""
+    clean = system.clean_cov(params)
+    if not isinstance(clean, str):
+        return clean
+    data = system.data
+    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
+        return None
+    assert isinstance(data.label, float)
+    linear = CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
+    try:
+        meat, _ = linear.clean_meat(params)
+    except NotAvailableError:
+        return None
+    return sandwich(linear.A, meat, linear.n)
 
 
 def _noise_part(difference: Floats) -> Floats | None:

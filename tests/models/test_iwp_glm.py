@@ -175,6 +175,8 @@ def test_series_and_naive_fits_say_what_they_are():
     assert "ignores the noise" in str(m.fit(correction="none").summary()).replace("\n    ", " ")
     with pytest.raises(errors.NotAvailableError):
         series.score_test()
+    chosen = m.fit(correction="series").options["Correction"]
+    assert chosen in {"series, K = 1", "series, K = 2", "series, K = 3"}
 
 
 def test_no_root_never_raises_at_fit():
@@ -207,7 +209,6 @@ def test_bad_models(change, words):
     ("options", "words"),
     [
         ({"correction": "exact"}, "not available"),
-        ({"correction": "series"}, "truncation"),
         ({"truncation": 2}, "truncation"),
         ({"ridge": -1.0}, "ridge"),
         ({"epsilon_x": None}, "epsilon"),
