@@ -17,13 +17,12 @@ from privinf.storage import read_container, write_container
 
 FORMAT = "privinf-release"
 
-Regression = Callable[..., Any]
-_regressions: dict[str, Regression] = {}
+_tasks: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
-def register_regression(kind: str, regression: Regression) -> None:
-    """Say how a release of `kind` is regressed: ``regression(release, *args, **options)``; models do this."""
-    _regressions[kind] = regression
+def register_task(kind: str, task: str, fit: Callable[..., Any]) -> None:
+    """Say what ``release.regress`` or ``release.classify`` does with releases of `kind`; models do this."""
+    _tasks[kind, task] = fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +86,7 @@ class Release:
         return bool(self.entries) and all(entry.secure for entry in self.entries)
 
     def regress(self, *args: Any, **options: Any) -> Any:
-        """Fit the model that this kind of release is for; free, as often as wanted.
+        """Fit the regression that this kind of release is for; free, as often as wanted.
 
         Parameters
         ----------
@@ -100,12 +99,25 @@ class Release:
         NotAvailableError
             No regression is made from this kind of release alone.
         """
-        if self.kind not in _regressions:
-            raise NotAvailableError(
-                f"a release of kind {self.kind!r} makes no regression by itself: releases of several parties "
-                "are joined first, privinf.join(releases)"
-            )
-        return _regressions[self.kind](self, *args, **options)
+        return self._fit("regress", args, options)
+
+    def classify(self, *args: Any, **options: Any) -> Any:
+        """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
+
+        Raises
+        ------
+        NotAvailableError
+            This kind of release holds no labels of levels.
+        """
+        return self._fit("classify", args, options)
+
+    def _fit(self, task: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if (self.kind, task) not in _tasks:
+            hint = ""
+            if self.kind in ("random-mixing", "gaussian-rows"):
+                hint = ": releases of several parties are joined first, privinf.join(releases)"
+            raise NotAvailableError(f"{task}() is not for releases of kind {self.kind!r}{hint}")
+        return _tasks[self.kind, task](self, *args, **options)
 
     def header(self) -> dict[str, Any]:
         """Return everything but the arrays as JSON-able data."""

@@ -10,7 +10,7 @@ from privinf.models.modulated_ols import ModulatedOLS
 from privinf.models.modulation_results import ModulatedOLSResults
 from privinf.models.modulation_systems import modulation_system
 from privinf.models.moment_ols import MomentOLS, moment_system
-from privinf.releases import register_regression
+from privinf.releases import register_task
 from privinf.results import Results, register_model
 
 __all__ = [
@@ -36,10 +36,21 @@ register_model("IWPGLM", results=IWPGLMResults, system=example_system)
 for _model in (RMGMOLS, DGMOLS, BGMOLS):
     register_model(_model.__name__, results=MixingResults, system=rebuilt_system)
 
-register_regression("modulation", lambda release, **how: ModulatedOLS.from_release(release).fit(**how))
-register_regression("moments", lambda release, **how: MomentOLS.from_release(release).fit(**how))
+register_task("modulation", "regress", lambda release, **how: ModulatedOLS.from_release(release).fit(**how))
+register_task("moments", "regress", lambda release, **how: MomentOLS.from_release(release).fit(**how))
 for _model in (RMGMOLS, DGMOLS):
-    register_regression(
+    register_task(
         f"joined {_model.method}",
+        "regress",
         lambda release, formula, _model=_model, **how: _model.from_release(release).regress(formula, **how),
     )
+register_task(
+    "local-examples",
+    "regress",
+    lambda release, loss="squared", **how: IWPGLM.from_release(release, loss=loss).fit(**how),
+)
+register_task(
+    "local-examples",
+    "classify",
+    lambda release, loss="logistic", **how: IWPGLM.from_release(release, loss=loss).fit(**how),
+)

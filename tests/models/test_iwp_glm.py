@@ -115,7 +115,10 @@ def test_one_release_serves_several_losses_and_doors_agree(tmp_path):
         there = pi.IWPGLM.from_release(back, loss=loss).fit(ridge=ridge)
         np.testing.assert_array_equal(here.params, there.params)
         fits[loss] = here
+        assert release.classify(loss=loss, ridge=ridge).params.equals(here.params)
     assert fits["exponential"].target == "penalized"
+    with pytest.raises(errors.NotAvailableError, match="numeric label"):
+        release.regress()
     assert "penalised target" in str(fits["exponential"].summary()).replace("\n    ", " ")
     assert len(m.ledger) == len(release.entries)
     with pytest.raises(errors.NotAvailableError, match="numeric label"):
