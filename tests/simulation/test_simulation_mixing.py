@@ -158,6 +158,20 @@ def test_without_noise_the_gram_is_that_of_the_rows():
     )
 
 
+def test_moments_of_the_limit():
+    """Covariance (1 - a) Z'Z/k + noise a row; the all-ones row is sqrt(a) Z'1 + noise; c has no noise."""
+    rng, share, reps = np.random.default_rng(9), 0.3, 4000
+    sums = mixing_sums(400, rng, residual=0.2)
+    drawn = [mixed_rows_limit(sums, k=4, noise=NOISE, share=share, rng=rng) for _ in range(reps)]
+    products = np.array([np.outer(one.rows[2], one.rows[2]) for one in drawn])
+    expected = (1 - share) * sums.gram / 4 + np.diag(np.append(0.0, NOISE))
+    assert (abs(products.mean(axis=0) - expected) < 5 * products.std(axis=0) / math.sqrt(reps)).all()
+    top = np.array([one.ones_row for one in drawn])
+    scale = np.append(0.0, np.sqrt(NOISE))
+    assert (abs(top.mean(axis=0) - math.sqrt(share) * sums.gram[0]) <= 5 * scale / math.sqrt(reps)).all()
+    np.testing.assert_allclose(top.std(axis=0)[1:], scale[1:], rtol=5 / math.sqrt(2 * reps))
+
+
 def test_seeded_draws_repeat():
     sums = mixing_sums(500, 2)
     one, two = (mixed_rows_limit(sums, k=5, noise=NOISE, share=0.1, rng=3) for _ in range(2))
