@@ -26,7 +26,7 @@ class Study:
     run: Callable[..., Any]
 
     def plan(self, *extra: str, out: str = "plan.json") -> Any:
-        columns = ["a:age:18:90", "a:sex:f|m", "b:bmi:15:60", "c:glucose:50:250"]
+        columns = ["a:sex:f|m", "a:age:18:90", "b:bmi:15:60", "c:glucose:50:250"]
         options = [text for column in columns for text in ("--column", column)]
         budget = ["--epsilon", "40", "--delta", "1e-6"]
         return self.run("plan", "new", *options, *budget, "--id", "patient", "--out", out, *extra)
