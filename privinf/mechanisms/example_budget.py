@@ -45,19 +45,25 @@ class Parts:
     ----------
     gaussian : int
         Number of private columns under Gaussian noise.
-    responded : int
-        Number of features under randomized response; the dummies of a factor are one feature.
+    responded : tuple of float
+        Relative share of each feature under randomized response, where a Gaussian column has share 1; the
+        dummies of a factor are one feature.
     label : {"response", "gaussian", "clear"}
     """
 
     gaussian: int
-    responded: int
+    responded: tuple[float, ...]
     label: LabelKind
 
     @property
-    def features(self) -> int:
-        """Number of features that share what the features may spend."""
-        return self.gaussian + self.responded
+    def features(self) -> bool:
+        """Whether any feature is protected."""
+        return self.gaussian > 0 or len(self.responded) > 0
+
+    def answers(self, level: float, share: Fraction) -> list[float]:
+        """Return the epsilon of each responded feature out of `share` of `level`, rounded down."""
+        whole = self.gaussian + sum(map(exact, self.responded))
+        return [float_down(exact(level) * share * exact(one) / whole) for one in self.responded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +74,21 @@ class ExampleBudget:
     ----------
     features_mu : float or None
         All Gaussian columns together; None without any.
-    responses_epsilon : float or None
-        Each responded feature, pure; None without any.
+    responses : tuple of float
+        Epsilon of each responded feature, pure.
     label_epsilon, label_mu : float or None
         The label: pure under randomized response, mu under Gaussian noise, neither in clear.
     """
 
     features_mu: float | None
-    responses_epsilon: float | None
+    responses: tuple[float, ...]
     label_epsilon: float | None
     label_mu: float | None
 
     @property
     def noise_free(self) -> bool:
         """Whether there is no noise at all (epsilon = inf)."""
-        spent = (self.features_mu, self.responses_epsilon, self.label_epsilon, self.label_mu)
+        spent = (self.features_mu, *self.responses, self.label_epsilon, self.label_mu)
         return any(part is not None and math.isinf(part) for part in spent)
 
 
@@ -158,16 +164,18 @@ def remaining_mu(
     if not pure:
         return high
 
+    def spent(mu: float) -> float:
+        return compose([GaussianLoss(mu), *map(PureLoss, pure)]).delta(epsilon)
+
     def excess(mu: float) -> float:
-        spent = compose([GaussianLoss(mu), *map(PureLoss, pure)]).delta(epsilon)
-        return math.log(max(spent, 5e-324)) - math.log(delta)
+        return math.log(max(spent(mu), 5e-324)) - math.log(delta)
 
     low = gaussian_mu(epsilon - math.fsum(pure), delta) * (1.0 - 1e-9)
     from scipy.optimize import brentq  # a third of the import time of the package
 
     root = high if excess(high) <= 0.0 else float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     step = math.ulp(root)
-    while excess(root) > 0.0:
+    while spent(root) > delta:
         root, step = root - step, 2.0 * step
     return root
 
@@ -179,7 +187,7 @@ def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fract
     else:
         if isinstance(shares, str) or len(shares) != 2:
             raise ArgumentError("shares must be two positive numbers, of the features and of the label")
-        if parts.features == 0 or parts.label == "clear":
+        if not parts.features or parts.label == "clear":
             raise ArgumentError("shares= needs features and a label to protect: one of them is sent in clear")
         given = (check_positive(shares[0], "shares[0]"), check_positive(shares[1], "shares[1]"))
     x = exact(given[0]) if parts.features else Fraction(0)
@@ -191,7 +199,7 @@ def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, f
     """Return the levels that are wanted, by side: what is protected needs one, and nothing else may."""
     levels = {}
     for side, given, what, protected in (
-        ("x", epsilon_x, "the features", parts.features > 0),
+        ("x", epsilon_x, "the features", parts.features),
         ("y", epsilon_y, "the label", parts.label != "clear"),
     ):
         if protected and given is None:
@@ -211,27 +219,22 @@ def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, f
 def _unlimited(parts: Parts) -> ExampleBudget:
     return ExampleBudget(
         features_mu=math.inf if parts.gaussian else None,
-        responses_epsilon=math.inf if parts.responded else None,
+        responses=(math.inf,) * len(parts.responded),
         label_epsilon=math.inf if parts.label == "response" else None,
         label_mu=math.inf if parts.label == "gaussian" else None,
     )
 
 
-def _each(level: float, share: Fraction, parts: Parts) -> float | None:
-    """Return the epsilon of each responded feature: one equal share a feature, rounded down."""
-    return float_down(exact(level) * share / parts.features) if parts.responded else None
-
-
 def _separate(
     parts: Parts, levels: dict[str, float], delta: float | None, calibration: Calibration
 ) -> ExampleBudget:
-    each = _each(levels["x"], Fraction(1), parts) if parts.features else None
-    pure = [] if each is None else [each] * parts.responded
+    pure = parts.answers(levels["x"], Fraction(1)) if parts.responded else []
     features_mu = remaining_mu(levels["x"], delta, pure, calibration) if parts.gaussian else None
     label_mu = None
     if parts.label == "gaussian":
         label_mu = calibrate_mu(epsilon=levels["y"], delta=delta, calibration=calibration)
-    return ExampleBudget(features_mu, each, levels["y"] if parts.label == "response" else None, label_mu)
+    label_epsilon = levels["y"] if parts.label == "response" else None
+    return ExampleBudget(features_mu, tuple(pure), label_epsilon, label_mu)
 
 
 def _joint(
@@ -242,11 +245,9 @@ def _joint(
     calibration: Calibration,
 ) -> ExampleBudget:
     x, y = weights
-    each = _each(epsilon, x, parts) if parts.features else None
+    answers = parts.answers(epsilon, x)
     label_epsilon = float_down(exact(epsilon) * y) if parts.label == "response" else None
-    pure = ([] if each is None else [each] * parts.responded) + (
-        [] if label_epsilon is None else [label_epsilon]
-    )
+    pure = answers if label_epsilon is None else [*answers, label_epsilon]
     # At equal shares of epsilon a mu is nearly proportional to its share, so mu^2 goes by their squares.
     squares = {"features": float(x) ** 2 if parts.gaussian else 0.0}
     squares["label"] = float(y) ** 2 if parts.label == "gaussian" else 0.0
@@ -255,4 +256,4 @@ def _joint(
     if wanted:
         mu = remaining_mu(epsilon, delta, pure, calibration)
         mus = dict(zip(wanted, split_mu(mu, list(wanted.values())), strict=True))
-    return ExampleBudget(mus.get("features"), each, label_epsilon, mus.get("label"))
+    return ExampleBudget(mus.get("features"), tuple(answers), label_epsilon, mus.get("label"))

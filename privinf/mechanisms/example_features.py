@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, Integers, Missing
+from privinf.validation import check_positive
 
 BinaryMechanism = Literal["response", "gaussian"]
 
@@ -66,6 +67,22 @@ class FeaturePlan:
         mask = self.gaussian
         blocks = tuple(block for block in self.design.blocks if mask[list(block)].all())
         return replace(self.design, private=mask, blocks=blocks)
+
+    def shares(self, named: Mapping[str, float]) -> tuple[float, ...]:
+        """Return the relative share of epsilon_x of each responded feature: 1 unless `named` has another.
+
+        Raises
+        ------
+        ArgumentError
+            A name is no responded feature, or a share is not positive.
+        """
+        names = [feature.name for feature in self.responded]
+        if unknown := [name for name in named if name not in names]:
+            known = ", ".join(names) or "none"
+            raise ArgumentError(
+                f"response_shares names {unknown[0]!r}, which is not under randomized response: {known}"
+            )
+        return tuple(check_positive(named.get(name, 1.0), f"response_shares[{name!r}]") for name in names)
 
     def private_positions(self, columns: Iterable[int]) -> list[int]:
         """Return positions among the private columns of positions in the design."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +62,9 @@ class LocalExamples:
     binary_mechanism : {"response", "gaussian"}
         "gaussian": binary columns and factors get Gaussian noise like the rest (the paper's way, and the
         worse one).
+    response_shares : mapping of str to float
+        Relative shares of epsilon_x by feature under randomized response (factors by their column's name); a
+        Gaussian column, and a feature that is not named, has share 1.
     radius : float, optional
         Project the (scaled) Gaussian columns of a row into this ball; a Design brings its own.
     missing : {"raise", "impute-public"}
@@ -112,6 +115,7 @@ class LocalExamples:
         levels: Sequence[Level] | None = None,
         binary: Iterable[str] = (),
         binary_mechanism: BinaryMechanism = "response",
+        response_shares: Mapping[str, float] | None = None,
         radius: float | None = None,
         missing: Missing = "raise",
         data_bounds: bool = False,
@@ -122,9 +126,9 @@ class LocalExamples:
         self.features = plan_features(self.design, binary, binary_mechanism)
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = data_bounds
-        count = int(self.features.gaussian.sum())
-        self.parts = Parts(count, len(self.features.responded), self.label.kind)
-        if self.parts.features == 0 and self.label.kind == "clear":
+        weights = self.features.shares(response_shares or {})
+        self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
+        if not self.parts.features and self.label.kind == "clear":
             raise SensitivityError("every column is declared public: there is nothing to protect")
 
     def release(
@@ -149,8 +153,9 @@ class LocalExamples:
         epsilon_x, epsilon_y : float
             What the features, and what the label, may spend. The features together are exactly
             (epsilon_x, delta)-DP: each responded feature gets epsilon_x / (number of Gaussian columns +
-            number of responded features), pure, and the Gaussian columns get all that the exact account
-            leaves (without Gaussian columns the features are epsilon_x-DP, pure). A responded label is
+            number of responded features), pure (other shares: `response_shares`), and the Gaussian columns
+            get all that the exact account leaves. Without Gaussian columns the features are epsilon_x-DP,
+            pure. A responded label is
             epsilon_y-DP, pure; a Gaussian one (epsilon_y, delta)-DP. Leave out the side that is in clear.
         epsilon : float
             Instead: the level of the whole release, which is exactly (epsilon, delta)-DP.
@@ -162,7 +167,8 @@ class LocalExamples:
         calibration : {"exact", "classic"}
             "classic": the textbook formula, for reproduction only.
         ledger : Ledger, optional
-            Refuses the release, before a row is read, if its budget does not allow it.
+            Refuses the release, before a row is read, if its budget does not allow it. A limit in (epsilon,
+            delta) is held in mu^2, in which responses cost more than in the exact total.
         rng : None, int or Generator
             None: secure noise. A seed or Generator: simulation noise, stamped as such.
         source : {"lattice", "opendp"}
@@ -210,11 +216,8 @@ class LocalExamples:
         if budget.features_mu is not None:
             scale, entry = self._features_line(budget.features_mu).calibrated(noise)
             entries.append(entry)
-        for feature in self.features.responded:
-            assert budget.responses_epsilon is not None
-            response, entry = self._answer(
-                feature.levels, budget.responses_epsilon, f"feature {feature.name}", noise
-            )
+        for feature, epsilon in zip(self.features.responded, budget.responses, strict=True):
+            response, entry = self._answer(feature.levels, epsilon, f"feature {feature.name}", noise)
             responses.append(response)
             entries.append(entry)
         label_response = None
