@@ -1,0 +1,424 @@
+# %% [markdown]
+# # Several parties, one regression: the synthetic study
+#
+# Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022), "Differentially private multi-party data release for
+# linear regression": their Figures 2 and 3 made again, with the estimators of privinf beside theirs.
+#
+# Run it with `python vignettes/2a_synthetic_mixing.py` (about ten minutes on one core). It writes the page
+# `2a_synthetic_mixing.md` and the figures beside it. All noise is seeded: simulation, not a private release.
+
+# %%
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import math
+import time
+import warnings
+from functools import cache, partial
+from inspect import cleandoc
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import privinf as pi
+from privinf.accounting import calibrate_mu, classic_mu
+from privinf.inference.corrected_scores import MixedLeastSquares
+from privinf.inference.shrinkage import shrunk_slopes
+from privinf.mechanisms.mixing_plan import MixingPlan
+from privinf.mechanisms.party_plan import PartyPlan
+from privinf.simulation import (
+    MIXING_PARTIES,
+    mixed_rows_limit,
+    mixing_design,
+    mixing_sums,
+    noisy_rows_gram,
+    replicate,
+)
+
+warnings.simplefilter("ignore")  # weak identification and simulation noise are the subject here
+STARTED = time.time()
+HERE = Path(__file__).resolve()
+FIGURES = HERE.with_suffix("")
+BENCHMARKS = HERE.parents[1] / "benchmarks" / "results"
+FIGURES.mkdir(exist_ok=True)
+
+DELTA, D, RIDGE = 1e-5, 10, 1e-5
+SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
+EPSILONS = (1.0, 0.3, 0.1)
+BETAS = (0.1, 0.2)
+SEEDS = int(os.environ.get("VIGNETTE_SEEDS", "400"))
+
+COLORS = {
+    "OLS": "#333333", "DGM": "#D55E00", "BGM": "#E69F00", "RMGM": "#0072B2",
+    "de-biased": "#009E73", "shrunk": "#CC79A7", "zero": "#999999",
+}  # fmt: skip
+LABELS = {
+    "OLS": "OLS, no privacy", "DGM": "DGM (paper)", "BGM": "BGM (paper)", "RMGM": "RMGM, paper's k and noise",
+    "de-biased": "RMGMOLS, de-biased, k='auto'", "shrunk": "RMGMOLS, shrunk", "zero": "all slopes zero",
+}  # fmt: skip
+FAINT, INK = "#BBBBBB", "#333333"
+plt.rcParams.update(
+    {
+        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
+        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
+        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
+        "lines.linewidth": 1.6, "legend.frameon": False,
+    }
+)  # fmt: skip
+
+PAGE: list[str] = []
+
+
+def say(text: str) -> None:
+    """Add a paragraph to the page."""
+    PAGE.append(cleandoc(text))
+
+
+def table(frame: pd.DataFrame, digits: int = 3) -> None:
+    """Add a table to the page."""
+    shown = [
+        [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in row] for row in frame.to_numpy(object)
+    ]
+    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
+    PAGE.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown]))
+
+
+def benchmark(name: str) -> None:
+    """Add the table of a long simulation, as `make verify-mixing` left it."""
+    text = (BENCHMARKS / f"mixing_{name}.md").read_text(encoding="utf-8")
+    PAGE.append("\n".join(line for line in text.splitlines() if line.startswith("|")))
+
+
+def figure(fig: plt.Figure, name: str, caption: str) -> None:
+    """Save a figure and put it on the page."""
+    fig.savefig(FIGURES / f"{name}.png")
+    plt.close(fig)
+    PAGE.append(f"![{name}]({FIGURES.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+
+
+# %% [markdown]
+# ## Settings
+#
+# Six parties: five with two features each, the sixth with the label. The paper's methods get the paper's
+# noise (sd 2 sqrt(d_max) sigma for everybody, sigma = sqrt(2 log(1.25/delta))/epsilon) and its
+# k = sqrt(n)/sigma; ours the exact calibration, each party's own diameter, the all-ones row and k="auto".
+
+
+# %%
+@cache
+def setting(n: int, epsilon: float, *, paper: bool) -> tuple[MixingPlan, np.ndarray]:
+    """Return the public plan and the noise variance of x1..x10 and y."""
+    names = {p: ["y" if c == "y" else f"x{c + 1}" for c in items] for p, items in MIXING_PARTIES.items()}
+    parties = {
+        party: PartyPlan(pi.Schema({name: (-1.0, 1.0) for name in columns}), epsilon=epsilon, delta=DELTA)
+        for party, columns in names.items()
+    }
+    plan = MixingPlan.new(
+        parties=parties, n=n, label="y", intercept=not paper,
+        k=max(int(math.sqrt(n) * classic_mu(epsilon, DELTA)), D + 2) if paper else "auto",
+        diameter="largest" if paper else "own", calibration="classic" if paper else "exact",
+    )  # fmt: skip
+    scale = [
+        plan.mechanism(p).noise_scale(plan.party(p).total_mu(plan.calibration))
+        for p in names
+        for _ in names[p]
+    ]
+    return plan, np.square(scale)
+
+
+def papers_methods(sums, epsilon: float, rng) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return slopes and Hessian of DGM, BGM and RMGM; every Hessian with the paper's 1e-5 on its diagonal."""
+    plan, noise = setting(sums.n, epsilon, paper=True)
+    single = noisy_rows_gram(sums, noise=noise, rng=rng) / sums.n
+    rows = mixed_rows_limit(sums, k=plan.k, noise=noise, rng=rng).rows[:, 1:]
+    mixed = rows.T @ rows / sums.n
+    grams = {"DGM": single - np.diag(noise), "BGM": single, "RMGM": mixed}
+    found = {}
+    for name, gram in grams.items():
+        hessian = gram[:-1, :-1] + RIDGE * np.eye(D)
+        found[name] = np.linalg.solve(hessian, gram[:-1, -1]), hessian
+    return found
+
+
+def our_methods(sums, epsilon: float, rng) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return slopes and Gram matrix of the de-biased and the shrunk fit of one release."""
+    plan, noise = setting(sums.n, epsilon, paper=False)
+    drawn = mixed_rows_limit(sums, k=plan.k, noise=noise, share=plan.share, rng=rng)
+    rows, top = drawn.rows, drawn.ones_row
+    system = MixedLeastSquares(
+        rows[:, :-1], rows[:, -1], np.append(0.0, noise[:-1]), y_noise=noise[-1], n=sums.n, share=plan.share,
+        constant=0, ones_row=top[:-1], ones_response=top[-1],
+    )  # fmt: skip
+    centred = rows[:, 1:] - np.outer(rows[:, 0], top[1:] / top[0])
+    shrunk = shrunk_slopes(
+        centred[:, :-1], centred[:, -1], noise[:-1], noise[-1], kept=(1.0 - plan.share) * sums.n,
+        signal_bounds=np.ones(D), label_variance_bound=1.0,
+    )  # fmt: skip
+    gram = np.delete(np.delete(system.A, 0, axis=0), 0, axis=1)
+    return {"de-biased": (np.linalg.solve(system.A, system.g)[1:], gram), "shrunk": (shrunk.slopes, gram)}
+
+
+def errors(seed: np.random.SeedSequence, *, n: int, residual: float) -> dict[str, float]:
+    """Return every method's error on one table at every epsilon, and the smallest |eigenvalue| it met."""
+    rng = np.random.default_rng(seed)
+    sums = mixing_sums(n, rng, residual=residual)
+    ols = np.linalg.solve(sums.gram[1:-1, 1:-1], sums.gram[1:-1, -1])
+    out = {"OLS": float(np.linalg.norm(ols - sums.slopes)), "zero": float(np.linalg.norm(sums.slopes))}
+    for epsilon in EPSILONS:
+        found = papers_methods(sums, epsilon, rng) | our_methods(sums, epsilon, rng)
+        for name, (slopes, hessian) in found.items():
+            out[f"{name} {epsilon:g}"] = float(np.linalg.norm(slopes - sums.slopes))
+            out[f"{name} {epsilon:g} eigenvalue"] = float(abs(np.linalg.eigvalsh(hessian)).min())
+    return out
+
+
+def study(residual: float) -> dict[int, pd.DataFrame]:
+    """Return one row a replication for every n."""
+    return {
+        n: replicate(partial(errors, n=n, residual=residual), SEEDS, seed=n, progress=False) for n in SIZES
+    }
+
+
+def column(frame: pd.DataFrame, method: str, epsilon: float) -> pd.Series:
+    """Return the errors of a method."""
+    return frame[method if method in ("OLS", "zero") else f"{method} {epsilon:g}"]
+
+
+CLEAN, NOISY = study(0.0), study(0.2)
+PRIVATE = ("DGM", "BGM", "RMGM", "de-biased", "shrunk")
+
+# %% [markdown]
+# ## Figure 2 of the paper
+
+
+# %%
+def curves(ax: plt.Axes, found: dict[int, pd.DataFrame], epsilon: float, value, methods) -> None:
+    """Draw one line a method."""
+    for name in methods:
+        ax.plot(
+            SIZES, [value(column(found[n], name, epsilon)) for n in SIZES], color=COLORS[name],
+            label=LABELS[name], ls=":" if name == "zero" else "-", marker="" if name == "zero" else ".",
+        )  # fmt: skip
+    ax.set_xscale("log")
+
+
+fig, axes = plt.subplots(3, 3, figsize=(9.5, 7.6), sharex=True)
+for j, epsilon in enumerate(EPSILONS):
+    for i, beta in enumerate(BETAS):
+        curves(axes[i, j], CLEAN, epsilon, lambda e, b=beta: (e > b).mean(), (*PRIVATE, "OLS"))
+        axes[i, j].set(title=f"epsilon {epsilon:g}: P(error > {beta:g})", ylim=(-0.03, 1.03))
+    curves(axes[2, j], CLEAN, epsilon, np.mean, (*PRIVATE, "zero"))
+    axes[2, j].set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(0.01, 300.0))
+lines = dict(zip(*axes[0, 0].get_legend_handles_labels()[::-1], strict=True)) | dict(
+    zip(*axes[2, 0].get_legend_handles_labels()[::-1], strict=True)
+)
+fig.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=8)
+
+say("# Several parties, one regression: the synthetic study")
+say(
+    f"""
+    Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
+    people release them with noise: every row (DGM, corrected for the noise; BGM, not corrected) or k random
+    mixtures of all rows (RMGM, not corrected). This page makes their synthetic study again, Figures 2 and 3,
+    with the estimators of `RMGMOLS` beside theirs. Every number comes from
+    `vignettes/2a_synthetic_mixing.py`; {SEEDS} tables a size, seeded noise: nothing here is a private release.
+
+    Ten features uniform on [-1, 1], slopes uniform on [-.1, .1] anew for every table, y = w'x; five parties
+    hold two features each, a sixth the label; δ = 1e-5 and ε **per party**. The paper's methods have the
+    paper's noise, its ridge of 1e-5 and its k = √n/σ (at least {D + 2}: fewer rows than features determine
+    nothing); ours use the exact calibration, each party's own diameter, the all-ones row and
+    k="auto", all from public numbers. Mixed rows are drawn from their Gaussian limit given the sums over
+    people, the Gram matrix of n noisy rows from its exact law; the limit agrees with real mixing
+    (`benchmarks/results/mixing_limit.md`).
+    """
+)
+say("## 1. Figure 2: does the error fall?")
+figure(
+    fig, "figure2",
+    """
+    Figure 2. Chance of an error above 0.1 and 0.2, and mean error, against the number of people. OLS has
+    error 0 here, because the label has none. The true slopes have mean norm 0.18 (dotted).
+    """,
+)  # fmt: skip
+
+
+def at(found: dict[int, pd.DataFrame], epsilon: float, value, methods=PRIVATE) -> pd.DataFrame:
+    """Return a table of a summary, methods by n."""
+    rows = [[LABELS[m], *(float(value(column(found[n], m, epsilon))) for n in SIZES)] for m in methods]
+    return pd.DataFrame(rows, columns=["method", *(f"n = {n:,}" for n in SIZES)])
+
+
+def mean(found: dict[int, pd.DataFrame], method: str, n: int, epsilon: float = 1.0) -> float:
+    """Return a mean error."""
+    return float(column(found[n], method, epsilon).mean())
+
+
+for epsilon in EPSILONS:
+    say(f"Mean error, ε = {epsilon:g} (median for DGM, whose mean a few tables decide):")
+    shown = at(CLEAN, epsilon, np.mean, (*PRIVATE, "zero"))
+    shown.iloc[0] = ["DGM (paper), median", *at(CLEAN, epsilon, np.median, ("DGM",)).iloc[0, 1:]]
+    table(shown)
+LAST, BIG = SIZES[-1], SIZES[-2]
+stuck = min(float((column(CLEAN[n], "BGM", e) > 0.1).mean()) for n in SIZES for e in EPSILONS)
+say(
+    f"""
+    What the paper says of its methods holds: the error of RMGM falls with n and that of BGM does not
+    (P(error > 0.1) is at least {stuck:.2f} everywhere; its slopes are near zero, so its error is the norm
+    of the truth), and DGM needs more than three million people. But read the dotted line: RMGM's error is below that of
+    **no regression at all** only where n is large, at ε = 1 from n = {next((n for n in SIZES if mean(CLEAN, "RMGM", n) < mean(CLEAN, "zero", n)), 0):,} on.
+    At n = {BIG:,}, ε = 1 the mean errors are {mean(CLEAN, "RMGM", BIG):.3f} (RMGM),
+    {mean(CLEAN, "de-biased", BIG):.3f} (de-biased) and {mean(CLEAN, "shrunk", BIG):.3f} (shrunk). Where the
+    release does not identify the slopes the de-biased estimate has errors without bound, by design: the plan
+    says so before any row is read, and the shrunk fit is then the one to predict with.
+    """
+)
+
+# %% [markdown]
+# ## With residual error
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.0), sharey=True)
+for ax, epsilon in zip(axes, EPSILONS, strict=True):
+    curves(ax, NOISY, epsilon, np.mean, ("OLS", "BGM", "RMGM", "de-biased", "shrunk", "zero"))
+    ax.set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(5e-4, 30.0))
+axes[0].legend(fontsize=6.5)
+
+say("## 2. With residual error: who converges, and how fast")
+say(
+    """
+    No real label is an exact function of the features. With y = w'x + .2 U(-1, 1), k="auto" grows like n
+    and the de-biased estimate like the parametric rate; k = √n/σ caps what the paper's estimator can use.
+    """
+)
+figure(
+    fig, "residual", "Mean error with residual error, at most 0.2. DGM is left out: it is above the scale."
+)
+table(at(NOISY, 1.0, np.mean, ("OLS", "BGM", "RMGM", "de-biased", "shrunk", "zero")))
+say("Up to ten million people (`benchmarks/verify_mixing.py --only rate`), ε = 1:")
+benchmark("rate")
+say(
+    """
+    "plain" is the paper's estimator on our noise, so that only estimator and k differ. Below the crossing
+    the shrinkage that noise causes by accident beats an unbiased estimate; the shrunk fit does the same on
+    purpose, at every n.
+    """
+)
+
+# %% [markdown]
+# ## Figure 3 of the paper
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.6), sharex=True, sharey=True)
+for ax, n in zip(axes, (BIG, SIZES[2]), strict=True):
+    for name in ("DGM", "BGM", "RMGM", "de-biased"):
+        ax.scatter(
+            CLEAN[n][f"{name} 1 eigenvalue"], CLEAN[n][f"{name} 1"], s=7, alpha=0.6, color=COLORS[name],
+            label=LABELS[name], lw=0,
+        )  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue| of the Hessian", title=f"n = {n:,}")
+axes[0].set_ylabel("error")
+axes[1].legend(fontsize=7)
+small = CLEAN[BIG]["DGM 1 eigenvalue"] < 1e-2
+rank = CLEAN[BIG][["DGM 1", "DGM 1 eigenvalue"]].corr(method="spearman").iloc[0, 1]
+least = float(CLEAN[BIG]["de-biased 1 eigenvalue"].min())
+say("## 3. Figure 3: error against the smallest eigenvalue")
+figure(
+    fig, "figure3",
+    f"""
+    Figure 3. ε = 1, one point a table; left the paper's n = {BIG:,}, right a tenth of it.
+    """,
+)  # fmt: skip
+say(
+    f"""
+    As the paper says: DGM's corrected Hessian has eigenvalues near zero ({small.mean():.0%} of tables below
+    0.01, where the median error is {CLEAN[BIG].loc[small, "DGM 1"].median() if small.any() else math.nan:.1f}),
+    rank correlation of error and eigenvalue {rank:.2f}. It is the correction that does it, and not
+    correcting is not the only cure: k mixed rows carry the noise of k people instead of n. The de-biased
+    Gram matrix of mixed rows, at the same n and ε, has its smallest eigenvalue at {least:.2f} or above
+    (the truth is 1/3), because phi = n h/(2 τ² √(dk)) is {setting(BIG, 1.0, paper=False)[0].check().forecast:.0f}.
+    """
+)
+
+# %% [markdown]
+# ## What the paper does not have: intervals
+
+# %%
+say("## 4. Coverage and size")
+say(
+    """
+    A release that many will use needs standard errors. Coverage of 95% intervals
+    (`benchmarks/verify_mixing.py --only coverage`; y = w'x + .2 U(-1, 1), ε = 1):
+    """
+)
+benchmark("coverage")
+say("Size of the 5% score test, which does not need identification (`--only score`):")
+benchmark("score")
+say('k="auto" against multiples of the k that it chooses (`--only auto_k`):')
+benchmark("auto_k")
+say("The three mixing matrices at equal k, real mixing (`--only kinds`):")
+benchmark("kinds")
+
+# %% [markdown]
+# ## One fit
+
+# %%
+sample = mixing_design(BIG, 1, residual=0.2)
+MODEL = pi.RMGMOLS(sample.y, sample.X, parties=MIXING_PARTIES, bounds=[(-1, 1)] * D, y_bounds=(-1, 1), seed=1)
+FIT = MODEL.fit(epsilon=1.0, delta=DELTA, rng=1)
+interval = FIT.conf_int()
+inside = int(
+    ((interval.iloc[1:, 0] <= sample.slopes.to_numpy()) & (interval.iloc[1:, 1] >= sample.slopes)).sum()
+)
+
+say("## 5. One fit, as an analyst sees it")
+say("What the plan says beforehand, with ten thousand people and with a million:")
+for n in (SIZES[0], BIG):
+    say("```text\n" + str(setting(n, 1.0, paper=False)[0].check()) + "\n```")
+say(
+    f"""
+    ```python
+    model = pi.RMGMOLS(y, X, parties={{"a": [0, 1], ..., "f": ["y"]}}, bounds=[(-1, 1)] * 10, y_bounds=(-1, 1))
+    fit = model.fit(epsilon=1.0, delta=1e-5)
+    ```
+
+    Real mixing of {BIG:,} people; {inside} of 10 intervals hold the true slope. Each party spends ε = 1; one
+    person stands at all six, so the report's ε is {FIT.privacy.epsilon(DELTA):.2f}.
+    """
+)
+say("```text\n" + str(FIT.summary()) + "\n```")
+
+# %% [markdown]
+# ## Verdict
+
+# %%
+say("## 6. Verdict on the paper's synthetic study")
+exact, classic = calibrate_mu(epsilon=1.0, delta=DELTA), classic_mu(1.0, DELTA)
+better = mean(CLEAN, "de-biased", LAST) / mean(CLEAN, "RMGM", LAST)
+shrunk = sum(
+    mean(CLEAN, "shrunk", n, e) <= min(mean(CLEAN, m, n, e) for m in ("DGM", "BGM", "RMGM"))
+    for n in SIZES
+    for e in EPSILONS
+)
+VERDICT = {
+    "RMGM converges, BGM does not": "reproduced",
+    "DGM fails up to three million people because of small eigenvalues": "reproduced",
+    "RMGM is best for large n": "of the three, yes; it is worse than slopes of zero where n is small",
+    "noise 2 √d_max σ with the classic σ": f"{exact / classic:.2f} times what ε = 1 needs",
+    "no correction after mixing": (
+        f"bias that k = √n/σ has to keep small; de-biased, the error is {better:.2f} times as large at n = {LAST:,}"
+    ),
+    "no intervals": "standard errors, t intervals and a score test from the same release (section 4)",
+    "small n": f"our shrunk fit has the smallest mean error of all private fits here in {shrunk} of 18 cells",
+}
+table(pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"]))
+
+HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n", encoding="utf-8")
+print(f"{HERE.with_suffix('.md')} and {FIGURES}/ written in {time.time() - STARTED:.0f} s")
