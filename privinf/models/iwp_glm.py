@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
+from privinf.engines.example_sgd import ExampleSGD, fit_sgd
+from privinf.engines.sgd import Schedule, checked_radius
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate, is_positive_definite
@@ -33,6 +36,7 @@ from privinf.validation import check_choice, check_number
 
 Method = Literal["newton", "sgd"]
 
+SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 SERIES = (
     "correction='series' truncates an expansion that does not converge for this loss: the estimate is "
     "biased, and its intervals do not cover"
@@ -201,6 +205,13 @@ class IWPGLM(ReleaseModel):
         ridge: float = 0.0,
         truncation: int | None = None,
         start: Any = None,
+        theta_radius: float | None = None,
+        batch: int | None = None,
+        step: float | None = None,
+        decay: float | None = None,
+        average: bool | None = None,
+        burn_in: float | None = None,
+        public_seed: int | None = None,
         calibration: Calibration | None = None,
         rng: RngLike = None,
         source: str | None = None,
@@ -212,8 +223,9 @@ class IWPGLM(ReleaseModel):
         epsilon_x, epsilon_y, delta : float
             What features and label may spend; or `epsilon` for both, divided by `shares`.
             ``epsilon=inf`` adds no noise.
-        method : {"newton"}
-            Solve the corrected estimating equation.
+        method : {"newton", "sgd"}
+            Solve the corrected estimating equation, or the paper's single pass of projected stochastic
+            gradient descent over it.
         correction : {"exact", "conditional", "series", "none"}, optional
             Default: exact where there is an exact inverse transform, else the conditional score. "series" is
             the paper's for the logistic loss; "none" ignores the noise.
@@ -224,7 +236,12 @@ class IWPGLM(ReleaseModel):
             K of the series; default: the one of 1, 2, 3 with the least bias at regression calibration, by the
             criterion of the paper's appendix D.7.
         start : array_like, shape (p,), optional
-            Where Newton's iterations start, user units; default: regression calibration.
+            Where to start, user units; default: regression calibration (newton), zero (sgd).
+        theta_radius, batch, step, decay, average, burn_in, public_seed
+            For method="sgd", see `privinf.engines.example_sgd.fit_sgd`: radius of the ball of coefficients in
+            scaled units (required), records a step (128), first step (default: by the paper's theory), its
+            decay, whether to average the iterates (which gives intervals: those of the average, by Polyak and
+            Juditsky), what share of the pass the average leaves out, and a public order of the records.
         calibration, rng, source
             As for `ModulatedOLS.fit`.
 
@@ -234,6 +251,12 @@ class IWPGLM(ReleaseModel):
             Without standard errors, and saying why, where the equation has no stable root.
         """
         settings = self._settings(correction, truncation, ridge)
+        passes: dict[str, Any] = {
+            "theta_radius": theta_radius, "batch": batch, "step": step, "decay": decay, "average": average,
+            "burn_in": burn_in, "public_seed": public_seed,
+        }  # fmt: skip
+        passes = {name: value for name, value in passes.items() if value is not None}
+        _check_method(method, passes)
         spending = {
             "epsilon_x": epsilon_x, "epsilon_y": epsilon_y, "epsilon": epsilon, "delta": delta,
             "shares": shares, "calibration": calibration, "rng": rng, "source": source,
@@ -246,8 +269,11 @@ class IWPGLM(ReleaseModel):
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))
         system = example_system(release, settings)
         first = None if start is None else _scaled_start(start, release, self._loss, system.p)
+        if method == "sgd":
+            single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
+            return self._results(release, system, _averaged(system, single, release, self._loss), settings)
         root = solve_root(system, start=first)
-        return self._results(release, system, root, settings)
+        return self._results(release, system, _rooted(system, root, release, self._loss), settings)
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float
@@ -263,43 +289,81 @@ class IWPGLM(ReleaseModel):
         }
 
     def _results(
-        self, release: Release, system: ExampleScores, root: Root, settings: Mapping[str, Any]
+        self, release: Release, system: ExampleScores, found: Found, settings: Mapping[str, Any]
     ) -> IWPGLMResults:
         names = parameter_names(release, self._loss)
         transform, shift = blocked_map(release, self._loss, len(names))
-        estimate, clean = _estimate(system, root, names)
-        multinomial = self._loss == "multinomial"
-        options = {"Loss": self._loss, "Correction": _described(settings)}
+        clean, multinomial = found.clean, self._loss == "multinomial"
+        options = {"Loss": self._loss, "Correction": _described(settings), **found.options}
         return IWPGLMResults(
-            estimate.transformed(transform, shift=shift, names=names),
+            found.estimate.transformed(transform, shift=shift, names=names),
             report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),
             design=None if multinomial else release.design,
             release=release,
             system=system,
             sampling_cov=None if clean is None else transform @ clean @ transform.T,
-            identification=identification(system, root.params),
+            identification=identification(system, found.estimate.params),
             target="penalized" if settings["ridge"] > 0.0 else "population",
             model=type(self).__name__,
-            method=f"Newton, {root.iterations} steps",
+            method=found.method,
             options=options,
             settings=dict(settings),
             notes=_notes(release, settings),
         )
 
 
-def _estimate(system: ExampleScores, root: Root, names: tuple[str, ...]) -> tuple[Estimate, Floats | None]:
-    """Return the estimate in scaled units, and the covariance without noise where it is identified."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a method found, scaled units.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    clean : ndarray, shape (p, p), or None
+        Covariance without noise, where it is identified.
+    method : str
+    options : dict of str
+    """
+
+    estimate: Estimate
+    clean: Floats | None
+    method: str
+    options: dict[str, str]
+
+
+def _rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> Found:
+    """Return the root of the estimating equation with its sandwich covariance."""
+    names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
     if not root.converged:
-        return Estimate(root.params, None, names, system.n, weak_reason=root.reason), None
-    bread, meat = system.jacobian(root.params), system.meat(root.params)
-    cov = sandwich(bread, meat, system.n)
+        bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
+        return Found(bare, None, method, {})
+    cov = sandwich(system.jacobian(root.params), system.meat(root.params), system.n)
     if not is_positive_definite(cov):
-        reason = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
-        return Estimate(root.params, None, names, system.n, weak_reason=reason), None
-    known = _clean_cov(system, root.params)
+        return Found(Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {})
+    estimate, known = _with_cov(system, root.params, cov, names)
+    return Found(estimate, known, method, {})
+
+
+def _averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: Loss) -> Found:
+    """Return what one pass of stochastic gradient descent gave."""
+    names, schedule = parameter_names(release, loss), single.schedule
+    method = f"SGD, one pass, batches of {schedule.batch}"
+    options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
+    if single.cov is None:
+        bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
+        return Found(bare, None, method, options)
+    estimate, known = _with_cov(system, single.params, single.cov, names)
+    return Found(estimate, known, method, options)
+
+
+def _with_cov(
+    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
+) -> tuple[Estimate, Floats | None]:
+    """Return the estimate, and the covariance without noise where it is identified."""
+    known = _clean_cov(system, params)
     noise = None if known is None else _noise_part(cov - known)
-    estimate = Estimate(root.params, cov, names, system.n, system.scores(root.params), bread, noise, "HC0")
-    return estimate, known
+    scores, bread = system.scores(params), system.jacobian(params)
+    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
 
 
 def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
@@ -325,6 +389,18 @@ def _noise_part(difference: Floats) -> Floats | None:
     unit = np.where(scale > 0.0, scale, 1.0)
     smallest = float(np.linalg.eigvalsh(difference / np.outer(unit, unit))[0])
     return difference if smallest > -1e-9 else None
+
+
+def _check_method(method: Method, passes: Mapping[str, Any]) -> None:
+    """Refuse options of the single pass where there is none, and bad ones before anything is spent."""
+    if check_choice(method, Method, "method") == "newton":
+        if passes:
+            raise ArgumentError(f"{', '.join(passes)}: only with method='sgd'")
+        return
+    checked_radius(passes.get("theta_radius"))
+    Schedule.checked(
+        **{"step": 1.0} | {k: v for k, v in passes.items() if k not in ("theta_radius", "public_seed")}
+    )
 
 
 def _described(settings: Mapping[str, Any]) -> str:

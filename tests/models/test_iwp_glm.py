@@ -224,3 +224,38 @@ def test_bad_fits_cost_nothing(options, words):
     with pytest.raises(errors.PrivinfError, match=words):
         m.fit(**({"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0} | options))
     assert len(m.ledger) == 0
+
+
+def test_one_pass_of_sgd_with_and_without_averaging():
+    y, X = data(100_000)
+    release = pi.IWPGLM(y, X, radius=RADIUS).release(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    m = pi.IWPGLM.from_release(release, loss="quadratic")
+    newton = m.fit()
+    mean = m.fit(method="sgd", theta_radius=5.0, average=True, burn_in=0.2)
+    assert (abs(mean.params - newton.params) < 2.0 * newton.bse).all()
+    assert (mean.bse >= newton.bse * 0.99).all()
+    assert mean.options["Iterate"] == "average"
+    last = m.fit(method="sgd", theta_radius=5.0, batch=64, step=0.01)
+    with pytest.raises(errors.NotAvailableError, match="last iterate"):
+        last.conf_int()
+    assert last.score_test().pvalue == newton.score_test().pvalue
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "sgd"}, "theta_radius"),
+        ({"method": "sgd", "theta_radius": math.inf}, "theta_radius"),
+        ({"method": "sgd", "theta_radius": 2.0, "batch": 0}, "batch"),
+        ({"method": "sgd", "theta_radius": 2.0, "step": -1.0}, "step"),
+        ({"method": "sgd", "theta_radius": 2.0, "burn_in": 0.1}, "average"),
+        ({"batch": 10}, "only with method='sgd'"),
+        ({"method": "adam"}, "method"),
+    ],
+)
+def test_bad_passes_cost_nothing(options, words):
+    y, X = data(500)
+    m = pi.IWPGLM(y, X, radius=RADIUS)
+    with pytest.raises(errors.PrivinfError, match=words):
+        m.fit(**({"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0} | options))
+    assert len(m.ledger) == 0
