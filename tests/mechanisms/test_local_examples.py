@@ -22,7 +22,7 @@ SCHEMA = pi.Schema(
         "y": ["no", "maybe", "yes"],
         "x": (-1.0, 3.0),
         "z": (0.0, 1.0),
-        "g": ["r", "s", "t"],
+        "g": ["r", "s", "t", "v"],
         "b": [False, True],
         "u": (0.0, 1.0),
         "site": (0.0, 5.0),
@@ -42,7 +42,7 @@ def frame(n=200, seed=0):
             "y": rng.choice(["no", "maybe", "yes"], n),
             "x": rng.uniform(-1, 3, n),
             "z": rng.integers(0, 2, n),
-            "g": rng.choice(["r", "s", "t"], n),
+            "g": rng.choice(["r", "s", "t", "v"], n),
             "b": rng.random(n) < 0.5,
             "u": rng.uniform(0, 1, n),
             "site": rng.uniform(0, 5, n),
@@ -88,7 +88,7 @@ def test_without_noise_every_column_is_the_design_in_the_stated_units():
     names = np.array(design.private_names)
     assert list(names[law["gaussian"]]) == ["x", "u"]
     responded = {item["name"]: list(names[item["columns"]]) for item in law["responses"]}
-    assert responded == {"g": ["g[T.s]", "g[T.t]"], "b": ["b[T.True]"], "z": ["z"]}
+    assert responded == {"g": ["g[T.s]", "g[T.t]", "g[T.v]"], "b": ["b[T.True]"], "z": ["z"]}
     with pytest.raises(pi.errors.NotAvailableError, match="refuses to be saved"):
         release.save("never.npz")
 
@@ -96,7 +96,8 @@ def test_without_noise_every_column_is_the_design_in_the_stated_units():
 @pytest.mark.parametrize("noise", [{"rng": 4}, {}], ids=["seeded", "secure"])
 def test_the_release_has_the_stated_law(noise):
     n = 40_000
-    rows = pd.concat([frame(1).assign(y="maybe", g="t", b=True, z=0, x=1.0, u=0.5)] * n)
+    one = frame(1).assign(y="maybe", g="t", b=True, z=0, x=1.0, u=0.5)
+    rows = one.loc[np.zeros(n, dtype=int)]
     release = mixed().release(rows, epsilon_x=6.0, epsilon_y=2.0, delta=DELTA, **noise)
     law, features = release.law, release.arrays["features"]
     numbers = features[:, law["gaussian"]] / law["scale"]
@@ -116,7 +117,7 @@ def test_the_release_has_the_stated_law(noise):
     assert label["keep"] / label["other"] == pytest.approx(math.exp(2.0))
     everything = np.column_stack([features, release.arrays["labels"]])
     correlation = np.corrcoef(everything.T) - np.eye(everything.shape[1])
-    correlation[0, 1] = correlation[1, 0] = 0.0  # two levels of one factor exclude each other
+    correlation[:3, :3] = 0.0  # levels of one factor exclude each other
     assert np.abs(correlation).max() < 5 / math.sqrt(n)
 
 
@@ -141,8 +142,9 @@ def test_sensitivity_is_the_diameter_of_the_gaussian_columns_alone():
     papers = mixed(binary_mechanism="gaussian")
     release = papers.release(frame(), epsilon_x=6.0, epsilon_y=2.0, delta=DELTA, rng=0)
     assert release.entries[0].sensitivity.value == pytest.approx(papers.design.diameter, rel=1e-9)
+    assert papers.design.diameter == pytest.approx(math.sqrt(3 * 4 + 2 + 1))
     assert release.law["responses"] == []
-    assert release.law["gaussian"] == list(range(6))
+    assert release.law["gaussian"] == list(range(7))
     np.testing.assert_array_equal(release.law["units"]["scale"], papers.design.scale)
 
 
@@ -151,7 +153,7 @@ def test_only_the_gaussian_columns_are_projected():
     release = mixed(radius=0.1).release(rows, epsilon=math.inf)
     features = release.arrays["features"]
     assert np.linalg.norm(features[:, release.law["gaussian"]], axis=1).max() <= 0.1 + 1e-12
-    np.testing.assert_array_equal(features[:, 4], rows["z"])
+    np.testing.assert_array_equal(features[:, 5], rows["z"])
 
 
 def test_a_gaussian_label_and_a_clear_one():
@@ -259,7 +261,7 @@ def test_the_ledger_equals_the_noise_that_was_drawn(monkeypatch):
     assert release.entries[0].loss.mu == pytest.approx(2 * math.sqrt(2) / normal.scale, rel=1e-5)
     lies = recorder.of("bernoulli")
     assert [call.shape for call in lies] == [(200,)] * 4
-    levels = [3, 2, 2, 3]
+    levels = [4, 2, 2, 3]
     spent = [math.log((1 - c.scale) / (c.scale / (k - 1))) for c, k in zip(lies, levels, strict=True)]
     assert spent == pytest.approx([entry.loss.epsilon for entry in release.entries[1:]])
     assert ledger.entries == release.entries
@@ -362,7 +364,7 @@ def test_missing_values_are_refused_or_imputed():
     release = mixed(missing="impute-public").release(rows, epsilon=math.inf)
     assert release.arrays["labels"][0] == 0
     features = release.arrays["features"][0]
-    np.testing.assert_array_equal(features[[0, 1, 3, 4]], [0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(features[[0, 1, 2, 4, 5]], np.zeros(5))
 
 
 def test_binary_columns_that_are_not_binary_are_refused():
