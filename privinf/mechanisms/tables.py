@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError
-from privinf.mechanisms.roster import Alignment, IdReader, Ids, align, compare, read_ids
+from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
 from privinf.mechanisms.table_files import Source, require_columns, table_source
 from privinf.schema import Schema
 from privinf.typing import Integers
@@ -143,7 +143,7 @@ def open_table(
     source = table_source(data)
     require_columns(source, [*schema.columns, *([] if id is None else [id])])
     state = source.state()
-    found = Alignment(_count(source, schema), None, "") if id is None else align(_reader(source, id))
+    found = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
     if id is not None and roster is not None:
         _check_roster(source, found, id, roster)
     if n is not None and found.n != n:
@@ -168,19 +168,19 @@ def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int,
     """
     source = table_source(data)
     require_columns(source, [id])
-    found = align(_reader(source, id))
+    found = _aligned(source, id)
     return found.n, found.sha256
 
 
 def _reader(source: Source, id: str) -> IdReader:
-    def read() -> Iterator[Ids]:
-        for block in source.read([id], None):
-            try:
-                yield read_ids(block[id])
-            except AlignmentError as problem:
-                raise AlignmentError(f"{source.name}: {problem}") from None
+    return lambda: (read_ids(block[id]) for block in source.read([id], None))
 
-    return read
+
+def _aligned(source: Source, id: str) -> Alignment:
+    try:
+        return align(_reader(source, id))
+    except AlignmentError as problem:
+        raise AlignmentError(f"{source.name}: {problem}") from None
 
 
 def _count(source: Source, schema: Schema) -> int:
@@ -191,7 +191,7 @@ def _count(source: Source, schema: Schema) -> int:
 def _check_roster(source: Source, found: Alignment, id: str, roster: object) -> None:
     other = table_source(roster)  # type: ignore[arg-type]
     require_columns(other, [id])
-    known = align(_reader(other, id))
+    known = _aligned(other, id)
     if known.sha256 == found.sha256:
         return
     missing, extra = compare(_reader(source, id), _reader(other, id))
