@@ -3,8 +3,9 @@
 From the statsmodels wheel (`NAMES`): ``load("fair")``, ``load("co2", features="lags")``,
 ``load("modechoice")``, ``load("randhie", response="fmde")``. From the folder that the environment variable
 PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``, ``load("superconductor")``,
-``load("gpu")``, ``load("song")``, ``load("acs_wages")``. The bounds in every schema come from the codebook or
-from the subject, never from the rows; a value outside is clipped by the model that uses the schema.
+``load("gpu")``, ``load("song")``, ``load("acs_wages")``, ``load("acs_income")``, ``load("acs_coverage")``.
+The bounds in every schema come from the codebook or from the subject, never from the rows; a value outside
+is clipped by the model that uses the schema.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from privinf.datasets.record import Dataset
 from privinf.errors import ArgumentError
 
 NAMES = ("co2", "fair", "modechoice", "randhie")
-PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages")
+PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")
 
 
 def load(name: str, **options: Any) -> Dataset:

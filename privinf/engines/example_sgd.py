@@ -10,16 +10,18 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from privinf.engines.sgd import BATCH, Gradient, Schedule, SGDPath, default_decay, sgd, theory_step
+from privinf.errors import ArgumentError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.examples import ExampleScores
+from privinf.inference.examples import ExampleScores, regression_calibration
 from privinf.inference.examples.forms import ConditionalForm, ExponentialForm, PoissonForm
 from privinf.inference.examples.newton import has_stable_bread
 from privinf.inference.examples.scalar import SIGNED
 from privinf.inference.sandwich import sandwich
 from privinf.inference.transforms.series import series_coefficients
 from privinf.typing import Floats, Integers
-from privinf.validation import as_generator
+from privinf.validation import as_generator, check_array
 
+BURN_IN = 0.2
 LAST_ITERATE = (
     "the last iterate of stochastic gradient descent has no standard errors: its error depends on the last "
     "steps as much as on the records; use average=True, or method='newton'"
@@ -65,7 +67,7 @@ def fit_sgd(
     step: float | None = None,
     decay: float | None = None,
     average: bool = False,
-    burn_in: float = 0.0,
+    burn_in: float | None = None,
     start: ArrayLike | None = None,
     public_seed: int | None = None,
     keep: int = 0,
@@ -86,10 +88,10 @@ def fit_sgd(
         Steps fall like t^-decay; default 0, and 0.6 with averaging.
     average : bool
         Average the iterates, with intervals for the average.
-    burn_in : float
-        Share of the batches that the average leaves out.
+    burn_in : float, optional
+        Share of the batches that the average leaves out; default 0.2.
     start : (p,) array, optional
-        Default zero.
+        Default zero, the paper's; with averaging regression calibration.
     public_seed : int, optional
         Shuffle the records first. None keeps their order, which must then say nothing about them.
     keep : int
@@ -109,8 +111,8 @@ def fit_sgd(
     The average of the iterates is asymptotically normal with the covariance of the root of the corrected
     score (Polyak and Juditsky): ``J^-1 Cov(psi) J^-T / n``, n the records behind the average. J and Cov(psi)
     are plugged in at the average, over all records (the plug-in estimator of Chen et al.): the release is
-    public, so a second pass costs nothing. The theory neglects how far the start was from the root; leave
-    the first iterates out (`burn_in`) where that matters.
+    public, so a second pass costs nothing. The theory neglects how far the start was from the root: hence the
+    start near the root, and the burn-in.
 
     **Privacy.** Post-processing.
 
@@ -126,13 +128,19 @@ def fit_sgd(
     >>> x = rng.uniform(-1, 1, (100_000, 1))
     >>> noisy = x + 0.5 * rng.standard_normal(x.shape)
     >>> system = ExampleScores(noisy, x[:, 0], [0.25], loss="squared", correction="exact")
-    >>> fit = fit_sgd(system, theta_radius=5.0, average=True, burn_in=0.1)
+    >>> fit = fit_sgd(system, theta_radius=5.0, average=True)
     >>> bool(abs(fit.params[0] - 1.0) < 4 * fit.cov[0, 0] ** 0.5)
     True
     """
     if public_seed is not None:
         system = _shuffled(system, as_generator(public_seed, "public_seed").permutation(system.n))
-    point = np.zeros(system.p) if start is None else np.asarray(start, dtype=np.float64)
+    if start is None:
+        start = regression_calibration(system) if average else np.zeros(system.p)
+    point = check_array(start, "start", ndim=1)
+    if point.shape != (system.p,):
+        raise ArgumentError(f"start must have {system.p} values, got {point.size}")
+    if burn_in is None:
+        burn_in = BURN_IN if average else 0.0
     if step is None:
         step = theory_step(
             system.jacobian(point), system.meat(point), n=system.n, batch=batch,

@@ -171,7 +171,7 @@ def sgd(
     --------
     >>> rows = np.random.default_rng(0).standard_normal((10_000, 2)) + [1.0, 2.0]
     >>> path = sgd(lambda theta, part: theta - rows[part].mean(axis=0), 10_000, [0.0, 0.0],
-    ...            Schedule.checked(step=0.5, average=True), theta_radius=10.0)
+    ...            Schedule.checked(step=0.5, average=True, burn_in=0.2), theta_radius=10.0)
     >>> path.average.round(1), path.steps
     (array([1., 2.]), 79)
     """

@@ -1,0 +1,80 @@
+"""Person files of the American Community Survey: the packed ones, or the Census Bureau's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from privinf.datasets._packed import VARIABLE, Packed
+from privinf.errors import NotAvailableError
+from privinf.validation import check_choice
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Survey = Literal["2024", "2018-small", "2018"]
+
+SOURCE = "US Census Bureau, American Community Survey, 1-year public use microdata sample, person records"
+LICENCE = "US Census public data"
+URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year/"
+ORIGINAL = "acs2018"
+# California, Florida, Illinois, New York, Pennsylvania, Texas: their 668,859 incomes are the paper's.
+STATES = ("06", "12", "17", "36", "42", "48")
+
+SURVEYS = """\
+survey="2024" (the default) is the one-year file of 2024 of the ten largest states but California and Texas,
+and "2018-small" that of 2018 of fourteen small states: stand-ins of the paper's data, which are the 2018 files
+of California, Florida, Illinois, New York, Pennsylvania and Texas. survey="2018" reads those originals, the
+files psam_p06.csv, psam_p12.csv, ... as the Census Bureau has them, from the folder acs2018 in that of
+PRIVINF_DATA.
+"""
+
+_PACKED = {
+    "2024": Packed(
+        "acs2024_10states", "d1aaae455146e2ce516e4c0e8e62de54d7a5c8c5d119683562039445445c533b", SOURCE
+    ),
+    "2018-small": Packed(
+        "acs2018_small_states", "9525e4870d072e0255626575b32e4faa90294d990d12dc4b76ff00b87447c2fe", SOURCE
+    ),
+}
+_COLUMNS = ["AGEP", "SCHL", "WKHP", "PINCP", "SEX", "PUBCOV", "PWGTP"]
+
+
+def persons(survey: Survey) -> pd.DataFrame:
+    """Return AGEP, SCHL, WKHP, PINCP, SEX, PUBCOV and PWGTP of all persons of a survey.
+
+    Missing codes are 0, as in the packed files; missing incomes (children's) are left out.
+
+    Raises
+    ------
+    ArgumentError
+        The survey is unknown.
+    NotAvailableError
+        Its files are not in the folder that PRIVINF_DATA names.
+    """
+    check_choice(survey, Survey, "survey")
+    if survey in _PACKED:
+        return _PACKED[survey].read()[_COLUMNS]
+    import pandas as pd
+
+    tables = [pd.read_csv(path, usecols=_COLUMNS) for path in _originals()]
+    table = pd.concat(tables, ignore_index=True)[_COLUMNS]
+    return table[table["PINCP"].notna()].fillna(0).reset_index(drop=True)
+
+
+def _originals() -> list[Path]:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        raise NotAvailableError(
+            f"survey='2018' is not in the package: set {VARIABLE} to a folder with {ORIGINAL}/psam_p06.csv "
+            f"and those of the other states (original: {URL}, csv_pca.zip and so on)"
+        )
+    paths = [Path(folder) / ORIGINAL / f"psam_p{state}.csv" for state in STATES]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise NotAvailableError(
+            f"survey='2018': {VARIABLE} names {folder}, where {ORIGINAL} has no {', '.join(missing)} "
+            f"(original: {URL}, csv_pca.zip and so on)"
+        )
+    return paths
