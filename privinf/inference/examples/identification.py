@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from privinf.inference.examples.score_test import concentrating_maps, heavy_tails
+from privinf.inference.examples.score_test import concentrating_maps, no_central_limit
 from privinf.inference.examples.system import ExampleScores
 from privinf.inference.identification import THRESHOLD, Identification
 from privinf.typing import Floats
@@ -40,8 +40,9 @@ def identification(
     - logistic and multinomial, conditional: about ``mean w (x x' - S)``, w = p (1 - p), label noise
       included;
     - exponential and Poisson: ``mean e (x - ..)(x - ..)'``-like sums with the lognormal factor of relative
-      variance ``exp(theta'S theta) - 1``, weak too where that leaves no usable central limit, see
-      `noise_inflation`.
+      variance ``exp(theta'S theta) - 1`` (`noise_inflation`).
+
+    It is called weak too where `score_test` would find no usable central limit at the estimate.
 
     **Privacy.** Post-processing.
 
@@ -67,7 +68,7 @@ def identification(
     direction = vectors[:, 0]
     edge = np.sqrt(2.0 * d) * _entry_error(system, params, direction @ left, lift @ direction)
     statistic = float(values[0] / edge) if edge > 0.0 else np.inf
-    weak = statistic < limit or heavy_tails(system, params)
+    weak = statistic < limit or bool(no_central_limit(system, params, nuisances=True))
     return Identification(statistic, limit, weak, float(values[0]), float(edge))
 
 

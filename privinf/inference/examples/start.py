@@ -9,8 +9,9 @@ from scipy import linalg
 
 from privinf.errors import ArgumentError
 from privinf.inference.examples.data import Examples
+from privinf.inference.examples.engines import DERIVATIVES
 from privinf.inference.examples.newton import newton
-from privinf.inference.examples.system import DERIVATIVES, Correction, ExampleScores
+from privinf.inference.examples.system import Correction, ExampleScores
 from privinf.inference.transforms.series import choose_truncation
 from privinf.typing import Floats
 

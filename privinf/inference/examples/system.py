@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,17 +11,9 @@ from privinf.errors import ArgumentError
 from privinf.inference.corrected_scores.protocol import determined_difference
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.examples.data import Examples
-from privinf.inference.examples.forms import ConditionalForm, ExponentialForm, Form, PoissonForm, SeriesForm
-from privinf.inference.examples.linear import LinearEngine
-from privinf.inference.examples.multinomial import MultinomialEngine
+from privinf.inference.examples.engines import engine_for, ignoring_noise
 from privinf.inference.examples.noise import LabelNoise, ResponseColumns
-from privinf.inference.examples.scalar import ScalarEngine
 from privinf.inference.sandwich import sandwich
-from privinf.inference.transforms.series import (
-    exponential_derivatives,
-    logistic_derivatives,
-    quadratic_derivatives,
-)
 from privinf.typing import Flags, Floats
 from privinf.validation import check_choice, check_count, check_number
 
@@ -37,12 +29,6 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "multinomial": ("conditional", "none"),
     "poisson": ("exact", "none"),
 }
-DERIVATIVES = {
-    "quadratic": quadratic_derivatives,
-    "exponential": exponential_derivatives,
-    "logistic": logistic_derivatives,
-}
-
 NO_CLEAN_CONDITIONAL = (
     "the error that the same rows would have had without noise is not identified: under Gaussian noise the "
     "conditional score is unbiased under the model, not record by record"
@@ -55,38 +41,6 @@ NO_CLEAN_MANY = (
 NO_CLEAN_WEAK = (
     "the error that the same rows would have had without noise is not identified: the noise outweighs it"
 )
-
-
-class Engine(Protocol):
-    """Block sums of one kind of score."""
-
-    @property
-    def size(self) -> int:
-        """Number of parameters."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Evaluations each record needs."""
-        ...
-
-    def scores(self, theta: Floats, rows: slice) -> Floats:
-        """Return the scores of a block."""
-        ...
-
-    def totals(self, theta: Floats, rows: slice) -> Floats:
-        """Return the sum of a block's scores."""
-        ...
-
-    def derivatives(
-        self, theta: Floats, rows: slice, multipliers: Floats | None = None
-    ) -> tuple[Floats, Floats]:
-        """Return the sums of a block's scores and of their derivatives, optionally weighted."""
-        ...
-
-    def clean_squares(self, theta: Floats, rows: slice) -> Floats | None:
-        """Return the sum of unbiased outer products of the clean scores; None where there is none."""
-        ...
 
 
 class ExampleScores:
@@ -196,8 +150,8 @@ class ExampleScores:
         binary = LabelNoise(2, 1.0, 0.0) if loss in BINARY and not isinstance(label, LabelNoise) else label
         self.data = Examples.checked(X, labels, noise, label=binary, responses=responses)
         columns = self.data.X.shape[1]
-        self.effective = _ignoring_noise(self.data) if correction == "none" else self.data
-        self._engine = _engine(self.effective, loss, correction, truncation)
+        self.effective = ignoring_noise(self.data) if correction == "none" else self.data
+        self._engine = engine_for(self.effective, loss, correction, truncation)
         self.n, self.p = self.data.n, self._engine.size
         classes = self.p // columns
         self.noise: Floats = np.tile(self.data.noise, classes)
@@ -313,38 +267,6 @@ class ExampleScores:
     def block_scores(self, theta: Floats, rows: slice) -> Floats:
         """Return psi of a block, shape (b, p), without the penalty."""
         return self._engine.scores(theta, rows)
-
-
-def _engine(data: Examples, loss: str, correction: str, truncation: int | None) -> Engine:
-    if loss in {"squared", "quadratic"}:
-        # The series of a quadratic is exact from its first term on.
-        if correction == "series" and truncation == 0:
-            return LinearEngine(_without_gaussian(data), signed=True)
-        return LinearEngine(data, signed=loss == "quadratic")
-    combinations = data.combinations()
-    if loss == "multinomial":
-        assert isinstance(data.label, LabelNoise)
-        return MultinomialEngine(data, combinations, data.label.levels)
-    form = _form(loss, correction, truncation, gaussian=bool(data.noise.any()))
-    return ScalarEngine(data, form, combinations)
-
-
-def _form(loss: str, correction: str, truncation: int | None, *, gaussian: bool) -> Form:
-    if correction == "series" and gaussian:
-        assert truncation is not None
-        return SeriesForm(DERIVATIVES[loss], truncation)
-    if loss == "exponential":
-        return ExponentialForm()
-    return PoissonForm() if loss == "poisson" else ConditionalForm(linear=not gaussian)
-
-
-def _without_gaussian(data: Examples) -> Examples:
-    return Examples(data.X, data.labels, np.zeros_like(data.noise), data.responses, data.label)
-
-
-def _ignoring_noise(data: Examples) -> Examples:
-    label = LabelNoise(data.label.levels, 1.0, 0.0) if isinstance(data.label, LabelNoise) else 0.0
-    return Examples(data.X, data.labels, np.zeros_like(data.noise), (), label)
 
 
 def check_options(loss: str, correction: str, truncation: int | None) -> None:
