@@ -17,6 +17,7 @@ from privinf.mechanisms import (
     Moments,
     PartyPlan,
     RandomMixing,
+    open_table,
 )
 from privinf.models import BGMOLS, DGMOLS, IWPGLM, RMGMOLS, ModulatedOLS, MomentOLS, join
 from privinf.releases import Release, load_release
@@ -36,6 +37,7 @@ __all__ = [
     "GaussianRows",
     "Ledger",
     "LedgerEntry",
+    "LedgerFile",
     "LocalExamples",
     "MixingPlan",
     "ModulatedOLS",
@@ -55,16 +57,20 @@ __all__ = [
     "join",
     "load_release",
     "load_results",
+    "open_table",
     "plan",
 ]
 
 _ON_DEMAND = ("audit", "datasets", "plotting", "simulation")
+_ELSEWHERE = {"LedgerFile": "privinf.accounting.files"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the rooms that a fit does not need when they are first named."""
+    """Import what a fit does not need when it is first named."""
     if name in _ON_DEMAND:
         return import_module(f"privinf.{name}")
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'privinf' has no attribute {name!r}")
 
 

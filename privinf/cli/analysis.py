@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 from pathlib import Path
 from typing import Literal
@@ -18,7 +17,6 @@ from privinf.models.joined import JOINED
 from privinf.models.mixing_results import MixingResults
 from privinf.releases import Release, load_release
 from privinf.results.rendering import PrivateSummary
-from privinf.schema import Schema
 
 SUMMARIES = (".txt", ".html", ".csv", ".tex")
 RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
@@ -99,18 +97,9 @@ def _joined(files: tuple[Path, ...]) -> Release:
 
 def _loaded(path: Path) -> Release:
     try:
-        return _in_order(load_release(path))
+        return load_release(path)
     except (KeyError, TypeError, AttributeError):
         raise StorageError(f"{path} is not a release of this version of privinf") from None
-
-
-def _in_order(release: Release) -> Release:
-    """Return a party's release with its schema in the order of its columns, which a file does not keep."""
-    design = release.design
-    if design.schema is None or set(design.inputs) != set(design.schema.columns):
-        return release
-    schema = Schema({name: design.schema[name] for name in design.inputs})
-    return dataclasses.replace(release, design=dataclasses.replace(design, schema=schema))
 
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:

@@ -8,6 +8,7 @@ from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.tables import RowBlocks, open_table
 
 __all__ = [
     "GaussianRows",
@@ -19,5 +20,7 @@ __all__ = [
     "PartyPlan",
     "RandomMixing",
     "RandomizedResponse",
+    "RowBlocks",
     "Rows",
+    "open_table",
 ]

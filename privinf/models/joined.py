@@ -111,10 +111,11 @@ def _joint_schema(found: Mapping[str, Release]) -> Schema:
     columns: dict[str, Any] = {}
     for name, release in found.items():
         assert release.design.schema is not None
-        for column, declared in release.design.schema.columns.items():
+        # In the design's order: a schema that was read from a file has its columns sorted by name.
+        for column in release.design.inputs:
             if column in columns:
                 raise AlignmentError(f"column {column!r} of party {name!r} was released by another party too")
-            columns[column] = declared
+            columns[column] = release.design.schema[column]
     return Schema(columns)
 
 

@@ -79,6 +79,27 @@ def test_a_joined_release_regresses_itself():
         rels["a"].regress("x1 ~ x2")
 
 
+def test_releases_from_files_keep_the_order_of_their_columns(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"z": rng.uniform(0, 1, 4000), "g": rng.choice(["u", "v", "w"], 4000)})
+    frame = frame.assign(a=rng.uniform(0, 1, 4000), y=2 * frame.z + rng.uniform(0, 1, 4000))
+    schema = pi.Schema({"z": (0, 1), "g": ["u", "v", "w"], "a": (0, 1), "y": (0, 3)})
+    m = pi.RMGMOLS.from_formula(
+        "y ~ z + g + a", frame, schema=schema, parties={"one": ["z", "g", "a"], "two": ["y"]}, k=200
+    )
+    rels = m.release(epsilon=8.0, delta=1e-5, rng=0)
+    for name, release in rels.items():
+        release.save(tmp_path / name)
+    back = {name: pi.load_release(tmp_path / name) for name in rels}
+    direct = pi.RMGMOLS.from_release(rels).regress("y ~ z + g + a")
+    np.testing.assert_array_equal(
+        pi.RMGMOLS.from_release(back).regress("y ~ z + g + a").params, direct.params
+    )
+    pi.join(back).save(tmp_path / "joined")
+    again = pi.load_release(tmp_path / "joined").regress("y ~ z + g + a")
+    np.testing.assert_array_equal(again.params, direct.params)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_dgm_without_noise_is_ols(intercept):
     y, X = data(500)
