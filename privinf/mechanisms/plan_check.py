@@ -79,6 +79,6 @@ class PlanCheck:
             ),
             f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
             f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
-            "(phi takes columns to spread evenly over their bounds and not to be collinear; narrow bounds help)",
+            "(phi takes columns to spread evenly over their bounds, not collinear; narrow bounds help)",
         ]
         return "\n".join(lines)
