@@ -89,8 +89,8 @@ class LocalExamples:
 
     References
     ----------
-    Inverse Weierstrass private learning: the release of section 3, with randomized response (Warner 1965)
-    for labels and binary features.
+    Dufraiche, Mangold, Perrot and Tommasi, "Learning with locally private examples by inverse Weierstrass
+    private stochastic gradient descent", section 3.
 
     Examples
     --------
