@@ -90,7 +90,7 @@ class LocalExamples:
     References
     ----------
     Dufraiche, Mangold, Perrot and Tommasi, "Learning with locally private examples by inverse Weierstrass
-    private stochastic gradient descent", section 3.
+    private stochastic gradient descent", equation (1).
 
     Examples
     --------
