@@ -24,9 +24,9 @@ STATES = ("06", "12", "17", "36", "42", "48")
 
 SURVEYS = """\
 survey="2024" (the default) is the one-year file of 2024 of the ten largest states but California and Texas,
-and "2018-small" that of 2018 of fourteen small states: stand-ins of the paper's data, which are the 2018 files
-of California, Florida, Illinois, New York, Pennsylvania and Texas. survey="2018" reads those originals, the
-files psam_p06.csv, psam_p12.csv, ... as the Census Bureau has them, from the folder acs2018 in that of
+and "2018-small" that of 2018 of fourteen small states: stand-ins of the paper's data, which are the files of
+2018 of California, Florida, Illinois, New York, Pennsylvania and Texas. survey="2018" reads those originals,
+the files psam_p06.csv, psam_p12.csv, ... as the Census Bureau has them, from the folder acs2018 in that of
 PRIVINF_DATA.
 """
 

@@ -1,8 +1,14 @@
-"""Simulation: designs with a known truth, party releases drawn from sums, a Monte Carlo harness, DP-SGD."""
+"""Simulation: designs with a known truth, party releases drawn from sums, Monte Carlo, DP-SGD."""
 
 from privinf.simulation.coverage import binomial_limits, rates, replicate
 from privinf.simulation.designs import Sample, cube_design, sphere_design
 from privinf.simulation.dp_fedsgd import FedSGD, dp_fedsgd, paper_rho
+from privinf.simulation.examples import (
+    classification_design,
+    examples_target,
+    labelled_examples,
+    staged_examples,
+)
 from privinf.simulation.mixing import (
     MIXING_PARTIES,
     MixedRows,
@@ -20,8 +26,11 @@ __all__ = [
     "PeopleSums",
     "Sample",
     "binomial_limits",
+    "classification_design",
     "cube_design",
     "dp_fedsgd",
+    "examples_target",
+    "labelled_examples",
     "mixed_rows_limit",
     "mixing_design",
     "mixing_sums",
@@ -30,4 +39,5 @@ __all__ = [
     "rates",
     "replicate",
     "sphere_design",
+    "staged_examples",
 ]
