@@ -23,8 +23,9 @@ from privinf.inference.examples.system import check_options
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.example_systems import DEFAULT_CORRECTION, NUMERIC, example_system, parameter_names
+from privinf.models.fitting import fit_measures
 from privinf.models.iwp_glm_results import IWPGLMResults, blocked_map
-from privinf.models.iwp_glm_solving import Found, averaged, rooted
+from privinf.models.iwp_glm_solving import Found, averaged, linear_system, rooted
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
@@ -290,6 +291,10 @@ class IWPGLM(ReleaseModel):
         transform, shift = blocked_map(release, self._loss, len(names))
         clean, multinomial = found.clean, self._loss == "multinomial"
         options = {"Loss": self._loss, "Correction": _described(settings), **found.options}
+        linear, design = linear_system(system), release.design
+        rsquared = scale = None
+        if linear is not None:
+            rsquared, scale = fit_measures(linear, found.estimate.params, design.constant)
         return IWPGLMResults(
             found.estimate.transformed(transform, shift=shift, names=names),
             report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),
@@ -303,6 +308,8 @@ class IWPGLM(ReleaseModel):
             method=found.method,
             options=options,
             settings=dict(settings),
+            rsquared=rsquared,
+            scale=None if scale is None else scale * design.y_scale**2,
             notes=_notes(release, settings),
         )
 

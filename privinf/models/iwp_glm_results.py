@@ -48,6 +48,20 @@ class IWPGLMResults(Results):
         """The loss."""
         return cast("Loss", self._context.settings["loss"])
 
+    @property
+    def rsquared(self) -> float:
+        """Share of the response's variance explained: squared loss without features under response."""
+        if self.loss != "squared":
+            raise NotAvailableError(f"rsquared: not defined for loss={self.loss!r}")
+        return super().rsquared
+
+    @property
+    def scale(self) -> float:
+        """Residual variance without noise: squared loss without features under response."""
+        if self.loss != "squared":
+            raise NotAvailableError(f"scale: not defined for loss={self.loss!r}")
+        return super().scale
+
     def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
         """Test all slopes at once without assuming that the noise is weak.
 

@@ -73,16 +73,23 @@ def _with_cov(
     return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
 
 
+def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:
+    """Return the linear form of a squared loss without features under response; None for other systems."""
+    data = system.data
+    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
+        return None
+    assert isinstance(data.label, float)
+    return CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
+
+
 def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
     """Return the covariance without noise; the squared loss falls back on equal residual variances."""
     clean = system.clean_cov(params)
     if not isinstance(clean, str):
         return clean
-    data = system.data
-    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
+    linear = linear_system(system)
+    if linear is None:
         return None
-    assert isinstance(data.label, float)
-    linear = CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
     try:
         meat, _ = linear.clean_meat(params)
     except NotAvailableError:
