@@ -103,6 +103,19 @@ def shrunk_slopes(
     column by column. Covariances enter as far as they stand out of the noise (linear shrinkage of Ledoit
     and Wolf, 2004, with a margin). Where the rows say nothing the slopes go to zero and the prediction to
     the label's mean. The rule was chosen on made-up designs, not on any data set.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> k, share, noise = 200, 500.0, 100.0
+    >>> x = rng.standard_normal((k, 2)) * np.sqrt(share / 3)
+    >>> y = x @ [0.6, -0.3] + rng.standard_normal(k) * np.sqrt(noise)
+    >>> X = x + rng.standard_normal((k, 2)) * np.sqrt(noise)
+    >>> fit = shrunk_slopes(
+    ...     X, y, np.full(2, noise), noise, kept=k * share, signal_bounds=np.ones(2), label_variance_bound=1.0
+    ... )
+    >>> bool((abs(fit.slopes - [0.6, -0.3]) < 0.15).all()), fit.kappa.round(1).tolist()
+    (True, [0.6, 0.6])
     """
     k = len(y)
     share = kept / k
