@@ -245,7 +245,9 @@ figure(
     fig, "figure2",
     """
     Figure 2. Chance of an error above 0.1 and 0.2, and mean error, against the number of people. OLS has
-    error 0 here, because the label has none. The true slopes have mean norm 0.18 (dotted).
+    error 0 here, because the label has none. The true slopes have mean norm 0.18 (dotted). The corrected
+    methods (DGM, de-biased) have no finite mean error where the release does not identify the slopes: what
+    is drawn there is the mean of these tables, which a few of them decide.
     """,
 )  # fmt: skip
 
@@ -262,10 +264,12 @@ def mean(found: dict[int, pd.DataFrame], method: str, n: int, epsilon: float = 1
 
 
 for epsilon in EPSILONS:
-    say(f"Mean error, ε = {epsilon:g} (median for DGM, whose mean a few tables decide):")
-    shown = at(CLEAN, epsilon, np.mean, (*PRIVATE, "zero"))
-    shown.iloc[0] = ["DGM (paper), median", *at(CLEAN, epsilon, np.median, ("DGM",)).iloc[0, 1:]]
-    table(shown)
+    say(f"Mean error, ε = {epsilon:g}; of the corrected methods also the median:")
+    both = pd.concat([at(CLEAN, epsilon, np.mean, (*PRIVATE, "zero")),
+                      at(CLEAN, epsilon, np.median, ("DGM", "de-biased")).replace(
+                          {"method": {LABELS[m]: f"{LABELS[m]}, median" for m in ("DGM", "de-biased")}}
+                      )])  # fmt: skip
+    table(both.iloc[[0, 6, 1, 2, 3, 7, 4, 5]])
 LAST, BIG = SIZES[-1], SIZES[-2]
 stuck = min(float((column(CLEAN[n], "BGM", e) > 0.1).mean()) for n in SIZES for e in EPSILONS)
 say(
@@ -288,7 +292,7 @@ say(
 fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.0), sharey=True)
 for ax, epsilon in zip(axes, EPSILONS, strict=True):
     curves(ax, NOISY, epsilon, np.mean, ("OLS", "BGM", "RMGM", "de-biased", "shrunk", "zero"))
-    ax.set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(5e-4, 30.0))
+    ax.set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(2e-4, 30.0))
 axes[0].legend(fontsize=6.5)
 
 say("## 2. With residual error: who converges, and how fast")
