@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,11 @@ verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Mon
 	$(BIN)/python vignettes/2a_synthetic_mixing.py
 	$(BIN)/python vignettes/2b_real_data_mixing.py
 	$(BIN)/python vignettes/2c_three_clinics.py
+
+verify-examples: $(VENV)/.installed  ## the same for locally private examples: audits, Monte Carlo, vignette 3
+	$(BIN)/python benchmarks/audits_examples.py
+	$(BIN)/python benchmarks/verify_examples.py
+	$(BIN)/python vignettes/3_private_examples.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

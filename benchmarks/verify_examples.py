@@ -213,7 +213,7 @@ def mixed(scale: float) -> None:
             "factor": "intercept, dummies of a 3-level feature under response",
         }.items()
     ):
-        reps = max(20, int(1000 * scale))
+        reps = max(20, int(500 * scale))
         frame = monte_carlo(partial(_mixed, n=50_000, kind=kind), reps, 10 + seed, label)
         rows.append(summary(frame, "fit", label, 3))
         write(
@@ -384,7 +384,7 @@ def _average(seed: np.random.SeedSequence, *, n: int) -> dict:
 
 def average(scale: float) -> None:
     """Coverage of the intervals of averaged IWP-SGD."""
-    started, reps = time.time(), max(20, int(1000 * scale))
+    started, reps = time.time(), max(20, int(400 * scale))
     frame = monte_carlo(partial(_average, n=200_000), reps, 40, "averaged SGD")
     rows = [summary(frame, loss, loss, 2) for loss in ("logistic", "quadratic")]
     write(
