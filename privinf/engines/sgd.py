@@ -71,7 +71,7 @@ class Schedule:
     average : bool
         Average the iterates (Polyak and Ruppert).
     burn_in : float
-        Share of the batches whose iterates the average leaves out.
+        Share of the batches whose iterates the average leaves out; the last one stays.
     """
 
     batch: int
@@ -177,7 +177,7 @@ def sgd(
     """
     radius = checked_radius(theta_radius)
     batch, steps = schedule.batch, -(-check_count(n, "n") // schedule.batch)
-    burnt, late = math.ceil(schedule.burn_in * steps), steps // 2
+    burnt, late = min(math.ceil(schedule.burn_in * steps), steps - 1), steps // 2
     theta, _ = _projected(np.array(check_array(start, "start", ndim=1)), radius)
     kept = _kept_batches(steps, check_count(keep, "keep", least=0))
     iterates, total, outside, skipped = [theta], np.zeros_like(theta), 0, 0

@@ -232,7 +232,8 @@ class IWPGLM(ReleaseModel):
             K of the series; default: the one of 1, 2, 3 with the least bias at regression calibration, by the
             criterion of the paper's appendix D.7.
         start : array_like, shape (p,), optional
-            Where to start, user units; default: regression calibration (newton), zero (sgd).
+            Where to start, user units; default: regression calibration, for a single pass without averaging
+            zero.
         theta_radius, batch, step, decay, average, burn_in, public_seed
             For method="sgd", see `privinf.engines.example_sgd.fit_sgd`: radius of the ball of coefficients in
             scaled units (required), records a step (128), first step (default: by the paper's theory), its
