@@ -98,7 +98,7 @@ def setting(
     *,
     epsilon: float = 1.0,
     k: int | str = "auto",
-    rsquared: float = DEFAULT_RSQUARED,
+    rsquared: float | None = None,
     paper_noise: bool = False,
     intercept: bool = True,
 ) -> Setting:
@@ -457,9 +457,9 @@ def limit(scale: float) -> None:
     reps = max(50, int(2_000 * scale))
     for epsilon, k in cases:
         run = partial(_compared, n=n, k=k, epsilon=epsilon)
-        drawn = monte_carlo(partial(run, source="limit"), reps, 19, f"limit, epsilon {epsilon:g}")
+        drawn = monte_carlo(partial(run, source="limit"), 3 * reps, 101, f"limit, epsilon {epsilon:g}")
         for kind in KINDS:
-            real = monte_carlo(partial(run, source=kind), reps, 23, f"{kind}, epsilon {epsilon:g}")
+            real = monte_carlo(partial(run, source=kind), reps, 102, f"{kind}, epsilon {epsilon:g}")
             tests = {name: _same_law(real[name], drawn[name]) for name in drawn}
             least = 0.01 / (len(cases) * len(KINDS) * len(tests))
             rows.append(

@@ -60,7 +60,7 @@ def plan_group() -> None:
 @click.option("--label", help="Column that will be the response, if one is meant: improves the automatic k.")
 @click.option(
     "--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
-    help="Guess of R-squared for the automatic k.",
+    help="Guess of R-squared for the automatic k and the forecast.",
 )  # fmt: skip
 @click.option("--kind", type=click.Choice(get_args(MixingKind)), default="countsketch", show_default=True,
               help="Mixing matrix; all are equally accurate.")  # fmt: skip
@@ -85,6 +85,7 @@ def new_command(
     id_: str | None,
     roster: Path | None,
     k: str,
+    rsquared: float,
     seed: int | None,
     out: Path,
     overwrite: bool,
@@ -111,10 +112,11 @@ def new_command(
         id=id_,
         ids_sha256=digest,
         k=_rows(k),
+        rsquared=rsquared if options["method"] == "random-mixing" and k == "auto" else None,
         seed=secrets.randbits(32) if seed is None else seed,
         **options,
     )
-    report = _described(plan, options["rsquared"])
+    report = _described(plan, rsquared)
     write_text(out, plan.to_json() + "\n")
     click.echo(report)
     click.echo(f"written: {out}")

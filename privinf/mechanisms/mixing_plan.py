@@ -144,7 +144,7 @@ class MixingPlan:
         seed: int = 0,
         intercept: bool | None = None,
         share: float | None = None,
-        rsquared: float = DEFAULT_RSQUARED,
+        rsquared: float | None = None,
         label: str | None = None,
         id: str | None = None,
         ids_sha256: str | None = None,
@@ -166,10 +166,17 @@ class MixingPlan:
             Default: True for random mixing, False for single rows.
         share : float, optional
             Share of the all-ones row; default `default_share` of the largest noise.
-        rsquared : float
-            Public guess, in (0, 1), for k="auto".
+        rsquared : float, optional
+            Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
         label : str, optional
-            The column that will be the response, for k="auto"; default: any of them.
+            A released column that will be the response, for k="auto"; default: any of them.
+
+        Raises
+        ------
+        ArgumentError
+            For a number out of range, or an option that the method or a given k would not use.
+        SchemaError
+            For a column that two parties have.
         """
         check_parties(parties, id)
         mixing = check_choice(method, Method, "method") == "random-mixing"
@@ -179,15 +186,19 @@ class MixingPlan:
             "intercept": centred, "id": id, "ids_sha256": ids_sha256, "diameter": diameter,
             "calibration": calibration,
         }  # fmt: skip
-        if not mixing:
-            if k not in ("auto", n) or share is not None:
-                raise ArgumentError("k= and share= belong to method='random-mixing'")
-            return cls(k=n, share=0.0, **common)
+        if not mixing and (k not in ("auto", n) or share is not None):
+            raise ArgumentError("k= and share= belong to method='random-mixing'")
+        if rsquared is not None and not (mixing and k == "auto"):
+            raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
         columns = plan_columns(parties, centred, diameter, calibration)
-        if share is None:
+        guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
+        if not mixing:
+            return cls(k=n, share=0.0, **common)
+        if share is not None:
+            check_number(share, "share", low=0.0, high=0.99)
+        else:
             share = default_share(max(columns.noise) ** 0.5, n) if centred else 0.0
         if k == "auto":
-            guess = columns.guess(label, rsquared)
             k = auto_rows(guess, n=n, features=len(columns.names) - 1, share=share)
         return cls(k=check_count(k, "k"), share=share, **common)
 

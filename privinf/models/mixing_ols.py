@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from privinf.accounting import Ledger
 from privinf.mechanisms.mixing_matrix import MixingKind
-from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED
 from privinf.mechanisms.party_plan import DiameterChoice
 from privinf.models.party_model import PartyModel
 from privinf.models.party_tables import PartyColumns
@@ -39,8 +38,8 @@ class RMGMOLS(PartyModel):
         Share of the all-ones row.
     diameter : {"own", "largest"}
         Noise by each party's own diameter, or by the largest (the paper's d_max).
-    rsquared : float
-        Public guess of R^2 for k="auto".
+    rsquared : float, optional
+        Public guess of R^2 for k="auto"; default 0.8.
     missing : {"raise", "impute-public"}
     ledger : Ledger, optional
 
@@ -90,7 +89,7 @@ class RMGMOLS(PartyModel):
         intercept: bool = True,
         share: float | None = None,
         diameter: DiameterChoice = "own",
-        rsquared: float = DEFAULT_RSQUARED,
+        rsquared: float | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> None:

@@ -261,6 +261,8 @@ def test_noise_of_the_largest_diameter_costs_a_small_party_less():
         ({"kind": "gauss"}, "kind"),
         ({"rsquared": 1.5}, "rsquared"),
         ({"share": 0.2, "intercept": False}, "belong"),
+        ({"share": 1.2}, "share"),
+        ({"rsquared": 0.5, "k": 50}, "k='auto'"),
     ],
 )
 def test_bad_input_costs_nothing(change, words):
