@@ -10,7 +10,7 @@ from __future__ import annotations
 from privinf.accounting.budget import Budget, Currency
 from privinf.accounting.calibration import calibrate_mu, classic_mu, split_mu
 from privinf.accounting.composition import ParallelTotal, Total, compose
-from privinf.accounting.concentrated import rho_to_delta, rho_to_epsilon
+from privinf.accounting.concentrated import epsilon_to_rho, rho_to_delta, rho_to_epsilon
 from privinf.accounting.entries import LedgerEntry, Sensitivity
 from privinf.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privinf.accounting.ledger import Ledger
@@ -46,6 +46,7 @@ __all__ = [
     "calibrate_mu",
     "classic_mu",
     "compose",
+    "epsilon_to_rho",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from privinf.validation import check_fraction, check_number
+from privinf.validation import check_fraction, check_number, check_positive
 
 
 def rho_to_epsilon(rho: float, delta: float) -> float:
@@ -83,6 +83,41 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     x = _root(lambda u: rho * (1.0 + 2.0 * u) - epsilon - math.log1p(1.0 / u), high)
     log_delta = x * ((1.0 + x) * rho - epsilon) - x * math.log1p(1.0 / x) - math.log1p(x)
     return min(1.0, math.exp(min(0.0, log_delta)))
+
+
+def epsilon_to_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive; infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is out of range.
+
+    Notes
+    -----
+    ``rho_to_epsilon`` increases in rho; the root is rounded downwards, so that the epsilon of the returned
+    rho is not above the one that was asked for.
+
+    Examples
+    --------
+    >>> f"{epsilon_to_rho(0.8, 8.3e-6):.3f}"
+    '0.020'
+    """
+    epsilon = check_positive(epsilon, "epsilon", infinite=True)
+    delta = check_fraction(delta, "delta")
+    if math.isinf(epsilon):
+        return math.inf
+    rho = _root(lambda u: rho_to_epsilon(u, delta) - epsilon, epsilon)
+    while rho_to_epsilon(rho, delta) > epsilon:
+        rho *= 1.0 - 2.0**-50
+    return rho
 
 
 def _root(function: Callable[[float], float], high: float) -> float:

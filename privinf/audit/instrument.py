@@ -11,7 +11,7 @@ from privinf.noise import NoiseSource
 from privinf.typing import Flags, Floats, Integers
 
 Size = int | tuple[int, ...]
-Kind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers", "gumbel"]
+Kind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers", "gumbel", "laplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class NoiseCall:
     kind : str
         Name of the method.
     scale : float
-        Noise sd of ``perturb``; scale of ``gumbel``; sd in grid steps of ``gaussian_steps``; p of
-        ``bernoulli``; k of ``integers``; 1 of ``uniform``.
+        Noise sd of ``perturb``; scale of ``gumbel`` and ``laplace``; sd in grid steps of
+        ``gaussian_steps``; p of ``bernoulli``; k of ``integers``; 1 of ``uniform``.
     shape : tuple of int
         Shape of what was drawn.
     """
@@ -100,6 +100,11 @@ class RecordingNoise:
         """Return Gumbel numbers."""
         self._record("gumbel", scale, _shape(size))
         return self.source.gumbel(scale, size)
+
+    def laplace(self, scale: float, size: Size) -> Floats:
+        """Return Laplace numbers."""
+        self._record("laplace", scale, _shape(size))
+        return self.source.laplace(scale, size)
 
     def _record(self, kind: Kind, scale: float, shape: tuple[int, ...]) -> None:
         self.calls.append(NoiseCall(kind, float(scale), shape))

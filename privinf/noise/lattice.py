@@ -19,6 +19,7 @@ from privinf.errors import SensitivityError
 from privinf.noise.discrete_gaussian import discrete_gaussian
 from privinf.noise.entropy import random_words
 from privinf.noise.gumbel import gumbel_steps
+from privinf.noise.laplace import laplace_steps
 from privinf.noise.source import Size, grid_inflation, grid_step
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
@@ -124,6 +125,15 @@ class LatticeNoise:
         for start in range(0, noise.size, CHUNK):
             count = min(CHUNK, noise.size - start)
             noise[start : start + count] = gumbel_steps(scale / step, count) * step
+        return noise.reshape(size)
+
+    def laplace(self, scale: float, size: Size) -> Floats:
+        """Return discrete Laplace numbers on the grid of `scale`, P(x) proportional to exp(-|x|/scale)."""
+        step = grid_step(scale)
+        noise = np.empty(_count(size))
+        for start in range(0, noise.size, CHUNK):
+            count = min(CHUNK, noise.size - start)
+            noise[start : start + count] = laplace_steps(scale / step, count) * step
         return noise.reshape(size)
 
 

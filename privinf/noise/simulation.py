@@ -60,3 +60,7 @@ class SimulationNoise:
     def gumbel(self, scale: float, size: Size) -> Floats:
         """Return Gumbel numbers with mode 0."""
         return self._rng.gumbel(0.0, scale, size)
+
+    def laplace(self, scale: float, size: Size) -> Floats:
+        """Return Laplace numbers."""
+        return self._rng.laplace(0.0, scale, size)

@@ -57,6 +57,10 @@ class NoiseSource(Protocol):
         """Return independent Gumbel numbers with mode 0, as noisy maxima need them."""
         ...
 
+    def laplace(self, scale: float, size: Size) -> Floats:
+        """Return independent Laplace numbers; secure sources draw them on `grid_step`'s grid."""
+        ...
+
 
 def grid_step(scale: float) -> float:
     """Return the grid of secure noise of sd `scale`: the power of two 2^(floor(log2 scale) - 20).

@@ -1,0 +1,278 @@
+"""What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from privinf.accounting import (
+    ConcentratedLoss,
+    GaussianLoss,
+    LedgerEntry,
+    Loss,
+    PureLoss,
+    Sensitivity,
+    epsilon_to_rho,
+    pure_rho,
+)
+from privinf.accounting.exact import exact, float_down, sqrt_down
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
+from privinf.noise import NoiseSource, grid_step, solve_scale
+from privinf.typing import TrustModel
+from privinf.validation import check_fraction, check_positive
+
+Method = Literal["gumbel", "laplace"]
+
+# Grid steps charged to the sensitivity of a pick; see `noisy_top_k` for the derivation.
+GUMBEL_ROUNDINGS, LAPLACE_ROUNDINGS = 3.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeelingCost:
+    """The price of a peeling, and the noise in units of the sensitivity that it buys.
+
+    Attributes
+    ----------
+    pick_scale : float
+        b/lambda of a pick; 0 without noise.
+    selection : Loss
+        Loss of all picks together.
+    values : Loss or None
+        Loss of the values; None if they are not released.
+    """
+
+    pick_scale: float
+    selection: Loss
+    values: Loss | None
+
+    @property
+    def rho(self) -> float:
+        """The price of picks and values in zCDP."""
+        return _rho_of(self.selection) + (0.0 if self.values is None else _rho_of(self.values))
+
+
+def peeling_cost(
+    k: int,
+    method: Method,
+    values: bool,
+    values_share: float,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+) -> PeelingCost:
+    """Return what `NoisyTopK` buys for a level stated in one of four ways.
+
+    Raises
+    ------
+    ArgumentError
+        Unless exactly one level is given and the method can meet it.
+    """
+    given = [name for name, level in (("epsilon", epsilon), ("mu", mu), ("rho", rho)) if level is not None]
+    if len(given) != 1:
+        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given) or 'none'}")
+    if delta is not None:
+        check_fraction(delta, "delta")
+    if epsilon is not None:
+        epsilon = check_positive(epsilon, "epsilon", infinite=True)
+        if math.isinf(epsilon):
+            return _without_noise(values)
+        if delta is None:
+            return _pure_cost(k, method, values, epsilon)
+        if method == "laplace":
+            return _laplace_cost(k, values, 2.0 * math.sqrt(3.0 * k * math.log(1.0 / delta)) / epsilon)
+        rho = epsilon_to_rho(epsilon, delta)
+    elif mu is not None:
+        mu = check_positive(mu, "mu", infinite=True)
+        rho = mu if math.isinf(mu) else float_down(exact(mu) ** 2 / 2)
+    rho = check_positive(rho, "rho", infinite=True)
+    if math.isinf(rho):
+        return _without_noise(values)
+    return _gumbel_cost(k, values, values_share, rho) if method == "gumbel" else _laplace_rho(k, values, rho)
+
+
+def _without_noise(values: bool) -> PeelingCost:
+    return PeelingCost(0.0, ConcentratedLoss(math.inf), GaussianLoss(math.inf) if values else None)
+
+
+def _pure_cost(k: int, method: Method, values: bool, epsilon: float) -> PeelingCost:
+    if method == "gumbel":
+        if values:
+            raise ArgumentError("epsilon without delta: Gaussian values need delta; or ask for values=False")
+        return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
+    if not values:
+        return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
+    # A pick costs 2 lambda/b and a value lambda/b.
+    selection = float_down(exact(epsilon) * 2 / 3)
+    rest = float_down(exact(epsilon) - exact(selection))
+    return PeelingCost(3.0 * k / epsilon, PureLoss(selection), PureLoss(rest))
+
+
+def _gumbel_cost(k: int, values: bool, share: float, rho: float) -> PeelingCost:
+    """Split rho; k picks of e0 cost k e0^2/8, and b = 2 lambda/e0."""
+    selection = float_down(exact(rho) * (1 - exact(share))) if values else rho
+    mu = sqrt_down(2 * (exact(rho) - exact(selection))) if values else 0.0
+    b = math.sqrt(k / (2.0 * selection))
+    return PeelingCost(b, ConcentratedLoss(selection), GaussianLoss(mu) if values else None)
+
+
+def _laplace_cost(k: int, values: bool, b: float) -> PeelingCost:
+    """Return what Laplace noise of scale b lambda really costs: k losses of two values each, as zCDP."""
+    return PeelingCost(b, _repeated(k, 2.0 / b), _repeated(k, 1.0 / b) if values else None)
+
+
+def _repeated(k: int, epsilon: float) -> Loss:
+    return PureLoss(epsilon) if k == 1 else ConcentratedLoss(k * pure_rho(epsilon))
+
+
+def _laplace_rho(k: int, values: bool, rho: float) -> PeelingCost:
+    """Return the Laplace peeling of so much zCDP; its price decreases in b."""
+    from scipy.optimize import brentq  # a third of the import time of the package
+
+    def excess(log_b: float) -> float:
+        return math.log(_laplace_cost(k, values, math.exp(log_b)).rho / rho)
+
+    middle = 0.5 * math.log(2.5 * k / rho)
+    low = high = middle
+    while excess(low) < 0.0:
+        low -= 1.0
+    while excess(high) > 0.0:
+        high += 1.0
+    b = math.exp(float(brentq(excess, low, high, xtol=1e-14))) if low < high else math.exp(low)
+    while _laplace_cost(k, values, b).rho > rho:
+        b *= 1.0 + 2.0**-48
+    return _laplace_cost(k, values, b)
+
+
+def solve_peeling_scale(
+    sensitivity: float, pick_scale: float, roundings: float, source: NoiseSource
+) -> tuple[float, float]:
+    """Return (scale, sensitivity on the grid): scale = pick_scale times (lambda + roundings x step).
+
+    Raises
+    ------
+    SensitivityError
+        The grid's share of the sensitivity would outgrow the budget.
+    """
+    if pick_scale == 0.0:
+        return 0.0, sensitivity
+    bare = sensitivity * (1.0 + FLOAT_SLACK)
+    scale = pick_scale * bare
+    for _ in range(64):
+        reach = bare + (roundings * grid_step(scale) if source.secure else 0.0)
+        if pick_scale * reach <= scale:
+            return scale, scale / pick_scale
+        scale = pick_scale * reach * (1.0 + 2.0**-50)
+    raise SensitivityError("the budget is too small for the noise grid: spend more or pick fewer")
+
+
+def selection_entry(
+    method: Method,
+    cost: PeelingCost,
+    scale: float,
+    reach: float,
+    *,
+    label: str,
+    k: int,
+    source: NoiseSource,
+    unit: str,
+    trust: TrustModel,
+    derivation: str,
+    times: int,
+) -> LedgerEntry:
+    """Return the ledger line of the picks."""
+    return _entry(
+        f"{method} peeling", label, cost.selection, "linf", reach, derivation,
+        method if method == "gumbel" or not source.secure else "discrete laplace",
+        scale, k, source, unit, trust, times,
+    )  # fmt: skip
+
+
+def values_entry(
+    method: Method,
+    cost: PeelingCost,
+    sensitivity: float,
+    *,
+    label: str,
+    k: int,
+    source: NoiseSource,
+    unit: str,
+    trust: TrustModel,
+    derivation: str,
+    times: int,
+) -> tuple[float, LedgerEntry]:
+    """Return the noise scale and the ledger line of the values at the positions picked."""
+    loss = cost.values
+    assert loss is not None
+    if method == "laplace" and cost.pick_scale > 0.0:
+        scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, LAPLACE_ROUNDINGS, source)
+        norm, law = "linf", "discrete laplace" if source.secure else "laplace"
+    else:
+        assert isinstance(loss, GaussianLoss)
+        norm, law = "l2", "discrete gaussian" if source.secure else "gaussian"
+        bare = math.sqrt(k) * sensitivity * (1.0 + FLOAT_SLACK)
+        scale, reach = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
+    return scale, _entry(
+        "gaussian" if norm == "l2" else "laplace", label, loss, norm, reach,
+        f"{derivation}; {k} entries", law, scale, k, source, unit, trust, times,
+    )  # fmt: skip
+
+
+def _entry(
+    mechanism: str,
+    label: str,
+    loss: Loss,
+    norm: str,
+    reach: float,
+    derivation: str,
+    law: str,
+    scale: float,
+    k: int,
+    source: NoiseSource,
+    unit: str,
+    trust: TrustModel,
+    times: int,
+) -> LedgerEntry:
+    clear = scale == 0.0
+    grid = grid_step(scale) if source.secure and not clear else 0.0
+    return LedgerEntry(
+        mechanism=mechanism,
+        label=label if times == 1 else f"{label} ({times} vectors)",
+        unit=unit,
+        relation="replace-one",
+        trust=trust,
+        sensitivity=Sensitivity(norm=norm, value=reach, derivation=derivation),
+        noise={"law": "none" if clear else law, "scale": scale, "grid": grid, "picks": k, "vectors": times},
+        loss=_times(loss, times),
+        source="none" if clear else source.name,
+        secure=source.secure and not clear,
+        assumptions=(PUBLIC_N,),
+    )
+
+
+def _times(loss: Loss, times: int) -> Loss:
+    """Return the loss of so many releases of the same kind."""
+    if times == 1:
+        return loss
+    match loss:
+        case GaussianLoss(mu):
+            return loss if math.isinf(mu) else GaussianLoss(sqrt_down(exact(mu) ** 2 * times))
+        case ConcentratedLoss(rho):
+            return loss if math.isinf(rho) else ConcentratedLoss(float_down(exact(rho) * times))
+        case PureLoss(epsilon):
+            return PureLoss(float_down(exact(epsilon) * times))
+    raise ArgumentError(f"no repeated {type(loss).__name__}")
+
+
+def _rho_of(loss: Loss) -> float:
+    match loss:
+        case GaussianLoss(mu):
+            return mu * mu / 2.0
+        case PureLoss(epsilon):
+            return pure_rho(epsilon)
+        case ConcentratedLoss(rho):
+            return rho
+    raise ArgumentError(f"{type(loss).__name__} has no rho")
