@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.mechanisms import random_mixing
+from privinf.mechanisms import party_release
 from privinf.mechanisms.mixing_matrix import MixingMatrix
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
@@ -127,7 +127,7 @@ def mutants(t: Any, table: Any) -> None:
     unscaled = (MixingMatrix, "scale", property(lambda self: 1.0))
     whole = (MixingMatrix, "scale", property(lambda self: scale(self) / root))
     half = (SimulationNoise, "perturb", lambda self, values, sd: perturb(self, values, sd / 2))
-    unclipped = (random_mixing, "scale_private", t.unclipped)
+    unclipped = (party_release, "scale_private", t.unclipped)
     for kind in t.KINDS:
         cases = [
             ("half the noise", half, lambda kind: t.at_once(kind, t.SEEDED)[:2]),

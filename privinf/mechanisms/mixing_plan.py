@@ -27,8 +27,9 @@ from privinf.mechanisms.party_plan import (
     party_designs,
     plan_columns,
 )
+from privinf.mechanisms.party_release import PartyLabels
 from privinf.mechanisms.plan_check import PartyForecast, PlanCheck
-from privinf.mechanisms.random_mixing import GaussianRows, PartyLabels, RandomMixing
+from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
 from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design

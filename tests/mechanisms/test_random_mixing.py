@@ -11,7 +11,7 @@ from privinf import errors
 from privinf.mechanisms import GaussianRows, RandomMixing
 from privinf.mechanisms.mixing_matrix import MixingMatrix
 from privinf.mechanisms.mixing_theory import default_share
-from privinf.mechanisms.random_mixing import UNIT
+from privinf.mechanisms.party_release import UNIT
 
 N, K = 300, 20
 SCHEMA = pi.Schema({"a": (-1.0, 3.0), "g": ["u", "v", "w"], "b": (0.0, 1.0)})

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 import privinf as pi
 from privinf.audit import audit_mechanism, binomial_bounds
-from privinf.mechanisms import gaussian, random_mixing
+from privinf.mechanisms import gaussian, party_release
 from privinf.mechanisms.mixing_matrix import MixingMatrix
 from privinf.schema import Design
 
@@ -261,7 +261,7 @@ def unclipped(design, matrix):
 def test_records_outside_their_bounds_are_clipped_and_the_mutant_is_caught(kind, monkeypatch):
     zero, one, exact = at_once(kind, SEEDED, records=FAR, intercept=False)
     assert audit_scores(zero, one, mu=MU, exact_mu=exact).passed
-    monkeypatch.setattr(random_mixing, "scale_private", unclipped)
+    monkeypatch.setattr(party_release, "scale_private", unclipped)
     assert audit_scores(*at_once(kind, SEEDED, records=FAR, many=500)[:2], mu=MU).exceeded
 
 
