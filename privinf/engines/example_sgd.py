@@ -104,7 +104,9 @@ def fit_sgd(
     Raises
     ------
     ArgumentError
-        For an unbounded ball, an option out of range, or no curvature to choose the step by.
+        For an unbounded ball, or an option out of range.
+    ConvergenceError
+        No curvature at the start to choose the step by.
 
     Notes
     -----

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, ConvergenceError
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_count, check_fraction, check_number, check_positive
 
@@ -228,7 +228,7 @@ def theory_step(
 
     Raises
     ------
-    ArgumentError
+    ConvergenceError
         The bread is not positive definite: there is no curvature to go by, so `step` must be given.
 
     Notes
@@ -251,7 +251,7 @@ def theory_step(
     values = np.linalg.eigvalsh((bread + bread.T) / 2)
     lowest, highest = float(values[0]), float(values[-1])
     if not lowest > 0.0:
-        raise ArgumentError(
+        raise ConvergenceError(
             "step= is needed: the corrected loss has no positive curvature at the start to choose it by"
         )
     steps = -(-n // batch)

@@ -110,6 +110,10 @@ def plan_budget(
         The levels named do not fit what is protected, only one side is infinite, or delta is missing.
     """
     check_choice(calibration, Calibration, "calibration")
+    if calibration == "classic" and not parts.gaussian and parts.label != "gaussian":
+        raise ArgumentError(
+            "calibration='classic' is for Gaussian noise, and nothing is released with it here"
+        )
     if delta is not None:
         check_fraction(delta, "delta")
     if epsilon is not None:

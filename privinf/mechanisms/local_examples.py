@@ -128,6 +128,8 @@ class LocalExamples:
         self.data_bounds = data_bounds
         weights = self.features.shares(response_shares or {})
         self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
+        if radius is not None and not self.parts.gaussian:
+            raise ArgumentError("radius= holds columns with Gaussian noise, and there are none")
         if not self.parts.features and self.label.kind == "clear":
             raise SensitivityError("every column is declared public: there is nothing to protect")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from privinf.errors import NotAvailableError
 from privinf.inference.examples import Correction, ExampleScores, LabelNoise, Loss, ResponseColumns
 from privinf.releases import Release
 from privinf.typing import Floats
@@ -64,18 +63,8 @@ def _labels(release: Release, loss: Loss) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
     design, label = release.design, release.law["label"]
     sent = release.arrays["labels"]
-    if label["kind"] == "response":
-        if loss in NUMERIC:
-            raise NotAvailableError(
-                f"loss={loss!r} needs a numeric label, and this release has one of {len(label['levels'])} "
-                "levels under randomized response: use loss='logistic' or 'multinomial'"
-            )
-        return sent, LabelNoise(len(label["levels"]), label["keep"], label["other"])
-    if loss not in NUMERIC:
-        raise NotAvailableError(
-            f"loss={loss!r} needs a label of declared levels, and this release has a numeric one: use "
-            "loss='squared' or 'poisson'"
-        )
+    if "levels" in label:
+        return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
     scale = float(label.get("scale", 0.0))
     if loss == "squared":
         return sent, scale**2

@@ -9,35 +9,45 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.engines.example_sgd import fit_sgd
-from privinf.engines.sgd import Schedule, checked_radius
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.inference.examples import (
     Correction,
     ExampleScores,
     Loss,
     chosen_truncation,
+    noise_inflation,
+    series_bias,
     solve_root,
 )
 from privinf.inference.examples.identification import identification
 from privinf.inference.examples.system import check_options
 from privinf.mechanisms import LocalExamples, Rows
-from privinf.models.base import ReleaseModel, array_design, refuse_weights
+from privinf.models.base import ReleaseModel, array_design
 from privinf.models.example_systems import DEFAULT_CORRECTION, NUMERIC, example_system, parameter_names
 from privinf.models.fitting import fit_measures
+from privinf.models.iwp_glm_checks import (
+    WEIGHTS,
+    Method,
+    binary_names,
+    check_combinations,
+    check_label,
+    check_method,
+    check_numeric,
+    check_release,
+    checked_start,
+)
 from privinf.models.iwp_glm_results import IWPGLMResults, blocked_map
-from privinf.models.iwp_glm_solving import Found, averaged, linear_system, rooted
+from privinf.models.iwp_glm_solving import Found, averaged, linear_system, rooted, unstarted
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
 from privinf.validation import check_choice, check_number
 
-Method = Literal["newton", "sgd"]
-
 SERIES = (
-    "correction='series' truncates an expansion that does not converge for this loss: the estimate is "
-    "biased, and its intervals do not cover"
+    "correction='series' leaves the loss biased by up to {:.2g} per record at the estimate (the criterion of "
+    "the paper's appendix D.7): the estimate is biased, and its intervals do not cover."
 )
-NAIVE = "correction='none' ignores the noise: the estimate is biased, and its intervals do not cover"
+NAIVE = "correction='none' ignores the noise: the estimate is biased, and its intervals do not cover."
 PENALIZED = "Ridge {:g} (scaled units): coefficients, intervals and tests are for the ridge-penalised target."
 CLIPPED = "Target: the regression among rows clipped to the public bounds."
 TARGETS = {
@@ -67,12 +77,16 @@ class IWPGLM(ReleaseModel):
         0/1 columns, sent by randomized response.
     binary_mechanism : {"response", "gaussian"}
         "gaussian" sends them as the paper does.
-    missing, weights, ledger
+    missing, ledger
         As for `ModulatedOLS`.
+    weights : None
+        Not offered.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+    NotAvailableError
+        For weights; with `from_formula` and `from_release` for a label that the loss does not take.
 
     Notes
     -----
@@ -123,15 +137,17 @@ class IWPGLM(ReleaseModel):
         weights: Any = None,
         ledger: Ledger | None = None,
     ) -> None:
-        refuse_weights(weights)
-        self._loss = _numeric_or_levels(check_choice(loss, Loss, "loss"), y_bounds)
+        if weights is not None:
+            raise NotAvailableError(WEIGHTS)
+        self._loss = check_choice(loss, Loss, "loss")
+        check_numeric(loss, y_bounds)
         design, features, response, from_data = array_design(
             y, X, bounds=bounds, radius=radius, y_bounds=y_bounds, public=public
         )
         mechanism = LocalExamples(
             design,
             label="gaussian" if loss in NUMERIC else "response",
-            binary=_named(binary, design.names),
+            binary=binary_names(binary, design.names),
             binary_mechanism=binary_mechanism,
             missing=missing,
             data_bounds=from_data,
@@ -162,15 +178,22 @@ class IWPGLM(ReleaseModel):
         missing : {"raise", "impute-public"}
         ledger : Ledger, optional
         **mechanism
-            Options of `LocalExamples`: binary, binary_mechanism, radius, label.
+            Options of `LocalExamples`: binary, binary_mechanism, response_shares, radius, label, levels.
+            Unless `label` says otherwise a label declared public is sent in clear, any other as the loss
+            needs it.
         """
         check_choice(loss, Loss, "loss")
+        if not isinstance(schema, Schema):
+            raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+        if "weights" in mechanism:
+            raise NotAvailableError(WEIGHTS)
         if schema.max_rows != 1:
             raise NotAvailableError(
                 "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
             )
-        given = {"label": "gaussian" if loss in NUMERIC else "response", **mechanism}
+        given = {"label": _sent(formula, schema, loss), **mechanism}
         model = super().from_formula(formula, data, schema=schema, missing=missing, ledger=ledger, **given)
+        check_label(loss, model.mechanism.label.levels)
         model._loss = loss
         return model
 
@@ -186,6 +209,8 @@ class IWPGLM(ReleaseModel):
         """Build the model at the analyst; one release serves any loss that its label allows."""
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, Loss, "loss")
+        check_label(loss, release.law["label"].get("levels"))
+        check_release(release)
         return model
 
     def fit(
@@ -253,7 +278,8 @@ class IWPGLM(ReleaseModel):
             "burn_in": burn_in, "public_seed": public_seed,
         }  # fmt: skip
         passes = {name: value for name, value in passes.items() if value is not None}
-        _check_method(method, passes)
+        check_method(method, passes)
+        first = None if start is None else checked_start(start, self._parameters)
         spending = {
             "epsilon_x": epsilon_x, "epsilon_y": epsilon_y, "epsilon": epsilon, "delta": delta,
             "shares": shares, "calibration": calibration, "rng": rng, "source": source,
@@ -265,12 +291,18 @@ class IWPGLM(ReleaseModel):
             calibrated = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))
         system = example_system(release, settings)
-        first = None if start is None else _scaled_start(start, release, self._loss, system.p)
-        if method == "sgd":
+        if first is not None:
+            transform, shift = blocked_map(release, self._loss, system.p)
+            first = np.asarray(np.linalg.solve(transform, first - shift), dtype=np.float64)
+        if method == "newton":
+            found = rooted(system, solve_root(system, start=first), release, self._loss)
+            return self._results(release, system, found, settings)
+        try:
             single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
-            return self._results(release, system, averaged(system, single, release, self._loss), settings)
-        root = solve_root(system, start=first)
-        return self._results(release, system, rooted(system, root, release, self._loss), settings)
+            found = averaged(system, single, release, self._loss)
+        except ConvergenceError as reason:
+            found = unstarted(system, first, str(reason), release, self._loss)
+        return self._results(release, system, found, settings)
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float
@@ -278,12 +310,24 @@ class IWPGLM(ReleaseModel):
         chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
         check_choice(chosen, Correction, "correction")
         check_options(self._loss, chosen, 1 if chosen == "series" and truncation is None else truncation)
+        if self._release is None:
+            responded = self.mechanism.features.responded
+            check_combinations(self._loss, chosen, [feature.levels for feature in responded])
         return {
             "loss": self._loss,
             "correction": chosen,
             "truncation": truncation,
             "ridge": check_number(ridge, "ridge", low=0.0),
         }
+
+    @property
+    def _parameters(self) -> int:
+        """Number of coefficients, known before anything is released."""
+        if self._release is None:
+            design, levels = self.mechanism.design, self.mechanism.label.levels
+        else:
+            design, levels = self._release.design, self._release.law["label"].get("levels")
+        return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(
         self, release: Release, system: ExampleScores, found: Found, settings: Mapping[str, Any]
@@ -292,6 +336,8 @@ class IWPGLM(ReleaseModel):
         transform, shift = blocked_map(release, self._loss, len(names))
         clean, multinomial = found.clean, self._loss == "multinomial"
         options = {"Loss": self._loss, "Correction": _described(settings), **found.options}
+        if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
+            options["Noise inflation"] = f"{noise_inflation(system, found.estimate.params):.3g}"
         linear, design = linear_system(system), release.design
         rsquared = scale = None
         if linear is not None:
@@ -303,7 +349,7 @@ class IWPGLM(ReleaseModel):
             release=release,
             system=system,
             sampling_cov=None if clean is None else transform @ clean @ transform.T,
-            identification=identification(system, found.estimate.params),
+            identification=None if _biased(system) else identification(system, found.estimate.params),
             target="penalized" if settings["ridge"] > 0.0 else "population",
             model=type(self).__name__,
             method=found.method,
@@ -311,20 +357,8 @@ class IWPGLM(ReleaseModel):
             settings=dict(settings),
             rsquared=rsquared,
             scale=None if scale is None else scale * design.y_scale**2,
-            notes=_notes(release, settings),
+            notes=_notes(release, system, found.estimate.params),
         )
-
-
-def _check_method(method: Method, passes: Mapping[str, Any]) -> None:
-    """Refuse options of the single pass where there is none, and bad ones before anything is spent."""
-    if check_choice(method, Method, "method") == "newton":
-        if passes:
-            raise ArgumentError(f"{', '.join(passes)}: only with method='sgd'")
-        return
-    checked_radius(passes.get("theta_radius"))
-    Schedule.checked(
-        **{"step": 1.0} | {k: v for k, v in passes.items() if k not in ("theta_radius", "public_seed")}
-    )
 
 
 def _described(settings: Mapping[str, Any]) -> str:
@@ -333,38 +367,29 @@ def _described(settings: Mapping[str, Any]) -> str:
     return str(settings["correction"])
 
 
-def _notes(release: Release, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _biased(system: ExampleScores) -> bool:
+    """Whether the scores have no mean of zero at the truth: intervals and tests would mislead."""
+    if system.correction == "none":
+        return not (system.data.noise_free.all() and system.data.clear_label)
+    exact = system.loss == "quadratic" and system.truncation != 0
+    return system.correction == "series" and bool(system.noise.any()) and not exact
+
+
+def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str, ...]:
     found = [] if release.law["noise_free"] else [CLIPPED]
-    if not release.law["noise_free"] and settings["correction"] == "conditional":
-        found.append(TARGETS[settings["loss"]])
-    if settings["correction"] == "series" and settings["loss"] == "logistic":
-        found.append(f"{SERIES}.")
-    if settings["correction"] == "none" and not release.law["noise_free"]:
-        found.append(f"{NAIVE}.")
-    if settings["ridge"] > 0.0:
-        found.append(PENALIZED.format(settings["ridge"]))
+    if system.correction == "conditional" and system.noise.any():
+        found.append(TARGETS[system.loss])
+    if _biased(system):
+        found.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
+    if system.ridge > 0.0:
+        found.append(PENALIZED.format(system.ridge))
     return tuple(found)
 
 
-def _numeric_or_levels(loss: Loss, y_bounds: Any) -> Loss:
-    if loss in NUMERIC and y_bounds is None:
-        raise ArgumentError(
-            f"loss={loss!r} has a numeric label: pass its public bounds, y_bounds=(low, high)"
-        )
-    if loss not in NUMERIC and y_bounds is not None:
-        raise ArgumentError(f"y_bounds= is for numeric labels; loss={loss!r} takes labels of levels")
-    if loss == "multinomial":
-        raise ArgumentError("loss='multinomial' needs declared levels: use from_formula with a schema")
-    return loss
-
-
-def _named(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
-    return [names[item] if isinstance(item, (int, np.integer)) else item for item in items]
-
-
-def _scaled_start(start: Any, release: Release, loss: Loss, parameters: int) -> Floats:
-    values = np.asarray(start, dtype=np.float64)
-    if values.shape != (parameters,):
-        raise ArgumentError(f"start must have {parameters} values, got shape {values.shape}")
-    transform, shift = blocked_map(release, loss, parameters)
-    return np.asarray(np.linalg.solve(transform, values - shift), dtype=np.float64)
+def _sent(formula: str, schema: Schema, loss: Loss) -> str:
+    """Return how a label is sent unless the caller says otherwise."""
+    name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
+    bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name
+    if bare in schema and schema[bare].public:
+        return "clear"
+    return "gaussian" if loss in NUMERIC else "response"

@@ -121,8 +121,18 @@ class IWPGLMResults(Results):
 
     @property
     def variance_inflation(self) -> float:
-        """Factor exp(theta'S theta) by which the noise multiplies the second moment of exponential scores."""
+        """exp(theta'S theta) - 1, the relative variance that the noise gives corrected exponentials.
+
+        Raises
+        ------
+        NotAvailableError
+            For losses other than the exponential and the Poisson loss, whose scores have no such factor.
+        """
         system, _ = self._scored
+        if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
+            raise NotAvailableError(
+                f"variance_inflation: not defined for {self.loss!r}, {system.correction!r}"
+            )
         return noise_inflation(system, self._scaled_params)
 
     def summary(

@@ -63,6 +63,15 @@ def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: 
     return Found(estimate, known, method, options)
 
 
+def unstarted(
+    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: Loss
+) -> Found:
+    """Return the start as all there is, where a pass had nothing to choose its step by."""
+    point = np.zeros(system.p) if start is None else start
+    names = parameter_names(release, loss)
+    return Found(Estimate(point, None, names, system.n, weak_reason=reason), None, "SGD, not started", {})
+
+
 def _with_cov(
     system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
 ) -> tuple[Estimate, Floats | None]:

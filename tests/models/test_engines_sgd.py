@@ -14,7 +14,7 @@ from privinf.engines.example_sgd import (
     fit_sgd,
 )
 from privinf.engines.sgd import AVERAGED_DECAY, Schedule, checked_radius, sgd, theory_step
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, ConvergenceError
 from privinf.inference.examples import (
     ExampleScores,
     LabelNoise,
@@ -303,7 +303,7 @@ def test_bad_arguments_are_refused(case):
 
 def test_without_curvature_a_step_must_be_given():
     weak = squared(500, variance=400.0)
-    with pytest.raises(ArgumentError, match="step= is needed"):
+    with pytest.raises(ConvergenceError, match="step= is needed"):
         fit_sgd(weak, theta_radius=5.0)
     assert np.isfinite(fit_sgd(weak, theta_radius=5.0, step=1e-4).params).all()
 

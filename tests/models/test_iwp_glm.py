@@ -259,3 +259,295 @@ def test_bad_passes_cost_nothing(options, words):
     with pytest.raises(errors.PrivinfError, match=words):
         m.fit(**({"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0} | options))
     assert len(m.ledger) == 0
+
+
+SPENDING = {"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0}
+
+
+@pytest.mark.parametrize(
+    ("formula", "loss", "options", "words"),
+    [
+        ("stage ~ age", "logistic", {}, "two levels.*this one has 3.*multinomial"),
+        ("stage ~ age", "exponential", {}, "two levels"),
+        ("stage ~ age", "squared", {"label": "clear"}, "numeric label"),
+        ("ill ~ age", "poisson", {"label": "response"}, "needs a numeric label.*logistic"),
+        ("ill ~ age", "squared", {}, "no numbers"),
+        ("cost ~ age", "logistic", {}, "needs levels"),
+        ("cost ~ age", "logistic", {"label": "gaussian"}, "declared levels"),
+        ("cost ~ age", "quadratic", {"label": "clear"}, "declared levels"),
+        ("ill ~ age", "logistic", {"weights": "sex"}, "no observation weights"),
+        ("ill ~ age + sex", "logistic", {"binary": ["age"]}, "coded 0 and 1"),
+        ("ill ~ sex + C(g)", "logistic", {"binary": ["sex"], "radius": 1.0}, "radius="),
+    ],
+)
+def test_labels_and_options_that_do_not_fit_are_refused_with_the_model(formula, loss, options, words):
+    with pytest.raises(errors.PrivinfError, match=words):
+        model(formula, loss, 300, **options)
+
+
+def test_bad_schemas_weights_and_columns_of_arrays():
+    y, X = data(300)
+    with pytest.raises(errors.ArgumentError, match=r"privinf\.Schema"):
+        pi.IWPGLM.from_formula(FORMULA, frame(10), schema={"age": (0, 1)})
+    with pytest.raises(errors.NotAvailableError, match="no observation weights"):
+        pi.IWPGLM(y, X, radius=RADIUS, weights=y)
+    for binary in ([7], [-1], [True], "x1"):
+        with pytest.raises(errors.ArgumentError, match="binary"):
+            pi.IWPGLM(y, X, radius=RADIUS, binary=binary)
+    several = pi.Schema(SCHEMA.columns, unit="person", max_rows=3)
+    with pytest.raises(errors.NotAvailableError, match="several rows"):
+        pi.IWPGLM.from_formula(FORMULA, frame(10), schema=several)
+
+
+def test_rows_that_do_not_fit_cost_nothing_and_are_not_printed():
+    for column, value in (("ill", "Zaphod"), ("age", np.nan), ("sex", 0.3777), ("g", "Zaphod")):
+        table = frame(300)
+        table.loc[7, column] = value
+        m = pi.IWPGLM.from_formula(FORMULA, table, schema=SCHEMA, binary=["sex"])
+        with pytest.raises(errors.SchemaError, match=column) as caught:
+            m.fit(**SPENDING)
+        assert "Zaphod" not in str(caught.value)
+        assert "0.3777" not in str(caught.value)
+        assert len(m.ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start": [1.0]}, "2 values"),
+        ({"start": [1.0, math.nan]}, "start"),
+        ({"correction": "conditional", "truncation": 1}, "for correction='series'"),
+        ({"correction": "series", "truncation": -1}, "truncation"),
+        ({"shares": (1, 1)}, "shares"),
+        ({"method": "sgd", "theta_radius": 2.0, "public_seed": -1}, "public_seed"),
+        ({"method": "sgd", "theta_radius": 2.0, "average": "yes"}, "average"),
+        ({"method": "sgd", "theta_radius": 2.0, "average": True, "decay": 0.4}, "decay"),
+        ({"theta_radius": 2.0}, "only with method='sgd'"),
+        ({"step": 0.1}, "only with method='sgd'"),
+        ({"decay": 0.6}, "only with method='sgd'"),
+        ({"average": False}, "only with method='sgd'"),
+        ({"burn_in": 0.1}, "only with method='sgd'"),
+        ({"public_seed": 1}, "only with method='sgd'"),
+        ({"calibration": "textbook"}, "calibration"),
+        ({"source": "dice"}, "source"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_spent(options, words):
+    y, X = data(500)
+    m = pi.IWPGLM(y, X, radius=RADIUS)
+    with pytest.raises(errors.ArgumentError, match=words):
+        m.fit(**(SPENDING | options))
+    assert len(m.ledger) == 0
+
+
+def test_corrections_are_refused_for_losses_that_have_none():
+    for loss, correction in (
+        ("squared", "series"), ("squared", "conditional"), ("poisson", "series"),
+        ("quadratic", "conditional"),
+        ("exponential", "conditional"), ("multinomial", "series"), ("multinomial", "exact"),
+    ):  # fmt: skip
+        formula = {"squared": "cost", "poisson": "visits", "multinomial": "stage"}.get(loss, "ill") + " ~ age"
+        m = model(formula, loss, 200)
+        with pytest.raises(errors.ArgumentError, match="not available"):
+            m.fit(**SPENDING, correction=correction)
+        assert len(m.ledger) == 0
+
+
+def test_more_than_64_combinations_are_refused_before_anything_is_spent():
+    rng, names = np.random.default_rng(0), [f"b{j}" for j in range(7)]
+    X = pd.DataFrame(rng.integers(0, 2, (400, 7)).astype(float), columns=names)
+    y = rng.integers(0, 2, 400).astype(float)
+    options = {"bounds": [(0, 1)] * 7, "binary": names}
+    spending = {"epsilon_x": 60.0, "epsilon_y": 4.0, "rng": 0}
+    m = pi.IWPGLM(y, X, **options)
+    with pytest.raises(errors.ArgumentError, match="128 level combinations"):
+        m.fit(**spending)
+    assert len(m.ledger) == 0
+    with pytest.raises(errors.ArgumentError, match="nothing is released with it"):
+        m.release(**spending, calibration="classic")
+    assert len(pi.IWPGLM(y, X, loss="quadratic", **options).fit(**spending).params) == 7
+    assert len(m.fit(**spending, correction="none").params) == 7
+
+
+def test_labels_in_clear_need_no_epsilon_and_have_no_noise():
+    theirs = model("ill ~ age", n=2000).fit(epsilon=math.inf)
+    public = pi.Schema({**SCHEMA.columns, "ill": pi.Factor(["no", "yes"], public=True)})
+    for formula in ("ill ~ age", "C(ill) ~ age"):
+        for schema, options in ((SCHEMA, {"label": "clear"}), (public, {})):
+            m = pi.IWPGLM.from_formula(formula, frame(2000), schema=schema, **options)
+            release = m.release(epsilon_x=2000.0, delta=1e-5, rng=0)
+            assert len(m.ledger) == 1
+            ours = pi.IWPGLM.from_release(release).fit()
+            np.testing.assert_allclose(ours.params, theirs.params, rtol=0.1, atol=0.01)
+            with pytest.raises(errors.NotAvailableError, match="numeric label"):
+                pi.IWPGLM.from_release(release, loss="squared")
+    with pytest.raises(errors.ArgumentError, match="epsilon_y"):
+        m.fit(**SPENDING)
+
+
+def changed(release, **law):
+    return pi.Release(
+        release.kind, release.arrays, {**release.law, **law}, release.design, release.entries, release.nobs
+    )
+
+
+def test_the_release_door_refuses_what_it_cannot_take():
+    release = model(n=300).release(**SPENDING)
+    with pytest.raises(errors.ArgumentError, match=r"noise on its features, of scale 0"):
+        pi.IWPGLM.from_release(changed(release, scale=0.0))
+    with pytest.raises(errors.NotAvailableError, match="numeric label"):
+        pi.IWPGLM.from_release(release, loss="poisson")
+    with pytest.raises(errors.ArgumentError, match="needs a privinf Release"):
+        pi.IWPGLM.from_release(3)
+    with pytest.raises(errors.AlignmentError, match="another schema"):
+        pi.IWPGLM.from_release(release, schema=pi.Schema({"age": (0.0, 1.0)}))
+    for name, value in (("rng", 1), ("source", "lattice"), ("calibration", "exact"), ("shares", (1, 1))):
+        with pytest.raises(errors.ArgumentError, match=name):
+            pi.IWPGLM.from_release(release).fit(**{name: value})
+    cost = model("cost ~ age", "squared", 300).release(**SPENDING)
+    with pytest.raises(errors.ArgumentError, match=r"noise on its label, of scale 0"):
+        pi.IWPGLM.from_release(changed(cost, label={**cost.law["label"], "scale": 0.0}), loss="squared")
+    with pytest.raises(errors.NotAvailableError, match="declared levels"):
+        pi.IWPGLM.from_release(cost)
+    with pytest.raises(errors.NotAvailableError, match="two levels"):
+        pi.IWPGLM.from_release(model("stage ~ age", "multinomial", 300).release(**SPENDING))
+    several = pi.Schema(SCHEMA.columns, unit="person", max_rows=2)
+    table = frame(300).assign(person=np.arange(300) // 2)
+    grouped = pi.LocalExamples(several, "ill ~ age").release(table, **SPENDING)
+    with pytest.raises(errors.NotAvailableError, match="several rows"):
+        pi.IWPGLM.from_release(grouped)
+
+
+def test_separated_levels_give_a_result_that_says_so_and_a_ridge_helps():
+    _, X = data(2000)
+    m = pi.IWPGLM((X[:, 0] > 0).astype(float), X, radius=RADIUS)
+    r = m.fit(epsilon=math.inf)
+    with pytest.raises(errors.NotAvailableError, match="separated"):
+        r.conf_int()
+    assert "separated" in str(r.summary())
+    assert r.score_test().pvalue < 1e-10
+    ridged = m.fit(epsilon=math.inf, ridge=0.1)
+    assert (ridged.bse > 0).all()
+    noisy = m.fit(epsilon_x=30.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    assert noisy.identification.weak
+
+
+def test_collinear_columns_give_a_result_that_says_so():
+    y, X = data(2000)
+    r = pi.IWPGLM(y, np.column_stack([X, X[:, 0]]), radius=2.0).fit(epsilon=math.inf)
+    with pytest.raises(errors.NotAvailableError, match="collinear"):
+        r.conf_int()
+
+
+def test_a_pass_that_cannot_choose_its_step_says_so():
+    y, X = data(300)
+    m = pi.IWPGLM(y, X, loss="quadratic", radius=RADIUS)
+    r = m.fit(
+        epsilon_x=0.3, epsilon_y=1.0, delta=1e-5, rng=0, method="sgd", theta_radius=2.0, start=[0.5, 0.0]
+    )
+    np.testing.assert_allclose(r.params, [0.5, 0.0])
+    with pytest.raises(errors.NotAvailableError, match="step= is needed"):
+        r.conf_int()
+    assert 0.0 <= r.score_test().pvalue <= 1.0
+
+
+def test_every_option_of_a_fit_has_an_effect():
+    y, X = data(20_000)
+    release = pi.IWPGLM(y, X, radius=RADIUS).release(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    m = pi.IWPGLM.from_release(release)
+    plain = m.fit()
+    for change in ({"correction": "none"}, {"correction": "series", "truncation": 1}, {"ridge": 0.1}):
+        assert abs(m.fit(**change).params - plain.params).max() > 0.01
+    assert m.fit(start=[0.0, 0.0]).method != m.fit(start=plain.params).method
+    np.testing.assert_allclose(m.fit(start=[0.0, 0.0]).params, plain.params, rtol=1e-8)
+    one = {"method": "sgd", "theta_radius": 3.0, "step": 0.3}
+    base = m.fit(**one)
+    for change in (
+        {"theta_radius": 0.5}, {"batch": 64}, {"step": 0.2}, {"decay": 0.3}, {"average": True},
+        {"ridge": 0.1},
+        {"public_seed": 1}, {"start": [3.0, 3.0]}, {"correction": "none"},
+        {"correction": "series", "truncation": 2},
+    ):  # fmt: skip
+        assert abs(m.fit(**(one | change)).params - base.params).max() > 1e-9, change
+    late = m.fit(**one, average=True, burn_in=0.6).params
+    assert abs(late - m.fit(**one, average=True).params).max() > 1e-9
+
+
+def test_every_option_of_a_release_has_an_effect():
+    def law(options=None, **spending):
+        m = model("ill ~ age + sex", n=200, **(options or {"binary": ["sex"]}))
+        return m.release(**({"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0} | spending))
+
+    plain = law()
+    whole = {"epsilon_x": None, "epsilon_y": None, "epsilon": 6.0}
+    for change in ({"epsilon_x": 5.0}, {"delta": 1e-6}, {"calibration": "classic"}, whole):
+        assert law(**change).law["scale"] != plain.law["scale"]
+    assert law(epsilon_y=3.0).law["label"]["keep"] > plain.law["label"]["keep"]
+    assert law(**whole, shares=(1, 1)).law["label"]["keep"] > law(**whole).law["label"]["keep"]
+    assert law(rng=None).secure
+    assert not plain.secure
+    gaussian = law({"binary": ["sex"], "binary_mechanism": "gaussian"})
+    assert (len(gaussian.law["responses"]), len(plain.law["responses"])) == (0, 1)
+    shared = law({"binary": ["sex"], "response_shares": {"sex": 3.0}})
+    assert shared.law["responses"][0]["keep"] > plain.law["responses"][0]["keep"]
+    assert law({"binary": ["sex"], "radius": 0.5}).law["scale"] < plain.law["scale"]
+    ledger = pi.Ledger()
+    y, X = data(200)
+    pi.IWPGLM(y, X, radius=RADIUS, ledger=ledger).release(**SPENDING)
+    assert len(ledger) == 2
+
+
+def words_of(r, **options):
+    return " ".join(str(r.summary(**options)).split())
+
+
+def test_summaries_say_what_an_analyst_must_know():
+    y, X = data()
+    release = pi.IWPGLM(y, X, radius=RADIUS).release(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    r = pi.IWPGLM.from_release(release).fit()
+    text = words_of(r)
+    for words in ("SIMULATION NOISE: NOT PRIVATE", "Trust model: local", "conditional score is unbiased if"):
+        assert words in text
+    assert "Ignoring the noise" not in text
+    assert "Ignoring the noise" in words_of(r, naive=True)
+    assert "Ignoring the noise" in r.summary(naive=True).as_html()
+    assert "Noise inflation" not in text
+    exponential = pi.IWPGLM.from_release(release, loss="exponential").fit(ridge=0.2)
+    text = words_of(exponential)
+    assert f"Noise inflation: {exponential.variance_inflation:.3g}" in text
+    assert "Ridge 0.2 (scaled units)" in text
+    assert "Target: penalized" in text
+    scaled = exponential.params * release.design.scale
+    noise = release.law["scale"] ** 2 * float(scaled @ scaled)
+    assert exponential.variance_inflation == pytest.approx(math.expm1(noise))
+    with pytest.raises(errors.NotAvailableError, match="variance_inflation"):
+        _ = r.variance_inflation
+
+
+def test_biased_fits_claim_no_trust():
+    y, X = data()
+    release = pi.IWPGLM(y, X, radius=RADIUS).release(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    m = pi.IWPGLM.from_release(release)
+    series, naive = m.fit(correction="series", truncation=1), m.fit(correction="none")
+    assert "biased by up to 0.0" in words_of(series)
+    for r in (series, naive):
+        assert "can be trusted" not in words_of(r)
+        assert "its intervals do not cover" in words_of(r)
+        with pytest.raises(errors.NotAvailableError, match="identification"):
+            _ = r.identification
+    clear = pi.IWPGLM(y, X, radius=RADIUS).fit(epsilon=math.inf, correction="series", truncation=1)
+    assert "do not cover" not in words_of(clear)
+    quadratic = pi.IWPGLM.from_release(release, loss="quadratic")
+    exact = quadratic.fit(correction="series", truncation=1)
+    np.testing.assert_allclose(exact.params, quadratic.fit().params)
+    assert "do not cover" not in words_of(exact)
+    assert "do not cover" in words_of(quadratic.fit(correction="series", truncation=0))
+
+
+def test_weak_fits_warn():
+    y, X = data(5000)
+    r = pi.IWPGLM(y, X, radius=RADIUS, loss="quadratic").fit(epsilon_x=8.0, epsilon_y=2.0, delta=1e-5, rng=1)
+    assert r.identification.weak
+    with pytest.warns(errors.WeakIdentificationWarning):
+        r.conf_int()
+    assert "NOT to be trusted" in words_of(r)

@@ -5,7 +5,7 @@ from privinf.inference.examples.interval import score_interval
 from privinf.inference.examples.noise import LabelNoise, ResponseColumns
 from privinf.inference.examples.root import Root, solve_root
 from privinf.inference.examples.score_test import noise_inflation, score_test
-from privinf.inference.examples.start import chosen_truncation, regression_calibration
+from privinf.inference.examples.start import chosen_truncation, regression_calibration, series_bias
 from privinf.inference.examples.system import Correction, ExampleScores, Loss
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "regression_calibration",
     "score_interval",
     "score_test",
+    "series_bias",
     "solve_root",
 ]

@@ -16,7 +16,8 @@ from privinf.validation import check_array, check_count
 
 UNSTABLE = (
     "the root found is no minimum: the derivative of the score is not positive definite there, so no "
-    "covariance follows; use score_test() and conf_int(method='score'), or a smaller noise"
+    "covariance follows: columns are collinear, or the noise leaves too little signal; use score_test() and "
+    "conf_int(method='score'), or a smaller noise"
 )
 
 

@@ -12,7 +12,7 @@ from privinf.inference.examples.data import Examples
 from privinf.inference.examples.engines import DERIVATIVES
 from privinf.inference.examples.newton import newton
 from privinf.inference.examples.system import Correction, ExampleScores
-from privinf.inference.transforms.series import choose_truncation
+from privinf.inference.transforms.series import choose_truncation, truncation_bias
 from privinf.typing import Floats
 
 _ROWS = 100_000
@@ -104,6 +104,43 @@ def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 
     if variance == 0.0:
         return min(candidates)
     return choose_truncation(DERIVATIVES[system.loss], variance, bound=bound, candidates=candidates)
+
+
+def series_bias(system: ExampleScores, params: Floats) -> float:
+    """Return the largest bias of the truncated loss at given coefficients, by the same criterion.
+
+    Parameters
+    ----------
+    system : ExampleScores
+        Of correction "series".
+    params : (p,) array
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ArgumentError
+        For another correction.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+
+    Examples
+    --------
+    >>> X = np.linspace(-1.0, 1.0, 100)[:, None]
+    >>> one = ExampleScores(X, X[:, 0] > 0, [1.0], loss="logistic", correction="series", truncation=1)
+    >>> 0.01 < series_bias(one, np.array([2.0])) < 0.1
+    True
+    """
+    if system.truncation is None:
+        raise ArgumentError("series_bias: the system has no truncated series")
+    variance, bound = float(params**2 @ system.noise), float(np.abs(params).sum())
+    if variance == 0.0:
+        return 0.0
+    return truncation_bias(DERIVATIVES[system.loss], variance, truncation=system.truncation, bound=bound)
 
 
 def _calibrated(data: Examples, X: Floats) -> Floats:

@@ -276,10 +276,10 @@ def check_options(loss: str, correction: str, truncation: int | None) -> None:
             f"correction={correction!r} is not available for loss={loss!r}: choose among "
             f"{', '.join(map(repr, CORRECTIONS[loss]))}"
         )
-    if (correction == "series") != (truncation is not None):
-        raise ArgumentError(
-            "truncation and correction='series' belong together: chosen_truncation(system) gives one"
-        )
+    if correction == "series" and truncation is None:
+        raise ArgumentError("correction='series' needs truncation=: chosen_truncation(system) gives one")
+    if correction != "series" and truncation is not None:
+        raise ArgumentError(f"truncation= is for correction='series', not {correction!r}")
     if truncation is not None:
         check_count(truncation, "truncation", least=0)
 
