@@ -123,16 +123,11 @@ class IWPGLMResults(Results):
     def variance_inflation(self) -> float:
         """exp(theta'S theta) - 1, the relative variance that the noise gives corrected exponentials.
 
-        Raises
-        ------
-        NotAvailableError
-            For losses other than the exponential and the Poisson loss, whose scores have no such factor.
+        Losses other than the exponential and the Poisson loss have no such factor: 0.
         """
         system, _ = self._scored
         if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
-            raise NotAvailableError(
-                f"variance_inflation: not defined for {self.loss!r}, {system.correction!r}"
-            )
+            return 0.0
         return noise_inflation(system, self._scaled_params)
 
     def summary(
