@@ -4,6 +4,7 @@ from privinf.mechanisms.local_examples import LocalExamples
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.noisy_top_k import NoisyTopK, TopK, private_max
 from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
 from privinf.mechanisms.randomized_response import RandomizedResponse
@@ -17,10 +18,13 @@ __all__ = [
     "Modulation",
     "ModulationSession",
     "Moments",
+    "NoisyTopK",
     "PartyPlan",
     "RandomMixing",
     "RandomizedResponse",
     "RowBlocks",
     "Rows",
+    "TopK",
     "open_table",
+    "private_max",
 ]

@@ -1,0 +1,208 @@
+"""A site's rows, block by block, and the clips that bound what one record adds to a sum.
+
+Sums that will be noised by a secure source are made exact: every record's number is cut (towards zero, so
+that no clip is passed) to ``bits`` binary digits below its bound, and sums of such numbers have no rounding
+at all as long as n 2^bits <= 2^53. Neither the order of the records nor the size of the blocks can move them.
+The factors of a product get half of the digits each; at so few digits they are rounded to the nearest, and
+clips of norms leave room for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.typing import Floats, Integers
+from privinf.validation import check_array, check_number, check_positive
+
+Args: TypeAlias = Mapping[str, Any]
+
+ENTRIES = 1 << 18  # numbers a block: a copy of it stays in the cache
+EXACT_BITS = 53
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SiteBlock:
+    """Some consecutive rows of one site, with the public bounds of its columns.
+
+    Attributes
+    ----------
+    features : ndarray, shape (rows, p)
+        As the site holds them: a view, never copied as a whole.
+    response : ndarray, shape (rows,)
+    low, high : ndarray, shape (p,)
+        Public bounds; infinite where there are none.
+    response_low, response_high : float
+    start : int
+        Position of the first row at the site.
+    stream : int
+        Which public random numbers are the site's: see `stream_of`.
+    """
+
+    features: Floats
+    response: Floats
+    low: Floats
+    high: Floats
+    response_low: float
+    response_high: float
+    start: int = 0
+    stream: int = 0
+
+    def __len__(self) -> int:
+        return len(self.response)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a site's rows are not pickled")
+
+    def columns(self, args: Args, chosen: Integers | None = None) -> Floats:
+        """Return (clip(x, low, high) - center) / scale of all or some columns, a fresh array."""
+        index = slice(None) if chosen is None else chosen
+        x = np.maximum(self.features[:, index], self.low[index])  # np.clip is slow with arrays of bounds
+        np.minimum(x, self.high[index], out=x)
+        if (center := args.get("center")) is not None:
+            x -= np.asarray(center)[index]
+        if (scale := args.get("scale")) is not None:
+            x *= 1.0 / np.asarray(scale)[index]
+        return np.asarray(x, dtype=np.float64)
+
+    def residual(self, args: Args, bound: float | None = None) -> Floats:
+        """Return clip(y) - intercept - x_S'beta, clipped to [-bound, bound], shape (rows,)."""
+        r = np.clip(self.response, self.response_low, self.response_high) - args.get("intercept", 0.0)
+        if "support" in args and len(args["support"]):
+            r = r - self.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"])
+        return clipped(r, math.inf if bound is None else bound)
+
+
+def blocks_of(whole: SiteBlock) -> Iterator[SiteBlock]:
+    """Cut a site's rows into blocks of about `ENTRIES` numbers."""
+    rows = max(64, ENTRIES // max(whole.features.shape[1], 1))
+    for start in range(0, len(whole), rows):
+        part = slice(start, start + rows)
+        yield SiteBlock(
+            whole.features[part], whole.response[part], whole.low, whole.high,
+            whole.response_low, whole.response_high, whole.start + start, whole.stream,
+        )  # fmt: skip
+
+
+def stream_of(name: str) -> int:
+    """Return the number of a site's stream of public random numbers: a hash of its name."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+
+
+def clipped(values: Floats, bound: float) -> Floats:
+    """Return values inside [-bound, bound], in place; what is not a number becomes 0."""
+    if math.isinf(bound):
+        return np.asarray(np.nan_to_num(values, copy=False))
+    np.clip(values, -bound, bound, out=values)
+    if np.isnan(values.sum()):
+        np.nan_to_num(values, copy=False)
+    return values
+
+
+def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:
+    """Return the rows (n, m) shrunk, in place, to a norm that stays below `bound` once rounded to `unit`."""
+    room = bound - 0.5 * unit * math.sqrt(rows.shape[1])
+    if room <= 0.0:
+        raise SensitivityError(f"a norm of {bound:g} over {rows.shape[1]} entries is too small for the grid")
+    np.nan_to_num(rows, copy=False)
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows *= (room / np.maximum(norms, room))[:, None]
+    return rows
+
+
+def unit_of(bound: float, bits: int) -> float:
+    """Return the unit in which a number of size at most `bound` has `bits` digits; 0, no unit, for none."""
+    return math.ldexp(1.0, math.frexp(bound)[1] - bits) if bits > 0 else 0.0
+
+
+def cut(values: Floats, unit: float) -> tuple[Floats, float]:
+    """Return (steps, unit), values = steps x unit up to what is cut off, in place; unit 0 cuts nothing."""
+    if unit == 0.0:
+        return values, 1.0
+    values *= 1.0 / unit
+    return np.trunc(values, out=values), unit
+
+
+def rounded(values: Floats, unit: float, bound: float) -> tuple[Floats, float]:
+    """Return (steps, unit) with the nearest steps that keep to [-bound, bound], in place."""
+    if unit == 0.0:
+        return values, 1.0
+    values *= 1.0 / unit
+    most = math.floor(bound / unit)
+    return np.clip(np.rint(values, out=values), -most, most, out=values), unit
+
+
+def digits(args: Args) -> tuple[int, int]:
+    """Return the binary digits of a number and of a factor of a product."""
+    bits = int(args.get("bits", 0))
+    return bits, bits // 2
+
+
+def exact_bits(rows: int) -> int:
+    """Return how many binary digits a record's number may have for the sum over `rows` to be exact."""
+    return EXACT_BITS - 1 - max(rows, 1).bit_length()
+
+
+def check_bits(args: Args, rows: int) -> int:
+    """Return the digits asked for; SensitivityError if a sum over `rows` would not be exact with them."""
+    bits = whole_number(args, "bits", default=0)
+    if bits < 0 or (bits > 0 and bits > exact_bits(rows)):
+        raise SensitivityError(f"bits={bits}: sums over {rows} rows are exact up to {exact_bits(rows)}")
+    return bits
+
+
+def whole_number(args: Args, name: str, *, default: int | None = None, least: int = 0) -> int:
+    """Return an argument that is a whole number."""
+    value = args.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ArgumentError(f"{name} must be a whole number, at least {least}")
+    return int(value)
+
+
+def positive(args: Args, name: str) -> float:
+    """Return an argument that is a positive number."""
+    if name not in args:
+        raise ArgumentError(f"{name} is missing")
+    return check_positive(args[name], name)
+
+
+def vector(args: Args, name: str, size: int | None = None) -> Floats:
+    """Return an argument that is a vector of finite numbers (of a known length)."""
+    if name not in args:
+        raise ArgumentError(f"{name} is missing")
+    found = check_array(args[name], name, ndim=1)
+    if size is not None and len(found) != size:
+        raise ArgumentError(f"{name} has {len(found)} entries, needed: {size}")
+    return found
+
+
+def positions(args: Args, name: str, columns: int) -> Integers:
+    """Return an argument that is a list of distinct column positions."""
+    if name not in args:
+        raise ArgumentError(f"{name} is missing")
+    found = np.asarray(args[name])
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise ArgumentError(f"{name} must be a list of column positions")
+    if found.size and (found.min() < 0 or found.max() >= columns or len(np.unique(found)) < found.size):
+        raise ArgumentError(f"{name} must be distinct positions between 0 and {columns - 1}")
+    return found.astype(np.int64)
+
+
+def check_common(args: Args, columns: int) -> None:
+    """Check what every statistic takes: center, scale, intercept, support and beta."""
+    if args.get("center") is not None:
+        vector(args, "center", columns)
+    if args.get("scale") is not None and not (vector(args, "scale", columns) > 0.0).all():
+        raise ArgumentError("scale must be positive")
+    check_number(args.get("intercept", 0.0), "intercept")
+    if ("support" in args) != ("beta" in args):
+        raise ArgumentError("support and beta go together")
+    if "support" in args:
+        vector(args, "beta", len(positions(args, "support", columns)))

@@ -1,0 +1,339 @@
+"""Site statistics: their values, their replace-one sensitivities by search, exact sums, refusals."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms import paper_statistics, site_rows, sparse_statistics
+from privinf.mechanisms.site_rows import SiteBlock, exact_bits
+from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric, isometric_pairs
+
+P, LOW, HIGH = 4, -2.0, 2.0
+BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}
+TWO = np.array([[1.0, 0.2], [-0.1, 1.0]])
+SCORE = BETA | {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.5, "residual_clip": 0.8}
+PAPER = SCORE | {"clip": 1.2}
+CASES = {
+    "clipped_products": BETA | {"bound": 0.7},
+    "clipped_products, residual too": ("clipped_products", BETA | {"bound": 0.7, "residual_clip": 0.5}),
+    "column_products": {"targets": np.array([1, 3]), "bound": 1.0},
+    "union_gram": {"columns": np.arange(4), "bound": 1.0},
+    "union_gram, norm": ("union_gram", {"columns": np.arange(4), "bound": 1.0, "norm": 1.3}),
+    "union_gram, one": ("union_gram", {"columns": np.array([2]), "bound": 1.5}),
+    "clipped_score": SCORE,
+    "clipped_score, gradient": (
+        "clipped_score", BETA | {"columns": np.arange(3), "clip": 1.0, "residual_clip": 0.8}
+    ),
+    "slopes": SCORE | {"targets": np.array([2, 3]), "column_clip": 1.8},
+    "slopes, norm": ("slopes", SCORE | {"targets": np.array([2, 3]), "column_clip": 1.8, "norm": 0.9}),
+    "score_variances": SCORE | {"transform": np.eye(2)},
+    "score_variances, one": ("score_variances", SCORE | {"transform": TWO[:, :1]}),
+    "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
+    "squared_residuals": BETA | {"residual_clip": 0.8},
+    "residual_sum": BETA | {"residual_clip": 0.8},
+    "column_sums": {"columns": np.array([0, 3]), "bound": 1.5},
+    "column_squares": {"columns": np.array([0, 3]), "bound": 1.5},
+    "paper_gradient": BETA | {"column_bound": 1.0, "residual_clip": 0.8, "form": "residual"},
+    "paper_gradient, response": (
+        "paper_gradient",
+        {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "column_bound": 1.0,
+         "residual_clip": 0.8, "form": "response"},
+    ),
+    "precision_gradient": {
+        "column_bound": 1.0, "clip": 0.9, "columns": np.array([1, 2]), "weights": np.array([1.0, -0.5])
+    },
+    "paper_scores": PAPER,
+    "paper_variances": PAPER,
+    "quadratic_forms": {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.2},
+    "multiplier_scores": PAPER | {"draws": 5, "law": "rademacher", "seed": 7},
+    # so low a bound that most multipliers stand at it
+    "multiplier_scores, gaussian": (
+        "multiplier_scores", PAPER | {"draws": 5, "law": "gaussian", "seed": 7, "multiplier_bound": 0.3}
+    ),
+}  # fmt: skip
+
+
+def case(name):
+    found = CASES[name]
+    op, args = found if isinstance(found, tuple) else (name, found)
+    return SITE_OPS[op], args
+
+
+def block(y, X, **options):
+    limits = {"low": np.full(X.shape[1], LOW), "high": np.full(X.shape[1], HIGH)}
+    return SiteBlock(X, y, **limits, response_low=-3.0, response_high=3.0, **options)
+
+
+def candidates(rng, count=900):
+    """Return records: corners of the box, faces, far outside, random."""
+    corners = np.array(list(product([LOW, -1.0, 0.0, 1.0, HIGH], repeat=P)))
+    corners = corners[rng.permutation(len(corners))]
+    x = np.concatenate([corners, rng.normal(0.0, 2.0, (count, P)), 50.0 * rng.normal(0.0, 1.0, (60, P))])
+    x = np.concatenate(
+        [x, np.repeat(np.array(list(product([LOW, HIGH], repeat=P))), 4, axis=0), np.zeros((1, P))]
+    )
+    y = rng.choice([-3.0, 3.0, -0.5, 0.5, 400.0, 0.1], len(x))
+    y[-65:] = np.tile([-3.0, 3.0, 0.0, 0.05, 3.0], 13)
+    return y, x
+
+
+def records(op, args, bits, rng=0):
+    """Return f(z), one row a candidate record z, as it adds to the sum."""
+    y, x = candidates(np.random.default_rng(rng))
+    args = args | {"bits": bits}
+    return np.array([op.function(block(y[i : i + 1], x[i : i + 1]), args).ravel() for i in range(len(y))])
+
+
+def farthest(values):
+    return cdist(values, values).max(), cdist(values, values, "chebyshev").max()
+
+
+@pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_farthest_pair_is_at_the_stated_sensitivity(name, bits):
+    op, args = case(name)
+    reach = op.reach(args, P)
+    values = records(op, args, bits)
+    assert values.shape[1] == reach.size
+    l2, linf = farthest(values)
+    assert np.abs(values).max() <= reach.bound * (1 + 1e-12)
+    assert l2 <= reach.l2 * (1 + 1e-12)
+    assert linf <= reach.linf * (1 + 1e-12)
+    assert linf >= 0.8 * reach.linf
+    assert l2 >= 0.8 * reach.l2 or name in SLACK
+
+
+# Peeled entry by entry, where the bound is attained. Together the entries do not reach the corners of the box:
+# x_j x_k has a sign of its own where j or k is in the form (or j = k).
+SLACK = {"column_products", "paper_gradient, response", "precision_gradient"}
+
+
+def naive(name, args, y, X):
+    """Return the sum, straight from its definition."""
+    x = np.clip(X, LOW, HIGH)
+    r = np.clip(y, -3.0, 3.0) - args.get("intercept", 0.0)
+    if "support" in args:
+        r = r - x[:, args["support"]] @ args["beta"]
+
+    def pi(values, bound):
+        return np.clip(values, -bound, bound)
+
+    if "columns" in args:
+        T = args.get("transform", np.eye(len(args["columns"])))
+        forms = x[:, args["columns"]] @ T
+        u = forms * np.minimum(1.0, args.get("clip", 1.0) / np.linalg.norm(forms, axis=1))[:, None]
+    R = args.get("residual_clip")
+    match name:
+        case "clipped_products":
+            return pi(x * (r if R is None else pi(r, R))[:, None], args["bound"]).sum(axis=0)
+        case "column_products":
+            z = pi(x, args["bound"])
+            return z[:, args["targets"]].T @ z
+        case "union_gram":
+            a = pi(x[:, args["columns"]], args["bound"])
+            if "norm" in args:
+                a *= np.minimum(1.0, args["norm"] / np.linalg.norm(a, axis=1))[:, None]
+            return a.T @ a
+        case "clipped_score":
+            return pi(r, R) @ u
+        case "slopes":
+            z = u * pi(x[:, args["targets"]], args["column_clip"]) * (np.abs(r) < R)[:, None]
+            if "norm" in args:
+                z *= np.minimum(1.0, args["norm"] / np.maximum(np.linalg.norm(z, axis=1), 1e-9))[:, None]
+            return z.sum(axis=0)
+        case "score_variances":
+            return (u**2 * pi(r, R)[:, None] ** 2).sum(axis=0)
+        case "residual_histogram":
+            return np.histogram(np.abs(r), np.concatenate([[0.0], args["edges"], [np.inf]]))[0]
+        case "squared_residuals":
+            return [np.sum(pi(r, R) ** 2)]
+        case "residual_sum":
+            return [np.sum(pi(r, R))]
+        case "column_sums":
+            return pi(x[:, args["columns"]], args["bound"]).sum(axis=0)
+        case "column_squares":
+            return (pi(x[:, args["columns"]], args["bound"]) ** 2).sum(axis=0)
+        case "paper_gradient":
+            z = pi(x, args["column_bound"])
+            fitted = z[:, args["support"]] @ args["beta"]
+            shifted = np.clip(y, -3.0, 3.0) - args.get("intercept", 0.0)
+            step = -pi(shifted - fitted, R) if args["form"] == "residual" else fitted - pi(shifted, R)
+            return step @ z
+        case "precision_gradient":
+            z = pi(x, args["column_bound"])
+            return pi(z[:, args["columns"]] @ args["weights"], args["clip"]) @ z
+        case "paper_scores":
+            return pi(r, R) @ pi(forms, args["clip"])
+        case "paper_variances":
+            return pi(r, R) ** 2 @ pi(forms, args["clip"]) ** 2
+        case "quadratic_forms":
+            return (pi(forms, args["clip"]) ** 2).sum(axis=0)
+        case "multiplier_scores":
+            e = paper_statistics.multipliers(block(y, X, stream=3), args)
+            return e @ (pi(forms, args["clip"]) * pi(r, R)[:, None])
+
+
+@pytest.fixture
+def sample():
+    rng = np.random.default_rng(5)
+    X = rng.normal(0.0, 1.2, (700, P))
+    return X @ [0.5, 0.0, -0.2, 0.1] + rng.normal(0.0, 0.6, 700), X
+
+
+@pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
+@pytest.mark.parametrize("name", CASES)
+def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
+    op, args = case(name)
+    monkeypatch.setattr(site_rows, "ENTRIES", 300)  # several blocks
+    found = op.total(block(*sample, stream=3), args | {"bits": bits})
+    if op.name == "union_gram":
+        found = from_isometric(found)
+    np.testing.assert_allclose(found, naive(op.name, args, *sample), rtol=0, atol=1e-9 if bits == 0 else 1e-2)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "multiplier" not in name])
+def test_exact_sums_do_not_depend_on_order_or_blocks(name, sample, monkeypatch):
+    op, args = case(name)
+    args = args | {"bits": exact_bits(700)}
+    y, X = sample
+    whole = op.total(block(y, X), args)
+    order = np.random.default_rng(0).permutation(700)
+    np.testing.assert_array_equal(op.total(block(y[order], X[order]), args), whole)
+    monkeypatch.setattr(site_rows, "ENTRIES", 64)
+    np.testing.assert_array_equal(op.total(block(y, np.asfortranarray(X)), args), whole)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replacing_one_record_moves_the_sum_by_its_own_part(name, sample):
+    op, args = case(name)
+    args = args | {"bits": exact_bits(700)}
+    y, X = sample
+    other_y, other_X = y.copy(), X.copy()
+    other_y[0], other_X[0] = 40.0, [9.0, -9.0, 3.0, -3.0]
+    moved = op.total(block(y, X), args) - op.total(block(other_y, other_X), args)
+    parts = [op.function(block(one[:1], two[:1]), args) for one, two in ((y, X), (other_y, other_X))]
+    np.testing.assert_allclose(moved, (parts[0] - parts[1]).reshape(moved.shape), rtol=0, atol=1e-10)
+
+
+UNCLIPPED = {
+    "clipped_products": (sparse_statistics, "clipped"),
+    "column_products": (sparse_statistics, "clipped"),
+    "union_gram": (sparse_statistics, "clipped"),
+    "union_gram, norm": (sparse_statistics, "clip_norms"),
+    "clipped_score": (sparse_statistics, "clip_norms"),
+    "slopes": (sparse_statistics, "clip_norms"),
+    "slopes, norm": (sparse_statistics, "clip_norms"),
+    "score_variances": (sparse_statistics, "clip_norms"),
+    "squared_residuals": (site_rows, "clipped"),
+    "column_sums": (sparse_statistics, "clipped"),
+    "column_squares": (sparse_statistics, "clipped"),
+    "paper_gradient": (paper_statistics, "clipped"),
+    "paper_scores": (paper_statistics, "clipped"),
+    "multiplier_scores": (paper_statistics, "clipped"),
+}
+
+
+@pytest.mark.parametrize("name", UNCLIPPED)
+def test_the_search_sees_a_clip_that_is_not_enforced(name, monkeypatch):
+    op, args = case(name)
+    monkeypatch.setattr(*UNCLIPPED[name], lambda values, bound, *unit: values)
+    assert farthest(records(op, args, 0))[0] > 1.05 * op.reach(args, P).l2
+
+
+def test_a_sub_vector_of_a_clipped_vector_needs_its_own_clip():
+    """Clipping all targets' u jointly and using some of them is within the claim, the reverse is not."""
+    op = SITE_OPS["clipped_score"]
+    both = records(op, SCORE, 0)
+    alone = records(op, SCORE | {"transform": TWO[:, :1]}, 0)
+    assert farthest(both[:, :1])[0] <= op.reach(SCORE, P).l2
+    joined = np.column_stack([alone, records(op, SCORE | {"transform": TWO[:, 1:]}, 0)])
+    assert farthest(joined)[0] > 1.2 * op.reach(SCORE, P).l2
+
+
+def test_absurd_arguments_and_records_never_give_nan():
+    X, y = np.full((1, P), 1e308), np.array([-1e308])
+    args = {"support": np.array([0]), "beta": np.array([1e308]), "scale": np.full(P, 1e-300)}
+    limits = {"low": np.full(P, -np.inf), "high": np.full(P, np.inf)}
+    rows = SiteBlock(X, y, **limits, response_low=-np.inf, response_high=np.inf)
+    for name, extra in (
+        ("clipped_products", {"bound": 1.0}),
+        ("clipped_score", {"columns": np.arange(3), "clip": 1.0, "residual_clip": 1.0}),
+        ("union_gram", {"columns": np.arange(3), "bound": 1.0, "norm": 1.0}),
+        ("squared_residuals", {"residual_clip": 1.0}),
+        ("residual_histogram", {"edges": np.array([1.0])}),
+    ):
+        op = SITE_OPS[name]
+        with np.errstate(all="ignore"):
+            found = op.function(rows, args | extra)
+        assert np.isfinite(found).all(), name
+        assert np.abs(found).max() <= op.reach(args | extra, P).bound * (1 + 1e-12), name
+
+
+def test_rademacher_and_gaussian_multipliers():
+    X = np.zeros((4000, P))
+    for law in ("rademacher", "gaussian"):
+        args = {"draws": 70, "law": law, "seed": 1, "multiplier_bound": 6.0}
+        e = paper_statistics.multipliers(block(X[:, 0], X, stream=5), args)
+        assert e.shape == (70, 4000)
+        assert abs(e.mean()) < 5.0 / math.sqrt(e.size)
+        assert abs((e**2).mean() - 1.0) < (1e-12 if law == "rademacher" else 5.0 * math.sqrt(2.0 / e.size))
+        cut = np.concatenate(
+            [paper_statistics.multipliers(block(X[a:b, 0], X[a:b], stream=5, start=a), args)
+             for a, b in ((0, 1234), (1234, 4000))], axis=1,
+        )  # fmt: skip
+        np.testing.assert_array_equal(cut, e)
+        other = paper_statistics.multipliers(block(X[:, 0], X, stream=6), args)
+        assert abs((other * e).mean()) < 5.0 / math.sqrt(e.size)
+
+
+def test_isometric_entries():
+    a = np.random.default_rng(0).normal(size=(5, 5))
+    a = a + a.T
+    rows, columns, factors = isometric_pairs(5)
+    entries = a[rows, columns] * factors
+    np.testing.assert_allclose(from_isometric(entries), a)
+    # never more than the Frobenius norm, and as good as it
+    assert 0.999 * np.linalg.norm(a) < np.linalg.norm(entries) <= np.linalg.norm(a)
+
+
+def test_bad_arguments():
+    wrong = [
+        ("clipped_products", {}),
+        ("clipped_products", {"bound": -1.0}),
+        ("clipped_products", {"bound": 1.0, "bounds": 1.0}),
+        ("clipped_products", {"bound": 1.0, "support": [0]}),
+        ("clipped_products", {"bound": 1.0, "support": [4], "beta": [1.0]}),
+        ("clipped_products", {"bound": 1.0, "support": [0, 0], "beta": [1.0, 1.0]}),
+        ("clipped_products", {"bound": 1.0, "support": [0], "beta": [math.nan]}),
+        ("clipped_products", {"bound": 1.0, "scale": np.zeros(P)}),
+        ("clipped_products", {"bound": 1.0, "center": np.zeros(P - 1)}),
+        ("union_gram", {"columns": [0.5], "bound": 1.0}),
+        ("clipped_score", {"columns": [0, 1], "clip": 1.0}),
+        ("clipped_score", SCORE | {"transform": np.ones((3, 2))}),
+        ("slopes", SCORE | {"targets": [1], "column_clip": 1.0}),
+        ("residual_histogram", {"edges": [1.0, 0.5]}),
+        ("residual_histogram", {"edges": []}),
+        ("paper_gradient", {"column_bound": 1.0, "residual_clip": 1.0, "form": "other"}),
+        ("paper_scores", {key: PAPER[key] for key in ("columns", "clip", "residual_clip")}),
+        ("multiplier_scores", PAPER | {"draws": 0, "law": "rademacher", "seed": 1}),
+        ("multiplier_scores", PAPER | {"draws": 2, "law": "uniform", "seed": 1}),
+        ("multiplier_scores", PAPER | {"draws": 2, "law": "gaussian", "seed": 1}),
+        ("multiplier_scores", PAPER | {"draws": 2, "law": "rademacher", "seed": 2**64}),
+    ]
+    for name, args in wrong:
+        with pytest.raises(ArgumentError):
+            SITE_OPS[name].reach(args, P)
+    X = np.zeros((100, P))
+    with pytest.raises(SensitivityError, match="exact up to"):
+        SITE_OPS["clipped_products"].total(block(X[:, 0], X), {"bound": 1.0, "bits": 50})
+
+
+def test_a_block_is_not_pickled():
+    import pickle
+
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(block(np.zeros(2), np.zeros((2, P))))
