@@ -107,7 +107,7 @@ def test_the_farthest_pair_is_at_the_stated_sensitivity(name, bits):
     assert l2 >= 0.8 * reach.l2 or name in SLACK
 
 
-# Peeled entry by entry, where the bound is attained. Together the entries do not reach the corners of the box:
+# Peeled entry by entry, where the bound is attained. Together the entries do not reach the box's corners:
 # x_j x_k has a sign of its own where j or k is in the form (or j = k).
 SLACK = {"column_products", "paper_gradient, response", "precision_gradient"}
 
@@ -192,7 +192,7 @@ def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
     found = op.total(block(*sample, stream=3), args | {"bits": bits})
     if op.name == "union_gram":
         found = from_isometric(found)
-    np.testing.assert_allclose(found, naive(op.name, args, *sample), rtol=0, atol=1e-9 if bits == 0 else 1e-2)
+    np.testing.assert_allclose(found, naive(op.name, args, *sample), rtol=0, atol=1e-9 if bits == 0 else 2e-2)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "multiplier" not in name])
