@@ -550,3 +550,10 @@ def test_weak_fits_warn():
     with pytest.warns(errors.WeakIdentificationWarning):
         r.conf_int()
     assert "NOT to be trusted" in words_of(r)
+
+
+def test_a_ridge_leaves_the_constant_alone():
+    table = frame(3000)
+    r = model(n=3000).fit(epsilon=math.inf, ridge=5.0)
+    assert abs(r.params["age"]) < 0.01
+    assert r.predict(table).mean() == pytest.approx((table.ill == "yes").mean(), rel=1e-8)
