@@ -226,6 +226,17 @@ def test_intervals_of_the_average_are_those_of_the_root():
     assert (np.diag(late.cov) > 1.4 * np.diag(fit.cov)).all()
 
 
+def test_an_average_that_remembers_its_start_has_no_intervals():
+    system = squared(20_000)
+    far = fit_sgd(system, theta_radius=5.0, average=True, start=[0.0, 0.0], step=0.05)
+    assert far.cov is None
+    assert "remembers its start" in far.reason
+    off = np.abs(far.params - solve_root(system).params)
+    assert off.max() > 0.1  # many standard errors: an interval there would not cover
+    assert fit_sgd(system, theta_radius=5.0, average=True, start=[0.0, 0.0], step=3.0).cov is not None
+    assert fit_sgd(system, theta_radius=5.0, average=True).cov is not None
+
+
 def test_public_seeds_shuffle_features_and_labels_together():
     system = squared(3000)
     order = np.random.default_rng(8).permutation(3000)
