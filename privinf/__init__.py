@@ -61,7 +61,7 @@ __all__ = [
     "plan",
 ]
 
-_ON_DEMAND = ("audit", "datasets", "plotting", "simulation")
+_ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
 _ELSEWHERE = {"LedgerFile": "privinf.accounting.files"}
 
 

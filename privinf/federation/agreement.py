@@ -1,0 +1,42 @@
+"""Whether sites describe the same columns, and what to say if they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privinf.errors import AlignmentError
+
+
+def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise AlignmentError unless all sites have the same columns and bounds; it names a site that differs.
+
+    Parameters
+    ----------
+    descriptions : mapping
+        `Site.description` by site.
+    """
+    names = list(descriptions)
+    first = descriptions[names[0]]
+    for name in names[1:]:
+        other = descriptions[name]
+        for part in ("schema", "design"):
+            if first[part] != other[part]:
+                what = _difference(first[part], other[part])
+                raise AlignmentError(f"site {name!r} has {what} than site {names[0]!r}")
+
+
+def _difference(first: Any, other: Any) -> str:
+    """Say in what two descriptions differ."""
+    if first is None or other is None:
+        return "another kind of schema"
+    columns = [_names(one["columns"]) for one in (first, other)]
+    if columns[0] != columns[1]:
+        return "other columns"
+    return "other bounds or levels"
+
+
+def _names(columns: Any) -> list[Any]:
+    if isinstance(columns, Mapping):
+        return sorted(columns)
+    return list(columns)

@@ -1,0 +1,189 @@
+"""Query and Reply: what travels between an analyst's server and a site. JSON and plain arrays, never code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privinf.errors import ArgumentError, StorageError
+from privinf.typing import Floats
+from privinf.validation import check_count
+
+Message = tuple[str, dict[str, NDArray[Any]]]
+
+_KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """One question to the sites: a named statistic with public arguments, and what its release will cost.
+
+    Attributes
+    ----------
+    op : str
+        Name of a statistic that sites know (`SITE_OPS`), or "describe", "design".
+    args : mapping
+        Numbers, texts, flags and arrays of numbers; lists of numbers become arrays, None is left out.
+    version : int
+        Version of the statistic.
+    design : str
+        Digest of the design that the question is about; empty for "describe" and "design".
+    session : str
+        Who asks: one server's work.
+    sequence : int
+        Position in the session; a site refuses another question at a position that has passed.
+    charges : tuple of mapping
+        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is something that no transport carries (a function, an object, nan).
+
+    Notes
+    -----
+    **Privacy.** Public: made of public numbers and earlier releases.
+    """
+
+    op: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
+    design: str = ""
+    session: str = ""
+    sequence: int = 0
+    charges: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.op, str) or not self.op:
+            raise ArgumentError("op must be the name of a statistic")
+        check_count(self.sequence, "sequence", least=0)
+        given = {name: _plain(value, name) for name, value in self.args.items() if value is not None}
+        object.__setattr__(self, "args", MappingProxyType(given))
+        object.__setattr__(self, "charges", tuple(dict(charge) for charge in self.charges))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole question, in hexadecimal: the same on every platform."""
+        text, arrays = self.pack()
+        found = hashlib.sha256(text.encode())
+        for name in sorted(arrays):
+            array = np.ascontiguousarray(arrays[name])
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            found.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
+            found.update(little.tobytes())
+        return found.hexdigest()
+
+    def pack(self) -> Message:
+        """Return the question as JSON text and arrays by name."""
+        arrays = {name: value for name, value in self.args.items() if isinstance(value, np.ndarray)}
+        header = {one.name: getattr(self, one.name) for one in fields(self)}
+        header["args"] = {name: value for name, value in self.args.items() if name not in arrays}
+        return _json(header), arrays
+
+    @classmethod
+    def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
+        """Read back what `pack` wrote; StorageError if it is not that."""
+        header = _read(text, cls)
+        return cls(**header | {"args": header["args"] | dict(arrays), "charges": tuple(header["charges"])})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Query.unpack, self.pack()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reply:
+    """A site's answer.
+
+    Attributes
+    ----------
+    site : str
+    sums : ndarray
+        The statistic summed over the site's rows: un-noised only from a site that trusts the server.
+    rows : int
+        Number of the site's rows, public.
+    facts : mapping
+        Public JSON, for "describe".
+    error : str
+        ``"ErrorName: message"`` where the site did not answer; the message holds no value.
+    """
+
+    site: str
+    sums: Floats
+    rows: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    def pack(self) -> Message:
+        """Return the answer as JSON text and arrays by name."""
+        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "sums"}
+        return _json(header), {"sums": self.sums}
+
+    @classmethod
+    def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
+        """Read back what `pack` wrote; StorageError if it is not that."""
+        header = _read(text, cls)
+        if set(arrays) != {"sums"}:
+            raise StorageError("the message is not a reply")
+        return cls(**header, sums=np.asarray(arrays["sums"], dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a value as a transport carries it: text, flag, number, mapping of such, or array of numbers."""
+    if isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        if value != value or value in (np.inf, -np.inf):
+            raise ArgumentError(f"argument {name!r} must be finite")
+        return value
+    if isinstance(value, Mapping):
+        return json.loads(_json(value))
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return _plain_array(value, name)
+    raise ArgumentError(
+        f"argument {name!r} is a {type(value).__name__}: only numbers, texts and arrays travel"
+    )
+
+
+def _plain_array(value: Any, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ArgumentError(f"argument {name!r} must be an array of numbers") from None
+    if array.dtype.kind not in _KINDS:
+        raise ArgumentError(f"argument {name!r} must be an array of numbers")
+    if not np.isfinite(array).all():
+        raise ArgumentError(f"argument {name!r} has nan or infinite entries")
+    kind = np.int64 if array.size == 0 and array.dtype.kind == "f" else _KINDS[array.dtype.kind]
+    copy: NDArray[Any] = np.array(array, dtype=kind)
+    copy.setflags(write=False)
+    return copy
+
+
+def _json(content: Any) -> str:
+    try:
+        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"not JSON: {error}") from None
+
+
+def _read(text: str, kind: Any) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+        known = {one.name for one in fields(kind)}
+        if not isinstance(header, dict) or not set(header) <= known:
+            raise StorageError(f"the message is not a {kind.__name__}")
+    except ValueError:
+        raise StorageError(f"the message is not a {kind.__name__}") from None
+    return header

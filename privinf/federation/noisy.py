@@ -1,0 +1,86 @@
+"""What a trusted server lets out: noisy sums and matrices, with the law of their noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.mechanisms.sparse_statistics import ROOT2
+from privinf.typing import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisySum:
+    """A sum over rows with Gaussian noise.
+
+    Attributes
+    ----------
+    values : ndarray
+        The noisy sum.
+    rows : int
+        Number of rows summed, public.
+    sites : tuple of str
+        Sites that answered.
+    scale : float
+        Sd of the noise on every entry; 0 without noise.
+    mu : float
+        Price.
+
+    Notes
+    -----
+    **Privacy.** Released: public.
+    """
+
+    values: Floats
+    rows: int
+    sites: tuple[str, ...]
+    scale: float
+    mu: float
+
+    @property
+    def mean(self) -> Floats:
+        """The sum over the number of rows."""
+        return np.asarray(self.values / self.rows)
+
+    @property
+    def mean_sd(self) -> float:
+        """Sd of the noise of `mean`."""
+        return self.scale / self.rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyGram:
+    """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
+
+    Attributes
+    ----------
+    values : ndarray, shape (k, k)
+        The noisy sum, symmetric; it may have negative eigenvalues.
+    rows, sites, mu
+        As for `NoisySum`.
+    scale : float
+        Sd of the noise on the diagonal; above it, it is less by a factor of sqrt 2 (see `entry_sd`).
+
+    Notes
+    -----
+    **Privacy.** Released: public.
+    """
+
+    values: Floats
+    rows: int
+    sites: tuple[str, ...]
+    scale: float
+    mu: float
+
+    @property
+    def mean(self) -> Floats:
+        """The matrix over the number of rows."""
+        return np.asarray(self.values / self.rows)
+
+    @property
+    def entry_sd(self) -> Floats:
+        """Sd of the noise of every entry of `mean`, shape (k, k)."""
+        sd = np.full(self.values.shape, self.scale / ROOT2 / self.rows)
+        np.fill_diagonal(sd, self.scale / self.rows)
+        return sd

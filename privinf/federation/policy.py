@@ -1,0 +1,133 @@
+"""What a site allows, and its check that a release costs what the server says it will."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from privinf.accounting import (
+    ConcentratedLoss,
+    GaussianLoss,
+    LedgerEntry,
+    Loss,
+    PureLoss,
+    pure_rho,
+)
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.mechanisms.site_ops import Reach
+from privinf.validation import check_positive
+
+# Float arithmetic between the server's figures and the site's.
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SitePolicy:
+    """What the holder of a site's rows allows.
+
+    Parameters
+    ----------
+    trusted_server : bool
+        Whether un-noised sums may go to the server, which promises to add the noise that it states.
+    simulation : bool
+        Whether releases without noise or with seeded noise are allowed: for made-up data.
+    operations : tuple of str, optional
+        Statistics that may be asked for; all that the package ships by default.
+    largest_rho : float
+        Most that one release may cost, in zCDP.
+
+    Notes
+    -----
+    **Privacy.** The default allows nothing but a description of the columns.
+    """
+
+    trusted_server: bool = False
+    simulation: bool = False
+    operations: tuple[str, ...] | None = None
+    largest_rho: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_positive(self.largest_rho, "largest_rho", infinite=True)
+
+    def allow(self, op: str) -> None:
+        """Raise NotAvailableError unless sums of `op` may be sent to the server."""
+        if not self.trusted_server:
+            raise NotAvailableError(
+                "its policy sends no un-noised sums: the holder must say SitePolicy(trusted_server=True)"
+            )
+        if self.operations is not None and op not in self.operations:
+            raise NotAvailableError(f"its policy does not allow the statistic {op!r}")
+
+    def accept(self, charges: Iterable[Mapping[str, Any]], reach: Reach) -> tuple[LedgerEntry, ...]:
+        """Return the site's own ledger lines for a query, checked against its own sensitivity.
+
+        Raises
+        ------
+        ArgumentError
+            No charge is stated, or one is too small for the noise and the sensitivity.
+        NotAvailableError
+            The noise is not one that the policy allows.
+        """
+        entries = [LedgerEntry.from_dict(charge) for charge in charges]
+        if not entries:
+            raise ArgumentError("the query states no release and no charge for it")
+        for entry in entries:
+            if not entry.secure and not self.simulation:
+                raise NotAvailableError("its policy refuses releases without noise or with seeded noise")
+            check_entry(entry, reach)
+            if _rho(entry.loss) > self.largest_rho:
+                raise NotAvailableError("its policy refuses so dear a release")
+        return tuple(replace(entry, id=str(uuid4()), scope=()) for entry in entries)
+
+
+def check_entry(entry: LedgerEntry, reach: Reach) -> None:
+    """Raise ArgumentError unless a ledger line covers a release of a statistic of this reach.
+
+    The line must state at least the sensitivity that follows from the statistic, and at least the loss that
+    follows from its sensitivity and its noise.
+    """
+    stated = entry.sensitivity
+    factor = abs(float(entry.noise.get("factor", 1.0)))
+    picks, vectors = int(entry.noise.get("picks", 1)), int(entry.noise.get("vectors", 1))
+    if stated is None:
+        raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
+    needed = factor * (reach.linf if "picks" in entry.noise else reach.l2)
+    if "picks" in entry.noise and stated.norm == "l2":
+        needed *= math.sqrt(picks)
+    if not stated.value >= needed * (1.0 - TOLERANCE):
+        raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
+    least = _least_rho(entry, stated.value, picks) * vectors
+    if not _rho(entry.loss) >= least * (1.0 - TOLERANCE):
+        raise ArgumentError(f"the line {entry.label!r} states too small a loss for its noise")
+
+
+def _least_rho(entry: LedgerEntry, sensitivity: float, picks: int) -> float:
+    """Return what a release with this noise costs in zCDP, by the mechanism's own formula."""
+    scale = float(entry.noise.get("scale", 0.0))
+    if scale == 0.0:
+        return math.inf
+    ratio = sensitivity / scale
+    match entry.mechanism:
+        case "gaussian":
+            return ratio**2 / 2.0
+        case "gumbel peeling":
+            return picks * ratio**2 / 2.0
+        case "laplace peeling":
+            return picks * pure_rho(2.0 * ratio)
+        case "laplace":
+            return picks * pure_rho(ratio)
+    raise ArgumentError(f"no release by {entry.mechanism!r} is known here")
+
+
+def _rho(loss: Loss) -> float:
+    match loss:
+        case GaussianLoss(mu):
+            return mu * mu / 2.0
+        case ConcentratedLoss(rho):
+            return rho
+        case PureLoss(epsilon):
+            return pure_rho(epsilon)
+    raise ArgumentError(f"{type(loss).__name__} has no zCDP")
