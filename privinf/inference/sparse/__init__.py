@@ -1,0 +1,1 @@
+"""Sparse regression: clip radii, precision columns, debiased coordinates, their joint law."""

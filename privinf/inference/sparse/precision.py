@@ -1,0 +1,100 @@
+r"""Columns of the precision matrix from one noisy Gram matrix, and what its noise does to them.
+
+For target j let M_j hold j, the selected support S and the neighbours of j. With the noisy Gram G~ = G + Z of
+the union of all M_j, the column is ``w_j = (G~_MM)^-1 e_j``, zero outside M_j. S belongs to M_j: then
+``w_j' G`` vanishes on the other members of S, so that an error of the coefficients there moves the debiased
+coordinate only through the noise,
+
+    w_j' G_S = e_j - Z w_j   on S.
+
+The entries of Z are independent, of sd g on the diagonal and g / sqrt 2 above it (the isometric release), so
+for an error d of the coefficients, independent of Z and with covariance D,
+
+    E (w' Z d)^2 = g^2 / 2 [ |w|^2 tr D + w' D w ].                                            (noise of w_j)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privinf.errors import ArgumentError, NotPositiveDefiniteError
+from privinf.typing import Floats, Integers
+from privinf.validation import check_array
+
+# Eigenvalues of a noisy Gram are kept above this share of its mean eigenvalue.
+FLOOR = 0.05
+
+
+def floored(gram: Floats, share: float = FLOOR) -> Floats:
+    """Return a symmetric matrix with its eigenvalues raised to `share` of the mean of its diagonal.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        The diagonal's mean is not positive: nothing but noise is left.
+    """
+    symmetric = (gram + gram.T) / 2.0
+    mean = float(np.mean(np.diag(symmetric)))
+    if not mean > 0.0:
+        raise NotPositiveDefiniteError("the noisy Gram matrix has no positive trace: spend more on it")
+    values, vectors = np.linalg.eigh(symmetric)
+    if values[0] >= share * mean:
+        return np.asarray(symmetric)
+    return np.asarray((vectors * np.maximum(values, share * mean)) @ vectors.T)
+
+
+def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
+    """Return the columns w_j, shape (size, k): the first member of each list is the target.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (size, size)
+        Noisy, symmetric, positive definite.
+    members : sequence of k sequences of int
+        Positions M_j, target first, without repeats.
+
+    Raises
+    ------
+    ArgumentError
+        A list is empty or repeats a position.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the released Gram matrix.
+    """
+    found = np.zeros((len(gram), len(members)))
+    for column, chosen in enumerate(members):
+        if len(chosen) == 0 or len(set(chosen)) < len(chosen):
+            raise ArgumentError(f"members of target {column} must be distinct positions, the target first")
+        first = np.zeros(len(chosen))
+        first[0] = 1.0
+        found[list(chosen), column] = np.linalg.solve(gram[np.ix_(chosen, chosen)], first)
+    return found
+
+
+def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, error_cov: Floats) -> Floats:
+    """Return E (w_j' Z d)^2 for every column, shape (k,).
+
+    Parameters
+    ----------
+    columns : ndarray, shape (size, k)
+        Precision columns on the union.
+    gram_sd : float
+        g, the sd of the noise of a diagonal entry of the mean Gram matrix.
+    positions : ndarray of int, shape (s,)
+        Where the support stands in the union.
+    error_cov : ndarray, shape (s, s)
+        Covariance D of the error of the coefficients on the support.
+
+    Notes
+    -----
+    **Privacy.** Post-processing. Z also moves w_j itself, which is why the noise is the released one and w
+    the released column: a second-order matter.
+    """
+    check_array(error_cov, "error_cov", ndim=2)
+    on_support = columns[positions]
+    lengths = np.einsum("ij,ij->j", columns, columns)
+    inner = np.einsum("ij,ik,kj->j", on_support, error_cov, on_support)
+    return np.asarray(gram_sd**2 / 2.0 * (lengths * np.trace(error_cov) + inner))
