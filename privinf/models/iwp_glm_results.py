@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.examples import ExampleScores, Loss, Root, solve_root
@@ -30,6 +31,9 @@ from privinf.typing import ArrayLike, Floats, RngLike
 from privinf.validation import check_array, check_choice, check_fraction
 
 Which = Literal["mean", "linear"]
+
+# Records times coefficients up to which a summary inverts the score test unasked (about a second).
+QUICK = 20_000
 
 NO_SYSTEM = (
     "score tests and score intervals rest on the released examples, and this result was stored without them"
@@ -191,6 +195,10 @@ class IWPGLMResults(Results):
         design = self._context.design or self._kept_release.design
         return prediction_rows(exog, design.names, design, transform=transform)
 
+    def score_sets_are_quick(self, alpha: float) -> bool:
+        """Return whether they are known, or the records few: a nonlinear score is minimised many times."""
+        return alpha in self.__dict__.get("_known_score_sets", {}) or self.nobs * len(self.names) <= QUICK
+
     def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         known = self.__dict__.setdefault("_known_score_sets", {})
         if alpha not in known:
@@ -202,7 +210,7 @@ class IWPGLMResults(Results):
         transform, shift = self._map
         centred = bool(sent_units(self._kept_release)[0].any())
         sets = []
-        for column in range(system.p):
+        for column in tqdm(range(system.p), desc="score intervals", disable=None):
             own, point = system, self._scaled_params
             if centred and column % len(design.names) == _constant(design):
                 own, point = self._uncentred

@@ -243,6 +243,10 @@ class Results(DescribedResults):
     def _repr_html_(self) -> str:
         return self.summary().as_html()
 
+    def score_sets_are_quick(self, alpha: float) -> bool:
+        """Return whether score intervals of this level are at hand or cost next to nothing."""
+        return True
+
     def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         known = self.__dict__.setdefault("_known_score_sets", {})
         if alpha not in known:

@@ -21,6 +21,10 @@ ERRORS_NOTE = (
     "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
     "data would have had without noise, estimated from the release."
 )
+SLOW_SETS = (
+    "Score intervals, which hold their level however strong the noise is, take hundreds of passes over the "
+    "records here: conf_int(method='score') computes them, and the summary shows them from then on."
+)
 SCORE_NOTE = (
     "The intervals invert the score test, which holds its level however strong the noise is; they are "
     "conservative, and an infinite end means that the release does not bound the coefficient."
@@ -107,6 +111,8 @@ def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str
 
 def _score_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
     notes = [f"No standard errors: {result.estimate.weak_reason}."]
+    if not result.score_sets_are_quick(alpha):
+        return ["coef"], [[number(coef)] for coef in result.params], [*notes, SLOW_SETS]
     try:
         interval = result.conf_int(alpha, method="score").to_numpy()
     except (NotAvailableError, NotPositiveDefiniteError) as reason:

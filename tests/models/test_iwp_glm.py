@@ -557,3 +557,15 @@ def test_a_ridge_leaves_the_constant_alone():
     r = model(n=3000).fit(epsilon=math.inf, ridge=5.0)
     assert abs(r.params["age"]) < 0.01
     assert r.predict(table).mean() == pytest.approx((table.ill == "yes").mean(), rel=1e-8)
+
+
+def test_a_summary_of_many_records_does_not_invert_the_score_test_unasked(monkeypatch):
+    y, X = data(3000, 5)
+    model = pi.IWPGLM(y, X, loss="logistic", radius=RADIUS)
+    result = model.fit(epsilon_x=3.0, epsilon_y=2.0, delta=1e-5, rng=2)
+    assert result.estimate.cov is None
+    monkeypatch.setattr("privinf.models.iwp_glm_results.QUICK", 5_000)
+    before = str(result.summary())
+    assert "conf_int(method='score') computes them" in before.replace("\n    ", " ")
+    result.conf_int(method="score")
+    assert "score [" in str(result.summary())
