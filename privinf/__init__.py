@@ -32,6 +32,7 @@ __all__ = [
     "IWPGLM",
     "RMGMOLS",
     "Budget",
+    "DebiasedLasso",
     "Design",
     "Factor",
     "GaussianRows",
@@ -62,7 +63,10 @@ __all__ = [
 ]
 
 _ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
-_ELSEWHERE = {"LedgerFile": "privinf.accounting.files"}
+_ELSEWHERE = {
+    "DebiasedLasso": "privinf.models.debiased_lasso",
+    "LedgerFile": "privinf.accounting.files",
+}
 
 
 def __getattr__(name: str) -> Any:

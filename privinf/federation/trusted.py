@@ -22,10 +22,10 @@ from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import exact_bits
 from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric
-from privinf.noise import LatticeNoise, NoiseSource, grid_step
+from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, RngLike
 from privinf.validation import check_choice, check_fraction, check_number
 
 Missing = Literal["raise", "continue"]
@@ -44,6 +44,8 @@ class TrustedServer:
         Account of the releases; a new one by default.
     noise : NoiseSource, optional
         Secure noise by default; seeded noise only where every site's policy allows simulation.
+    rng : int or Generator, optional
+        Instead of `noise`: seeds simulation noise.
     design : Design, optional
         Sent to the sites first: for sites that hold a table and a schema.
     missing : {"raise", "continue"}
@@ -81,13 +83,14 @@ class TrustedServer:
         *,
         ledger: Ledger | None = None,
         noise: NoiseSource | None = None,
+        rng: RngLike = None,
         design: Design | None = None,
         missing: Missing = "raise",
     ) -> None:
         self._missing: Missing = check_choice(missing, Missing, "missing")
         self._federation = federation
         self._session, self._sequence = str(uuid4()), 0
-        self._noise: NoiseSource = LatticeNoise() if noise is None else noise
+        self._noise: NoiseSource = get_source(rng) if noise is None else noise
         self.ledger = Ledger() if ledger is None else ledger
         self._rows: dict[str, int] = {}
         self._design = self._introduce(design)

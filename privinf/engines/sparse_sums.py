@@ -1,0 +1,243 @@
+"""What a sparse regression asks of a trusted server, in units of the columns' typical sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from privinf.typing import Flags, Floats
+
+Sites: TypeAlias = Sequence[str] | None
+
+# Stands for "not clipped" where nothing is noised: no sum of records comes near it.
+UNCLIPPED = 1e12
+# Typical sizes that are released stay above this share of what was declared.
+SMALLEST_SIZE = 0.05
+# |r| has this probability below one sd if it is normal.
+ONE_SD = 0.6827
+CELLS_PER_OCTAVE = 4
+OCTAVES = 14
+
+
+class Server(Protocol):
+    """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
+
+    def vector_sum(
+        self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
+    ) -> Any:
+        """Release a vector with Gaussian noise."""
+        ...
+
+    def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
+        """Release a symmetric matrix."""
+        ...
+
+    def histogram_quantile(
+        self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
+    ) -> float:
+        """Release a quantile of abs(r)."""
+        ...
+
+    def top_k(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        k: int,
+        *,
+        label: str,
+        rho: float | None,
+        values: bool,
+        candidates: Flags | None,
+        sites: Sites,
+    ) -> Any:
+        """Release positions of the largest entries."""
+        ...
+
+
+@dataclass(slots=True)
+class Units:
+    """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
+
+    Attributes
+    ----------
+    center, scale : ndarray, shape (p,)
+        Public; `scale` is refined by releases as columns come into play.
+    reach : ndarray, shape (p,)
+        Largest size of a column in declared units (half-width over declared scale).
+    intercept : float
+    y_reach : float
+        Largest size of the response that is expected, for the grid of residual sizes.
+    """
+
+    center: Floats
+    scale: Floats
+    reach: Floats
+    intercept: float
+    y_reach: float
+    sized: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class SparseSums:
+    """Releases over some sites' rows, each with its price in zCDP.
+
+    Attributes
+    ----------
+    server : Server
+    units : Units
+    n : int
+        Number of rows summed.
+    sites : tuple of str or None
+        Only these sites' rows.
+
+    Notes
+    -----
+    **Privacy.** Everything returned is a release; prices are the caller's.
+    """
+
+    server: Server
+    units: Units
+    n: int
+    sites: tuple[str, ...] | None = None
+
+    def args(self, support: Sequence[int], beta: Floats, **more: Any) -> dict[str, Any]:
+        """Return the arguments of a statistic of the residuals of a sparse fit."""
+        residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
+        units = self.units
+        return {
+            "center": units.center, "scale": units.scale, "intercept": units.intercept, **residual, **more,
+        }  # fmt: skip
+
+    def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
+        """Return the typical size of residuals: the 68% point of abs(r), an sd if they are normal.
+
+        From a noisy histogram on a public geometric grid below the response's reach.
+        """
+        top = 2.0 * self.units.y_reach
+        edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
+        return float(
+            self.server.histogram_quantile(
+                self.args(support, beta, edges=edges), level=ONE_SD, label=label, rho=rho, sites=self.sites
+            )
+        )
+
+    def size_columns(self, columns: Sequence[int], rho: float) -> None:
+        """Release the mean squares of columns not sized before, and take their roots as units."""
+        new = [j for j in columns if j not in self.units.sized]
+        if not new:
+            return
+        bound = float(self.units.reach[new].max())
+        found = self.server.vector_sum(
+            "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=bound),
+            label="sizes of columns", rho=rho, sites=self.sites,
+        )  # fmt: skip
+        least = max(SMALLEST_SIZE**2, 2.0 * found.mean_sd)
+        sizes = np.sqrt(np.clip(found.mean, least, bound**2))
+        scale = self.units.scale.copy()
+        scale[new] *= sizes
+        reach = self.units.reach.copy()
+        reach[new] /= sizes
+        self.units.scale, self.units.reach = scale, reach
+        self.units.sized.update(new)
+
+    def pick(
+        self,
+        support: Sequence[int],
+        beta: Floats,
+        bound: float,
+        k: int,
+        allowed: Flags,
+        rho: float,
+        label: str,
+    ) -> list[int]:
+        """Return the k columns whose clipped products with the residuals have the largest sums."""
+        found = self.server.top_k(
+            "clipped_products", self.args(support, beta, bound=bound), k, rho=rho, values=False,
+            candidates=allowed, label=label, sites=self.sites,
+        )  # fmt: skip
+        return [int(j) for j in found.support]
+
+    def neighbours(
+        self, targets: Sequence[int], k: int, allowed: Flags, rho: float, bound: float = 1.0
+    ) -> list[list[int]]:
+        """Return for every target the k columns that are most correlated with it, clipped at `bound`."""
+        found = self.server.top_k(
+            "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound), k,
+            rho=rho / len(targets), values=False, candidates=allowed, label="neighbours of the targets",
+            sites=self.sites,
+        )  # fmt: skip
+        return [[int(j) for j in row] for row in found.support]
+
+    def gram(self, columns: Sequence[int], norm: float, rho: float, label: str) -> tuple[Floats, float]:
+        """Return the noisy mean Gram matrix of vectors shrunk to `norm`, and the sd of its diagonal."""
+        clip = {
+            "norm": min(norm, UNCLIPPED),
+            "bound": min(float(self.units.reach[list(columns)].max()), norm),
+        }
+        found = self.server.gram(
+            self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
+            sites=self.sites,
+        )  # fmt: skip
+        return found.mean, float(found.scale / found.rows)
+
+    def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
+        """Return the mean clipped score and the sd of its noise."""
+        found = self.server.vector_sum(
+            "clipped_score", self._of(score), label=label, rho=rho, sites=self.sites
+        )
+        return found.mean, found.mean_sd
+
+    def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
+        """Return the mean slopes of a score at its targets and the sd of their noise."""
+        clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
+        found = self.server.vector_sum(
+            "slopes", self._of(score) | {"targets": np.asarray(targets)} | clips,
+            label="slopes of the scores", rho=rho, sites=self.sites,
+        )  # fmt: skip
+        return found.mean, found.mean_sd
+
+    def variances(self, score: Score, rho: float) -> Floats:
+        """Return the mean squares of the entries of a clipped score."""
+        found = self.server.vector_sum(
+            "score_variances", self._of(score), label="variances of the scores", rho=rho, sites=self.sites
+        )
+        return np.asarray(found.mean)
+
+    def _of(self, score: Score) -> dict[str, Any]:
+        return self.args(
+            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
+            clip=min(score.norm, UNCLIPPED), residual_clip=min(score.residual, UNCLIPPED),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
+
+    Attributes
+    ----------
+    columns : sequence of int
+        A.
+    transform : ndarray, shape (size of A, m)
+        T.
+    norm, residual : float
+        C and R; infinite where nothing is noised.
+    support, beta
+        The sparse fit.
+    """
+
+    columns: Sequence[int]
+    transform: Floats
+    norm: float
+    residual: float
+    support: Sequence[int]
+    beta: Floats
+
+    @property
+    def clipped(self) -> bool:
+        """Whether anything is clipped."""
+        return math.isfinite(self.norm) or math.isfinite(self.residual)

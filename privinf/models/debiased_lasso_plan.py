@@ -1,0 +1,171 @@
+"""What a debiased lasso fit will spend on what: checked before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from privinf.accounting import epsilon_to_rho
+from privinf.engines.debiasing import DebiasingBudget
+from privinf.engines.hard_thresholding import ThresholdingBudget
+from privinf.errors import ArgumentError
+from privinf.validation import check_count, check_fraction, check_number, check_positive
+
+Targets = Sequence[int | str] | Literal["selected"]
+
+# Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
+ROUNDING = 1.0 - 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class LassoShares:
+    """Shares of rho; they sum to one.
+
+    Attributes
+    ----------
+    selection : float
+        All picks of columns.
+    refit : float
+        Gram matrices of the selection and clipped steps.
+    scales : float
+        Sizes of residuals and of columns, half each.
+    neighbours : float
+        Neighbours of the targets.
+    gram : float
+        Union Gram matrix of the precision columns.
+    slopes : float
+        Slopes and variances of the scores.
+    score : float
+        Debiasing scores.
+    """
+
+    selection: float = 0.14
+    refit: float = 0.20
+    scales: float = 0.04
+    neighbours: float = 0.07
+    gram: float = 0.15
+    slopes: float = 0.04
+    score: float = 0.36
+
+    @classmethod
+    def of(cls, given: Mapping[str, float] | None) -> LassoShares:
+        """Return the default shares or those given, all of them.
+
+        Raises
+        ------
+        ArgumentError
+            A name is unknown or missing, a share is not positive, or they do not sum to one.
+        """
+        if given is None:
+            return cls()
+        names = [one.name for one in fields(cls)]
+        if not isinstance(given, Mapping) or set(given) != set(names):
+            raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+        for name, share in given.items():
+            check_positive(share, f"shares[{name!r}]")
+        if abs(sum(given.values()) - 1.0) > 1e-9:
+            raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
+        return cls(**{name: float(share) for name, share in given.items()})
+
+    def thresholding(self, rho: float) -> ThresholdingBudget:
+        """Return the prices of the sparse fit."""
+        rho *= ROUNDING
+        # The sizes of the columns that join later, for the union Gram matrix, are a quarter of all.
+        return ThresholdingBudget(
+            self.selection * rho, self.refit * rho, self.scales * rho / 2.0, self.scales * rho * 0.375
+        )
+
+    def debiasing(self, rho: float) -> DebiasingBudget:
+        """Return the prices of the debiasing."""
+        rho *= ROUNDING
+        return DebiasingBudget(
+            self.neighbours * rho,
+            self.gram * rho,
+            self.scales * rho * 0.125,
+            self.slopes * rho,
+            self.score * rho,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LassoPlan:
+    """A checked request.
+
+    Attributes
+    ----------
+    rho : float
+        What may be spent, zCDP; infinite for no noise.
+    delta : float
+        At which epsilon is reported.
+    sparsity, neighbours : int
+    targets : tuple of int, or None
+        None: the columns that the fit selects.
+    shares : LassoShares
+    """
+
+    rho: float
+    delta: float
+    sparsity: int
+    neighbours: int
+    targets: tuple[int, ...] | None
+    shares: LassoShares
+
+
+def check_plan(
+    *,
+    epsilon: float,
+    delta: float | None,
+    sparsity: int,
+    targets: Any,
+    precision_sparsity: int,
+    shares: Mapping[str, float] | None,
+    names: Sequence[str],
+    constant: int | None,
+    n: int,
+) -> LassoPlan:
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
+
+    `delta` is by default 1/(2n).
+    """
+    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+    delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
+    count = len(names) - (constant is not None)
+    sparsity = check_count(sparsity, "sparsity")
+    if sparsity > count:
+        raise ArgumentError(f"sparsity={sparsity} is more than the {count} columns")
+    return LassoPlan(
+        rho=math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta),
+        delta=delta,
+        sparsity=sparsity,
+        neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
+        targets=_targets(targets, names, constant),
+        shares=LassoShares.of(shares),
+    )
+
+
+def _targets(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
+    if isinstance(targets, str):
+        if targets != "selected":
+            raise ArgumentError(f"targets={targets!r} must be 'selected' or a list of columns")
+        return None
+    try:
+        listed = list(targets)
+    except TypeError:
+        raise ArgumentError("targets must be 'selected' or a list of columns, by name or position") from None
+    found = tuple(_position(target, names) for target in listed)
+    if not found or len(set(found)) < len(found):
+        raise ArgumentError("targets must name at least one column, each once")
+    if constant in found:
+        raise ArgumentError("the constant is fitted but not debiased: it cannot be a target")
+    return found
+
+
+def _position(target: Any, names: Sequence[str]) -> int:
+    if isinstance(target, str) and target in names:
+        return list(names).index(target)
+    whole = hasattr(target, "__index__") and not isinstance(target, bool)
+    if whole and 0 <= int(target) < len(names):
+        return int(target)
+    raise ArgumentError(f"target {target!r} is not among the {len(names)} columns")

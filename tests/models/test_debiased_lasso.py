@@ -1,0 +1,185 @@
+"""DebiasedLasso: least squares without noise, selection and coverage with it, what is spent, bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import privinf as pi
+from privinf.errors import ArgumentError, BudgetExceededError, SchemaError, SensitivityError
+from privinf.simulation import binomial_limits
+
+N, P = 12_000, 40
+SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score")
+
+
+def draw(seed, n=N, p=P, sd=0.5, scale=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    X[:, 1:] = 0.5 * X[:, :-1] + np.sqrt(0.75) * X[:, 1:]
+    beta = np.zeros(p)
+    beta[[2, 9, 20]] = 0.6, -0.5, 0.5
+    return X @ beta * scale + sd * rng.standard_normal(n), X * scale, beta
+
+
+def model(seed=0, **options):
+    y, X, beta = draw(seed)
+    return pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5), **options), beta
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model()[0].fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=1)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_without_noise_it_is_least_squares_with_robust_errors(constant):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1.0, 1.0, (400, 4))
+    y = X @ [0.5, -0.3, 0.0, 0.2] + 0.3 * rng.standard_normal(400)
+    if constant:
+        X, y = sm.add_constant(X + np.array([1.0, 0.0, 2.0, 0.0]), prepend=False), y + 0.7
+    names = [f"x{j}" for j in range(4)] + ["const"] * constant
+    bounds = {"x0": (-1, 2), "x1": (-1, 1), "x2": (0, 3), "x3": (-1.5, 1)}
+    if not constant:
+        bounds = dict.fromkeys(bounds, (-1, 1))
+    fit = pi.DebiasedLasso(y, pd.DataFrame(X, columns=names), bounds=bounds, y_bounds=(-3, 3)).fit(
+        epsilon=np.inf, sparsity=4, targets=[0, 1, 2, 3]
+    )
+    ols = sm.OLS(y, X).fit(cov_type="HC0")
+    assert np.allclose(fit.params, ols.params[:4], atol=1e-9)
+    assert np.allclose(fit.sparse_params, ols.params, atol=1e-9)
+    assert np.allclose(fit.bse, ols.bse[:4], rtol=1e-6)
+
+
+def test_high_dimension_without_noise_is_the_oracle_up_to_the_neighbours():
+    y, X, _ = draw(5, n=3_000, p=200)
+    fit = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9)).fit(
+        epsilon=np.inf, sparsity=3, targets=[2, 9, 50]
+    )
+    near = [1, 2, 3, 8, 9, 10, 20, 49, 50, 51]
+    oracle = sm.OLS(y, X[:, near]).fit(cov_type="HC0")
+    for target in (2, 9, 50):
+        place = near.index(target)
+        assert abs(fit.params[f"x{target + 1}"] - oracle.params[place]) < 0.5 * oracle.bse[place]
+        assert fit.bse[f"x{target + 1}"] == pytest.approx(oracle.bse[place], rel=0.1)
+
+
+def test_selection_and_labels(fitted):
+    assert fitted.selected == ("x3", "x10", "x21")
+    assert list(fitted.params.index) == ["x3", "x10", "x31"]
+    assert np.count_nonzero(fitted.sparse_params) == 3
+    assert len(fitted.sparse_params) == P
+    assert fitted.residual_scale == pytest.approx(0.5, rel=0.1)
+    parts = fitted.bse_privacy**2 + fitted.bse_sampling**2
+    assert np.allclose(parts, fitted.bse**2)
+    assert fitted.simultaneous(0.05, rng=0).critical_value > 1.96
+    assert fitted.t_test("x3 = 0").pvalue < 1e-6
+
+
+def test_joint_cost_is_the_budget(fitted):
+    assert fitted.privacy.epsilon(1e-5) == pytest.approx(2.0, rel=1e-6)
+    assert fitted.privacy.epsilon(1e-5) <= 2.0
+    labels = {entry.label for entry in fitted.privacy.entries}
+    for part in ("selection", "neighbours of the targets", "debiasing scores", "slopes of the scores"):
+        assert any(label.startswith(part) for label in labels), part
+    assert "Epsilon (delta=1e-05):                2" in str(fitted.summary())
+
+
+def test_coverage_of_three_targets():
+    hits = []
+    for rep in range(30):
+        fitting, beta = model(100 + rep)
+        fit = fitting.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=rep)
+        ends = fit.conf_int().to_numpy()
+        hits += list((ends[:, 0] < beta[[2, 9, 30]]) & (beta[[2, 9, 30]] < ends[:, 1]))
+    low, high = binomial_limits(0.95, len(hits), level=0.99)
+    assert low <= np.mean(hits) <= high
+
+
+def test_parties_change_nothing_without_noise():
+    y, X, _ = draw(7, n=2_000)
+    labels = np.repeat(["b", "a", "c"], [500, 700, 800])
+    one = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9))
+    many = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), machines=labels)
+    mixed = np.random.default_rng(0).permutation(labels)
+    shuffled = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9), machines=mixed)
+    pairs = [(y[labels == name], X[labels == name]) for name in "bac"]
+    arrays = pi.DebiasedLasso.from_arrays(pairs, x_bound=6.0, y_bounds=(-9, 9))
+    found = [m.fit(epsilon=np.inf, sparsity=3, targets=[2, 30]) for m in (one, many, shuffled, arrays)]
+    for other in found[1:]:
+        assert np.allclose(other.params, found[0].params, atol=1e-10)
+        assert np.allclose(other.bse, found[0].bse, atol=1e-10)
+
+
+def test_units_of_the_columns_do_not_matter():
+    y, X, _ = draw(8)
+    a = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5))
+    b = pi.DebiasedLasso(y, X * 8.0, x_bound=32.0, y_bounds=(-5, 5))
+    first, second = (m.fit(epsilon=2.0, sparsity=3, targets=[2, 30], rng=4) for m in (a, b))
+    assert np.allclose(first.params, 8.0 * second.params)
+    assert np.allclose(first.bse, 8.0 * second.bse)
+
+
+def test_secure_noise_and_the_limit_of_a_ledger():
+    ledger = pi.Ledger(pi.Budget(rho=0.2))
+    fitting, _ = model(9, ledger=ledger)
+    fit = fitting.fit(epsilon=1.5, delta=1e-5, sparsity=3, targets=[2, 30])
+    assert not fit.privacy.simulated
+    spent = len(ledger.entries)
+    with pytest.raises(BudgetExceededError):
+        fitting.fit(epsilon=4.0, delta=1e-5, sparsity=3, targets=[2, 30])
+    assert len(ledger.entries) == spent
+
+
+def test_selected_targets_and_pickle():
+    fit = model(10)[0].fit(epsilon=2.0, sparsity=3, rng=0)
+    assert tuple(fit.params.index) == fit.selected
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.sparse_params.equals(fit.sparse_params)
+    assert again.params.equals(fit.params)
+    assert fit.privacy.default_delta == 0.5 / N
+    with pytest.raises(TypeError, match="raw rows"):
+        pickle.dumps(model(10)[0])
+
+
+@pytest.mark.parametrize(
+    ("request_", "match"),
+    [
+        ({"sparsity": P + 1}, "more than"),
+        ({"sparsity": 0}, "sparsity"),
+        ({"targets": [P]}, "not among"),
+        ({"targets": ["nobody"]}, "not among"),
+        ({"targets": [1, 1]}, "each once"),
+        ({"targets": []}, "at least one"),
+        ({"targets": "everything"}, "selected"),
+        ({"shares": {"score": 1.0}}, "shares must map"),
+        ({"shares": dict.fromkeys(SHARES, 0.2)}, "sum to one"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+    ],
+)  # fmt: skip
+def test_bad_requests_spend_nothing(request_, match):
+    fitting, _ = model()
+    given = {"epsilon": 1.0, "delta": 1e-5, "sparsity": 3, "targets": [0], "rng": 0} | request_
+    with pytest.raises(ArgumentError, match=match):
+        fitting.fit(**given)
+    assert len(fitting.ledger.entries) == 0
+
+
+def test_bad_rows():
+    y, X, _ = draw(0, n=50)
+    with pytest.raises(SchemaError, match="y_bounds"):
+        pi.DebiasedLasso(y, X, x_bound=4.0)
+    with pytest.raises(SensitivityError, match="x_bound"):
+        pi.DebiasedLasso(y, X, y_bounds=(-1, 1))
+    with pytest.raises(ArgumentError, match="rows"):
+        pi.DebiasedLasso(y[:-1], X, x_bound=4.0, y_bounds=(-1, 1))
+    with pytest.raises(ArgumentError, match="one label"):
+        pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-1, 1), machines=[0, 1])
+    with pytest.raises(ArgumentError, match="at least one row"):
+        pi.DebiasedLasso.from_arrays([(y, X), (y[:0], X[:0])], x_bound=4.0, y_bounds=(-1, 1))
+    with pytest.raises(ArgumentError, match="other columns"):
+        pi.DebiasedLasso.from_arrays([(y, X), (y, X[:, :-1])], x_bound=4.0, y_bounds=(-1, 1))
