@@ -214,7 +214,7 @@ def mixed(scale: float) -> None:
             "factor": "intercept, dummies of a 3-level feature under response",
         }.items()
     ):
-        reps = max(20, int(500 * scale))
+        reps = max(20, int(300 * scale))
         frame = monte_carlo(partial(_mixed, n=50_000, kind=kind), reps, 10 + seed, label)
         rows.append(summary(frame, "fit", label, 3))
         write(
@@ -228,7 +228,6 @@ SIZES = {
     "quadratic": ("quadratic", (), 2.0),
     "squared (noisy numeric label 0/1)": ("squared", (), 2.0),
     "conditional": ("logistic", (), 6.0),
-    "conditional, faded: hardly a record keeps a residual": ("logistic", (), 2.0),
 }
 NUISANCES = {
     "quadratic": ("quadratic", ("const", "z"), 2.0),
@@ -315,8 +314,7 @@ def size(scale: float) -> None:
     _sizes(
         "size", "Unconditional size of the 5% score test, n = 5,000, eps_y 2", SIZES, 20, scale,
         "Design of the coverage tables. Asked: size in [4%, 6%] where at least half of the draws are flagged "
-        "or have no root (measured on the first 500 draws). Where the conditional score has faded its test "
-        "never rejects: it holds its level, and such a null stays in the score set.",
+        "or have no root (measured on the first 500 draws).",
     )  # fmt: skip
 
 
@@ -433,7 +431,7 @@ def _average(seed: np.random.SeedSequence, *, n: int) -> dict:
 
 def average(scale: float) -> None:
     """Coverage of the intervals of averaged IWP-SGD."""
-    started, reps = time.time(), max(20, int(400 * scale))
+    started, reps = time.time(), max(20, int(300 * scale))
     frame = monte_carlo(partial(_average, n=200_000), reps, 40, "averaged SGD")
     rows = [summary(frame, loss, loss, 2) for loss in ("logistic", "quadratic")]
     write(

@@ -205,3 +205,13 @@ def test_bad_arguments_are_refused():
         score_test(collinear, tested=np.ones(2, dtype=bool))
     no_root = Root(np.array([0.0, 90.0, -90.0]), False, 1, "none", 4, np.zeros(3))
     assert score_interval(system, no_root, 1).bounded
+
+
+def test_a_null_at_which_the_conditional_score_has_faded_is_not_tested():
+    rng = np.random.default_rng(4)
+    design = with_intercept(rng, 2000, 2, 9.0)
+    system = released(rng, "logistic", design, clean_labels(rng, "logistic", design.X, np.zeros(3)))
+    for null, tested in (([9.0, 9.0], None), ([0.0, 9.0, 9.0], np.ones(3, dtype=bool))):
+        with pytest.raises(NotAvailableError, match="leaves a residual to about"):
+            score_test(system, null, tested=tested)
+    assert score_test(system, [0.0, 0.0]).pvalue > 0.001

@@ -27,6 +27,8 @@ LARGEST_SKEWNESS = 0.1
 # Nuisance coefficients are estimated from those; few of them cost level (simulated with an intercept
 # and a covariate: 5.2% at 1,360, 5.6% at 1,010, 6.3% at 630, 6.6% at 260).
 FEWEST_RECORDS = 500.0
+# Without nuisance coefficients the test errs on the safe side; below this number it can hardly reject.
+FEWEST_ALONE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,8 @@ def score_test(
     at the true b. J_bb is never inverted: the test holds its level where theta is not estimable.
     Exponential and Poisson losses carry the factor ``e^(t'noise - s/2)``, s = theta'S theta, of relative
     variance ``e^s - 1``: the test is refused where its skewness over root n exceeds 0.1. Conditional
-    scores fade as s grows: with nuisance coefficients the test is refused where fewer than 500 records,
-    ``2 n Phi(-root(s)/2)``, keep a residual.
+    scores fade as s grows: the test is refused where fewer than 5 records, ``2 n Phi(-root(s)/2)``, keep a
+    residual; with nuisance coefficients 500.
 
     **Privacy.** Post-processing.
 
@@ -224,13 +226,13 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
                 f"exp(theta'S theta) - 1 = {variance:.3g}, leaves no usable central limit with {system.n} "
                 "records"
             )
-    if system.correction == "conditional" and nuisances:
+    if system.correction == "conditional":
         left = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
-        if left < FEWEST_RECORDS:
+        if left < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
                 f"loss={system.loss!r}: at these coefficients the noise leaves a residual to about "
-                f"{left:.3g} of {system.n} records, too few for the coefficients that are not tested: test "
-                "them too"
+                f"{left:.3g} of {system.n} records, too few "
+                + ("for the coefficients that are not tested: test them too" if nuisances else "for a test")
             )
     return ""
 
