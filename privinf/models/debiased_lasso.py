@@ -13,13 +13,14 @@ from privinf.engines.debiasing import DebiasedFit, debias
 from privinf.engines.hard_thresholding import SparseFit, sparse_fit
 from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, TrustedServer
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
+from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.debiased_lasso_plan import LassoPlan, Targets, check_plan
 from privinf.models.debiased_lasso_results import LassoResults
-from privinf.schema import Design
+from privinf.schema import Design, Schema
 from privinf.typing import Flags, Floats, RngLike
 from privinf.validation import check_array, check_positive
 
@@ -100,10 +101,11 @@ class DebiasedLasso:
         response = _response(y, len(features))
         labels = [(ONE_PARTY, None)] if machines is None else _groups(machines, len(features))
         parts = {
-            label: (response, features) if rows is None else (response[rows], features[rows])
+            label: Rows(features, response) if rows is None else Rows(features[rows], response[rows])
             for label, rows in labels
         }
-        self._bind(parts, names, x_bound, bounds, y_bounds, x_scale, ledger)
+        design = _design(names, x_bound, bounds, y_bounds)
+        self._bind(design, _federation(design, parts), y_bounds, x_scale, ledger)
 
     @classmethod
     def from_arrays(
@@ -126,53 +128,84 @@ class DebiasedLasso:
         given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
         if not given:
             raise ArgumentError("parties must hold at least one pair (y, X)")
-        parts: dict[Any, tuple[Floats, Floats]] = {}
+        parts: dict[Any, Rows] = {}
         columns: dict[Any, list[str]] = {}
-        for label, pair in given.items():
-            features, columns[label] = _matrix(pair[1])
-            parts[label] = _response(pair[0], len(features)), features
+        for label, (y, X) in given.items():
+            features, columns[label] = _matrix(X)
+            parts[label] = Rows(features, _response(y, len(features)))
         first = next(iter(columns))
         for label, names in columns.items():
             if names != columns[first]:
                 raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
+        design = _design(columns[first], x_bound, bounds, y_bounds)
         model = cls.__new__(cls)
-        model._bind(parts, columns[first], x_bound, bounds, y_bounds, x_scale, ledger)
+        model._bind(design, _federation(design, parts), y_bounds, x_scale, ledger)
+        return model
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        *,
+        schema: Schema,
+        machines: str | None = None,
+        x_scale: Any = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and raw rows, or from a federation whose sites hold them.
+
+        Parameters
+        ----------
+        formula : str
+            Its constant is fitted without being selected or debiased.
+        data : DataFrame or Federation
+            A federation's sites must trust the server and have the same schema.
+        schema : Schema
+            Bounds of columns and response; here the response is cut at its bounds by the sites.
+        machines : str, optional
+            Column of a data frame that names the party of every row.
+        x_scale, ledger
+            As for the class.
+
+        Raises
+        ------
+        SchemaError
+            The formula needs columns or bounds that the schema does not declare.
+        """
+        design = resolve_design(schema, formula, response="protected", radius=None)
+        if design.y_low is None or design.y_high is None:
+            raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+        if hasattr(data, "ask"):
+            if machines is not None:
+                raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
+            federation = data
+        else:
+            labels = None if machines is None else data[machines]
+            groups = [(ONE_PARTY, slice(None))] if labels is None else _groups(labels, len(data))
+            federation = _federation(design, {label: Rows(data.iloc[rows]) for label, rows in groups})
+        model = cls.__new__(cls)
+        model._bind(design, federation, (design.y_low, design.y_high), x_scale, ledger)
         return model
 
     def _bind(
         self,
-        parts: Mapping[Any, tuple[Floats, Floats]],
-        names: list[str],
-        x_bound: float | None,
-        bounds: Any,
-        y_bounds: Any,
+        design: Design,
+        federation: Federation,
+        y_bounds: tuple[float, float],
         x_scale: Any,
         ledger: Ledger | None,
     ) -> None:
-        if y_bounds is None:
-            raise SchemaError("the response is protected too: pass its public bounds, y_bounds=(low, high)")
-        if (x_bound is None) == (bounds is None):
-            raise SensitivityError("give the columns' public bounds: either x_bound= or bounds=")
-        self._constant = names.index("const") if "const" in names else None
-        public = [] if self._constant is None else ["const"]
-        if x_bound is not None:
-            reach = check_positive(x_bound, "x_bound")
-            bounds = [(-reach, reach)] * (len(names) - len(public))
-        low, high = (float(end) for end in y_bounds)
-        room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
-        self._y_bounds = low, high
-        self._design = Design.from_arrays(
-            names, bounds=bounds, public=public, y_bounds=(low - room, high + room)
-        )
-        bounded = np.isfinite(self._design.low)
-        ends = np.where(bounded, self._design.low, -1.0), np.where(bounded, self._design.high, 1.0)
-        self._center, self._half = (ends[0] + ends[1]) / 2.0, (ends[1] - ends[0]) / 2.0
+        self._design, self._federation, self._constant = design, federation, design.constant
+        self._y_bounds = float(y_bounds[0]), float(y_bounds[1])
+        bounded = np.isfinite(design.low)
+        low, high = np.where(bounded, design.low, -1.0), np.where(bounded, design.high, 1.0)
+        self._center, self._half = (low + high) / 2.0, (high - low) / 2.0
+        if self._constant is not None:
+            bounded = bounded & (np.arange(len(low)) != self._constant)
+            self._center[self._constant], self._half[self._constant] = 0.0, 1.0
         self._scale = self._scales(x_scale, bounded)
-        policy = SitePolicy(trusted_server=True, simulation=True)
-        self._labels = {str(label): label for label in parts}
-        sites = {str(label): Site(Rows(X, y), self._design, policy=policy) for label, (y, X) in parts.items()}
-        self._federation = InProcessFederation(sites)
-        self._n = {name: len(site) for name, site in sites.items()}
+        self._n = {reply.site: reply.rows for reply in federation.ask(Query("describe"))}
         self.ledger = Ledger() if ledger is None else ledger
 
     def _scales(self, x_scale: Any, bounded: Flags) -> Floats:
@@ -232,7 +265,8 @@ class DebiasedLasso:
         )  # fmt: skip
         self.ledger.check(ConcentratedLoss(plan.rho))
         before = len(self.ledger.entries)
-        server = TrustedServer(self._federation, ledger=self.ledger, rng=rng)
+        design = None if self._design.schema is None else self._design
+        server = TrustedServer(self._federation, ledger=self.ledger, rng=rng, design=design)
         sums = SparseSums(server, self._units(), server.nobs)
         always = () if self._constant is None else (self._constant,)
         fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho), always=always)
@@ -305,6 +339,29 @@ class DebiasedLasso:
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
+
+
+def _design(names: list[str], x_bound: float | None, bounds: Any, y_bounds: Any) -> Design:
+    """Return the design of the array doors: the response's bounds wide enough never to cut it."""
+    if y_bounds is None:
+        raise SchemaError("the response is protected too: pass its public bounds, y_bounds=(low, high)")
+    if (x_bound is None) == (bounds is None):
+        raise SensitivityError("give the columns' public bounds: either x_bound= or bounds=")
+    public = ["const"] if "const" in names else []
+    if x_bound is not None:
+        reach = check_positive(x_bound, "x_bound")
+        bounds = [(-reach, reach)] * (len(names) - len(public))
+    low, high = (float(end) for end in y_bounds)
+    room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
+    return Design.from_arrays(names, bounds=bounds, public=public, y_bounds=(low - room, high + room))
+
+
+def _federation(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation:
+    """Return the parties' rows as sites of this process."""
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    return InProcessFederation(
+        {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
+    )
 
 
 def _matrix(X: Any) -> tuple[Floats, list[str]]:

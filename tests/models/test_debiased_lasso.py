@@ -8,6 +8,7 @@ import pytest
 import statsmodels.api as sm
 
 import privinf as pi
+from privinf import federation
 from privinf.errors import ArgumentError, BudgetExceededError, SchemaError, SensitivityError
 from privinf.simulation import binomial_limits
 
@@ -20,7 +21,7 @@ def draw(seed, n=N, p=P, sd=0.5, scale=1.0):
     X = rng.standard_normal((n, p))
     X[:, 1:] = 0.5 * X[:, :-1] + np.sqrt(0.75) * X[:, 1:]
     beta = np.zeros(p)
-    beta[[2, 9, 20]] = 0.6, -0.5, 0.5
+    beta[np.array([2, 9, 20]) % p] = 0.6, -0.5, 0.5
     return X @ beta * scale + sd * rng.standard_normal(n), X * scale, beta
 
 
@@ -183,3 +184,34 @@ def test_bad_rows():
         pi.DebiasedLasso.from_arrays([(y, X), (y[:0], X[:0])], x_bound=4.0, y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match="other columns"):
         pi.DebiasedLasso.from_arrays([(y, X), (y, X[:, :-1])], x_bound=4.0, y_bounds=(-1, 1))
+
+
+def test_formula_federation_and_file_give_the_same(tmp_path):
+    y, X, _ = draw(11, p=6)
+    data = pd.DataFrame(X, columns=list("abcdef")).clip(-4, 4).assign(y=y, clinic=np.tile(["n", "s"], N // 2))
+    schema = pi.Schema(dict.fromkeys("abcdef", pi.Numeric(-4, 4)) | {"y": pi.Numeric(-5, 5)})
+    formula = "y ~ a + b + c + d + e + f"
+    fits = []
+    sites = {
+        name: federation.Site(part, schema, policy=federation.SitePolicy(True, simulation=True))
+        for name, part in data.groupby("clinic")
+    }
+    for source, machines in [
+        (data, None), (data, "clinic"), (federation.InProcessFederation(sites), None)
+    ]:  # fmt: skip
+        fitting = pi.DebiasedLasso.from_formula(formula, source, schema=schema, machines=machines)
+        fits.append(fitting.fit(epsilon=np.inf, sparsity=3, targets=["c", "d"]))
+    ols = sm.OLS.from_formula(formula, data.assign(y=y.clip(-5, 5))).fit(cov_type="HC0")
+    for fit in fits:
+        assert np.allclose(fit.params, ols.params[["c", "d"]], atol=1e-9)
+    noisy = pi.DebiasedLasso.from_formula(formula, data, schema=schema).fit(
+        epsilon=2.0, sparsity=3, targets=["c"], rng=0
+    )
+    noisy.save(tmp_path / "fit")
+    again = pi.load_results(tmp_path / "fit")
+    assert again.params.equals(noisy.params)
+    assert again.sparse_params.equals(noisy.sparse_params)
+    with pytest.raises(ArgumentError, match="machines"):
+        pi.DebiasedLasso.from_formula(
+            formula, federation.InProcessFederation(sites), schema=schema, machines="clinic"
+        )
