@@ -214,7 +214,7 @@ def mixed(scale: float) -> None:
             "factor": "intercept, dummies of a 3-level feature under response",
         }.items()
     ):
-        reps = max(20, int(300 * scale))
+        reps = max(20, int(1000 * scale))
         frame = monte_carlo(partial(_mixed, n=50_000, kind=kind), reps, 10 + seed, label)
         rows.append(summary(frame, "fit", label, 3))
         write(
