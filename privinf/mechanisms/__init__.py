@@ -4,6 +4,7 @@ from privinf.mechanisms.local_examples import LocalExamples
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.modulation import Modulation, ModulationSession
 from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.noisy_scalar import noisy_scalar
 from privinf.mechanisms.noisy_top_k import NoisyTopK, TopK, private_max
 from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
@@ -25,6 +26,7 @@ __all__ = [
     "RowBlocks",
     "Rows",
     "TopK",
+    "noisy_scalar",
     "open_table",
     "private_max",
 ]

@@ -25,6 +25,7 @@ the very vector that is summed. x stands for (clip(x, bounds) - center) / scale 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,11 +56,14 @@ ROOT2 = 181.0 / 128.0
 ROOT2_BITS = 8
 
 
+@lru_cache(maxsize=4)
 def isometric_pairs(size: int) -> tuple[Integers, Integers, Floats]:
-    """Return rows, columns and isometric factors of the upper triangle of a (size, size) matrix."""
-    rows, columns = np.triu_indices(size)
+    """Return rows, columns and isometric factors of a (size, size) matrix's upper triangle, read-only."""
+    rows, columns = (index.astype(np.int64) for index in np.triu_indices(size))
     factors = np.where(rows == columns, 1.0, ROOT2)
-    return rows.astype(np.int64), columns.astype(np.int64), factors
+    for array in (rows, columns, factors):
+        array.setflags(write=False)
+    return rows, columns, factors
 
 
 def from_isometric(entries: Floats) -> Floats:

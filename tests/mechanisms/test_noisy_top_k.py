@@ -11,6 +11,7 @@ import privinf as pi
 from privinf.accounting import Budget, Ledger, compose, epsilon_to_rho, rho_to_epsilon
 from privinf.audit import RecordingNoise
 from privinf.errors import ArgumentError, BudgetExceededError, SensitivityError
+from privinf.mechanisms import noisy_scalar
 from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
 
@@ -200,6 +201,23 @@ def test_private_max():
     assert ledger.total().epsilon(1e-9) <= 3.0
     with pytest.raises(ArgumentError, match="not released"):
         lone.dense()
+
+
+@BOTH
+def test_noisy_scalar(source):
+    options = {} if source().secure else {"rng": np.random.default_rng(0)}
+    ledger = Ledger(Budget(mu=1.0))
+    errors = [noisy_scalar(7.0, 0.5, mu=1.0, **options) - 7.0 for _ in range(2000)]
+    assert stats.kstest(np.array(errors) / 0.5, "norm").pvalue > 1e-5
+    noisy_scalar(7.0, 0.5, mu=1.0, ledger=ledger, **options)
+    with pytest.raises(BudgetExceededError):
+        noisy_scalar(math.nan, 0.5, mu=0.1, ledger=ledger, **options)
+    assert noisy_scalar(7.0, 0.5, mu=math.inf) == 7.0
+    for wrong in ({"mu": 1.0, "rho": 1.0}, {}, {"epsilon": 1.0}):
+        with pytest.raises(ArgumentError):
+            noisy_scalar(7.0, 0.5, **wrong)
+    with pytest.raises(ArgumentError, match="finite"):
+        noisy_scalar(math.inf, 0.5, mu=1.0)
 
 
 def test_bad_input():
