@@ -60,12 +60,14 @@ __all__ = [
     "load_results",
     "open_table",
     "plan",
+    "sparse_mean",
 ]
 
 _ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
 _ELSEWHERE = {
     "DebiasedLasso": "privinf.models.debiased_lasso",
     "LedgerFile": "privinf.accounting.files",
+    "sparse_mean": "privinf.models.sparse_mean",
 }
 
 

@@ -15,7 +15,7 @@ from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse_mean import SignCounts, exact_limits, minimax_rate, sign_estimate
-from privinf.mechanisms import sign_channel
+from privinf.mechanisms.sign_channel import SignChannel
 from privinf.typing import RngLike
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
@@ -185,7 +185,7 @@ def sparse_mean(
     ([0], True, 1.0)
     """
     check_positive(scale, "scale")
-    channel = sign_channel.SignChannel(epsilon)
+    channel = SignChannel(epsilon)
     by_label = isinstance(samples_by_machine, Mapping)
     samples = list(samples_by_machine.values() if by_label else samples_by_machine)
     labels = _labels(samples, names)
