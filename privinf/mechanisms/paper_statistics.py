@@ -188,11 +188,11 @@ _SCORES = (*_FORMS, "residual_clip")
 PAPER_OPS: dict[str, SiteOp] = named(
     SiteOp(
         "paper_gradient", paper_gradient, _paper_gradient_reach,
-        (*COMMON, "column_bound", "residual_clip", "form"),
+        (*COMMON, "column_bound", "residual_clip", "form"), wide=True,
     ),
     SiteOp(
         "precision_gradient", precision_gradient, _precision_reach,
-        (*COMMON, "column_bound", "clip", "columns", "weights"),
+        (*COMMON, "column_bound", "clip", "columns", "weights"), wide=True,
     ),
     SiteOp("paper_scores", paper_scores, _scores_reach, _SCORES),
     SiteOp("paper_variances", paper_variances, _paper_variances_reach, _SCORES),

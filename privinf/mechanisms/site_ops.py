@@ -72,6 +72,8 @@ class SiteOp:
         Names that `args` may hold: plain arrays, numbers and texts.
     version : int
         Raised whenever `function` or `sensitivity` changes.
+    wide : bool
+        Whether it works on all columns number by number, which is faster in small blocks.
 
     Notes
     -----
@@ -84,6 +86,7 @@ class SiteOp:
     sensitivity: Callable[[Args, int], Reach]
     arguments: tuple[str, ...]
     version: int = 1
+    wide: bool = False
 
     def reach(self, args: Args, columns: int) -> Reach:
         """Return how far one of the records can move the sum, after checking `args`.
@@ -104,7 +107,7 @@ class SiteOp:
         reach = self.reach(args, rows.features.shape[1])
         check_bits(args, len(rows))
         total = np.zeros(reach.size)
-        for block in blocks_of(rows):
+        for block in blocks_of(rows, wide=self.wide):
             total += self.function(block, args).ravel()
         return total.reshape(reach.shape)
 

@@ -23,7 +23,10 @@ from privinf.validation import check_array, check_number, check_positive
 
 Args: TypeAlias = Mapping[str, Any]
 
-ENTRIES = 1 << 18  # numbers a block: a copy of it stays in the cache
+# Numbers a block: a copy of it stays in the cache where all columns are worked on; where a few columns are
+# multiplied as matrices, fewer and larger products are better.
+ENTRIES = 1 << 18
+NARROW_ENTRIES = 1 << 21
 EXACT_BITS = 53
 
 
@@ -79,9 +82,9 @@ class SiteBlock:
         return clipped(r, math.inf if bound is None else bound)
 
 
-def blocks_of(whole: SiteBlock) -> Iterator[SiteBlock]:
-    """Cut a site's rows into blocks of about `ENTRIES` numbers."""
-    rows = max(64, ENTRIES // max(whole.features.shape[1], 1))
+def blocks_of(whole: SiteBlock, *, wide: bool) -> Iterator[SiteBlock]:
+    """Cut a site's rows into blocks of about `ENTRIES` numbers, or `NARROW_ENTRIES`."""
+    rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(whole.features.shape[1], 1))
     for start in range(0, len(whole), rows):
         part = slice(start, start + rows)
         yield SiteBlock(

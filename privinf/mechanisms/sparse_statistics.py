@@ -287,8 +287,12 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SITE_OPS: dict[str, SiteOp] = PAPER_OPS | named(
-    SiteOp("clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip")),
-    SiteOp("column_products", column_products, _column_products_reach, (*COMMON, "targets", "bound")),
+    SiteOp(
+        "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
+    ),
+    SiteOp(
+        "column_products", column_products, _column_products_reach, (*COMMON, "targets", "bound"), wide=True
+    ),
     SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "bound", "norm")),
     SiteOp("clipped_score", clipped_score, _score_reach, _TARGETS),
     SiteOp("slopes", slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),

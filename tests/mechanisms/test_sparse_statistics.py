@@ -188,7 +188,8 @@ def sample():
 @pytest.mark.parametrize("name", CASES)
 def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
     op, args = case(name)
-    monkeypatch.setattr(site_rows, "ENTRIES", 300)  # several blocks
+    for name_of in ("ENTRIES", "NARROW_ENTRIES"):
+        monkeypatch.setattr(site_rows, name_of, 300)  # several blocks
     found = op.total(block(*sample, stream=3), args | {"bits": bits})
     if op.name == "union_gram":
         found = from_isometric(found)
@@ -203,7 +204,8 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(name, sample, monkeypatch):
     whole = op.total(block(y, X), args)
     order = np.random.default_rng(0).permutation(700)
     np.testing.assert_array_equal(op.total(block(y[order], X[order]), args), whole)
-    monkeypatch.setattr(site_rows, "ENTRIES", 64)
+    for name_of in ("ENTRIES", "NARROW_ENTRIES"):
+        monkeypatch.setattr(site_rows, name_of, 64)
     np.testing.assert_array_equal(op.total(block(y, np.asfortranarray(X)), args), whole)
 
 
