@@ -172,12 +172,16 @@ class SparseSums:
         )  # fmt: skip
         return [[int(j) for j in row] for row in found.support]
 
-    def gram(self, columns: Sequence[int], norm: float, rho: float, label: str) -> tuple[Floats, float]:
-        """Return the noisy mean Gram matrix of vectors shrunk to `norm`, and the sd of its diagonal."""
-        clip = {
-            "norm": min(norm, UNCLIPPED),
-            "bound": min(float(self.units.reach[list(columns)].max()), norm),
-        }
+    def gram(
+        self, columns: Sequence[int], norm: float, rho: float, label: str, bound: float = math.inf
+    ) -> tuple[Floats, float]:
+        """Return the noisy mean Gram matrix of vectors shrunk to `norm`, and the sd of its diagonal.
+
+        Where there is noise, columns are clipped at `bound` before that.
+        """
+        reach = float(self.units.reach[list(columns)].max())
+        reach = reach if math.isinf(rho) else min(reach, bound, norm)
+        clip = {"norm": min(norm, UNCLIPPED), "bound": reach}
         found = self.server.gram(
             self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
             sites=self.sites,
@@ -206,6 +210,20 @@ class SparseSums:
             "score_variances", self._of(score), label="variances of the scores", rho=rho, sites=self.sites
         )
         return np.asarray(found.mean)
+
+    def single(
+        self, op: str, score: Score, rho: float, label: str, targets: Sequence[int] | None = None
+    ) -> tuple[Floats, float]:
+        """Return means of a statistic of scores that are clipped one by one, and the sd of their noise.
+
+        With `targets` their columns go into it, clipped at their reach.
+        """
+        more: dict[str, Any] = {}
+        if targets is not None:
+            reach = float(self.units.reach[list(targets)].max())
+            more = {"targets": np.asarray(targets), "column_clip": reach}
+        found = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
+        return found.mean, found.mean_sd
 
     def _of(self, score: Score) -> dict[str, Any]:
         return self.args(

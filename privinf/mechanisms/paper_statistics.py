@@ -7,6 +7,7 @@ that of an entry (l_inf):
   2 c_x (R + c_x ||beta||_1) (form "response"; ||beta||_1 <= sqrt(s) C for the projected iterates);
 - ``precision_gradient``: sum x Pi_R(x'w), 2 c_x R;
 - ``paper_scores``: sum Pi_Rw(w_j'x) Pi_R(r), 2 R_w R; ``paper_variances``: sum of their squares, R_w^2 R^2;
+- ``single_slopes``: sum Pi_Rw(w_j'x) x_j 1(|r| < R) with |x_j| <= c, the slope of the scores, 2 R_w c;
 - ``quadratic_forms``: sum Pi_Rv(v_k'x)^2, R_v^2;
 - ``multiplier_scores``: sum e Pi_Rw(w_j'x) Pi_R(r) for several draws of public multipliers e, 2 R_w R max|e|.
   e is a function of (seed, site, position) alone: the replaced record keeps it. Gaussian multipliers are
@@ -130,6 +131,25 @@ def _paper_variances_reach(args: Args, columns: int) -> Reach:
     return Reach.positive_box((_forms_of(args, columns),), top, "R_w^2 R^2")
 
 
+def single_slopes(block: SiteBlock, args: Args) -> Floats:
+    """Return sum Pi_Rw(w_j'x) x_j 1(|r| < R), shape (m,)."""
+    half, reach = digits(args)[1], float(args["column_clip"])
+    forms, unit = rounded(_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
+    forms *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
+    x, x_unit = rounded(clipped(block.columns(args, np.asarray(args["targets"])), reach),
+                        unit_of(reach, half), reach)  # fmt: skip
+    return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
+
+
+def _single_slopes_reach(args: Args, columns: int) -> Reach:
+    size = _forms_of(args, columns)
+    if len(positions(args, "targets", columns)) != size:
+        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+    positive(args, "residual_clip")
+    top = positive(args, "clip") * positive(args, "column_clip")
+    return Reach.box((size,), top, "2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
+
+
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
     """Return sum Pi_Rv(v_k'x)^2 (Algorithm 5), shape (m,)."""
     forms = _forms(block, args)
@@ -196,6 +216,7 @@ PAPER_OPS: dict[str, SiteOp] = named(
     ),
     SiteOp("paper_scores", paper_scores, _scores_reach, _SCORES),
     SiteOp("paper_variances", paper_variances, _paper_variances_reach, _SCORES),
+    SiteOp("single_slopes", single_slopes, _single_slopes_reach, (*_SCORES, "targets", "column_clip")),
     SiteOp("quadratic_forms", quadratic_forms, _quadratic_reach, _FORMS),
     SiteOp(
         "multiplier_scores", multiplier_scores, _multiplier_reach,

@@ -48,6 +48,7 @@ CASES = {
     },
     "paper_scores": PAPER,
     "paper_variances": PAPER,
+    "single_slopes": PAPER | {"targets": np.array([2, 3]), "column_clip": 1.8},
     "quadratic_forms": {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.2},
     "multiplier_scores": PAPER | {"draws": 5, "law": "rademacher", "seed": 7},
     # so low a bound that most multipliers stand at it
@@ -168,6 +169,10 @@ def naive(name, args, y, X):
             return pi(z[:, args["columns"]] @ args["weights"], args["clip"]) @ z
         case "paper_scores":
             return pi(r, R) @ pi(forms, args["clip"])
+        case "single_slopes":
+            inside = (np.abs(r) < R)[:, None]
+            z = pi(x[:, args["targets"]], args["column_clip"])
+            return (pi(forms, args["clip"]) * z * inside).sum(axis=0)
         case "paper_variances":
             return pi(r, R) ** 2 @ pi(forms, args["clip"]) ** 2
         case "quadratic_forms":
@@ -235,6 +240,7 @@ UNCLIPPED = {
     "column_squares": (sparse_statistics, "clipped"),
     "paper_gradient": (paper_statistics, "clipped"),
     "paper_scores": (paper_statistics, "clipped"),
+    "single_slopes": (paper_statistics, "clipped"),
     "multiplier_scores": (paper_statistics, "clipped"),
 }
 
