@@ -23,7 +23,7 @@ import numpy as np
 from privinf.engines.hard_thresholding import PRODUCT_CLIP, positions
 from privinf.engines.sparse_sums import ONE_SD, SparseSums
 from privinf.engines.sparse_sums import Score as JointScore
-from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates
+from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates, steadied
 from privinf.inference.sparse.precision import column_noise_variance, floored, precision_columns
 from privinf.inference.sparse.radii import clip_radii, norm_moments, relative_variance, residual_moments
 from privinf.typing import Floats
@@ -273,8 +273,10 @@ def _debiased(
         slope, slope_sd = sums.single(
             "single_slopes", score, budget.slopes / 2.0 * k, "slopes of the scores", targets
         )
-        square, _ = sums.single("paper_variances", score, budget.slopes / 2.0 * k, "variances of the scores")
-        released[name] = ScoreRelease(mean, slope, square, mean_sd, slope_sd, sums.n)
+        square, square_sd = sums.single(
+            "paper_variances", score, budget.slopes / 2.0 * k, "variances of the scores"
+        )
+        released[name] = ScoreRelease(mean, slope, steadied(square, square_sd), mean_sd, slope_sd, sums.n)
     slope = np.mean([one.slope for one in released.values()], axis=0)
     slope_sd = math.sqrt(sum(one.slope_sd**2 for one in released.values())) / len(released)
     found = {}

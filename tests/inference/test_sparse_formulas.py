@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.sparse.debiased import ScoreRelease, debiased_coordinates
+from privinf.inference.sparse.debiased import ScoreRelease, debiased_coordinates, steadied
 from privinf.inference.sparse.joint import joint_covariance, score_correlation
 from privinf.inference.sparse.precision import column_noise_variance, floored, precision_columns
 from privinf.inference.sparse.radii import (
@@ -166,3 +166,15 @@ def test_indefinite_correlations_are_projected():
     found = score_correlation(np.eye(3), gram)
     assert np.allclose(np.diag(found), 1.0)
     assert np.linalg.eigvalsh(found)[0] > 0.0
+
+
+@pytest.mark.parametrize("k", [50, 800])
+def test_steadied_numbers_are_nearer_to_the_truth_and_keep_what_stands_out(k):
+    rng = np.random.default_rng(k)
+    noise = 0.3 * rng.standard_normal(k)
+    equal = steadied(1.0 + noise, 0.3)
+    assert np.mean((equal - 1.0) ** 2) < 0.3 * np.mean(noise**2)
+    apart = np.where(np.arange(k) == 0, 40.0, 1.0)
+    assert steadied(apart + noise, 0.3)[0] == pytest.approx(40.0, rel=0.1)
+    assert np.array_equal(steadied(np.array([0.7]), 0.3), [0.7])
+    assert (steadied(1.0 + 5.0 * noise, 0.1) > 0.0).all()

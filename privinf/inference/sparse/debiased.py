@@ -82,6 +82,27 @@ class Debiased:
         return self.sampling + self.privacy
 
 
+def steadied(values: Floats, noise_sd: float) -> Floats:
+    """Return noisy positive numbers, shrunk towards their mean by the share that noise has in their spread.
+
+    Parameters
+    ----------
+    values : ndarray, shape (k,)
+        Such as the variances of k standardised scores, which are equal under errors independent of features.
+    noise_sd : float
+
+    Notes
+    -----
+    **Privacy.** Post-processing. With ``f = max(0, 1 - noise_sd^2 / Var(values))`` the result is
+    ``mean + f (values - mean)``, at least a quarter of the mean: numbers whose differences stand out of the
+    noise stay as they are, differences that are noise go.
+    """
+    mean = float(np.mean(values))
+    spread = float(np.var(values))
+    share = max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
+    return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
+
+
 def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) -> Debiased:
     """Return b = b0 + s / kappa with its variances.
 
