@@ -12,17 +12,24 @@ from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.engines.debiasing import DebiasedFit, debias
 from privinf.engines.hard_thresholding import SparseFit, sparse_fit
 from privinf.engines.sparse_sums import SparseSums, Units
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, TrustedServer
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
-from privinf.models.debiased_lasso_plan import LassoPlan, Targets, check_plan
+from privinf.models.debiased_lasso_machines import (
+    MachineResults,
+    check_machine_plan,
+    fit_machines,
+    joint_loss,
+    machine_results,
+)
+from privinf.models.debiased_lasso_plan import Accounting, LassoPlan, Targets, check_plan
 from privinf.models.debiased_lasso_results import LassoResults
 from privinf.schema import Design, Schema
 from privinf.typing import Flags, Floats, RngLike
-from privinf.validation import check_array, check_positive
+from privinf.validation import check_array, check_choice, check_positive
 
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
 TYPICAL = 3.0
@@ -105,7 +112,7 @@ class DebiasedLasso:
             for label, rows in labels
         }
         design = _design(names, x_bound, bounds, y_bounds)
-        self._bind(design, _federation(design, parts), y_bounds, x_scale, ledger)
+        self._bind(design, _federation(design, parts), y_bounds, x_scale, ledger, list(parts))
 
     @classmethod
     def from_arrays(
@@ -139,7 +146,7 @@ class DebiasedLasso:
                 raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
         design = _design(columns[first], x_bound, bounds, y_bounds)
         model = cls.__new__(cls)
-        model._bind(design, _federation(design, parts), y_bounds, x_scale, ledger)
+        model._bind(design, _federation(design, parts), y_bounds, x_scale, ledger, list(parts))
         return model
 
     @classmethod
@@ -195,6 +202,7 @@ class DebiasedLasso:
         y_bounds: tuple[float, float],
         x_scale: Any,
         ledger: Ledger | None,
+        labels: Sequence[Any] | None = None,
     ) -> None:
         self._design, self._federation, self._constant = design, federation, design.constant
         self._y_bounds = float(y_bounds[0]), float(y_bounds[1])
@@ -205,6 +213,7 @@ class DebiasedLasso:
             bounded = bounded & (np.arange(len(low)) != self._constant)
             self._center[self._constant], self._half[self._constant] = 0.0, 1.0
         self._scale = self._scales(x_scale, bounded)
+        self._labels = dict(zip(federation.sites, labels or federation.sites, strict=True))
         self._n = {reply.site: reply.rows for reply in federation.ask(Query("describe"))}
         self.ledger = Ledger() if ledger is None else ledger
 
@@ -227,9 +236,12 @@ class DebiasedLasso:
         sparsity: int,
         targets: Targets = "selected",
         precision_sparsity: int = 4,
+        heterogeneous: bool = False,
+        shared_sparsity: int | None = None,
+        accounting: Accounting = "joint",
         shares: Mapping[str, float] | None = None,
         rng: RngLike = None,
-    ) -> LassoResults:
+    ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
 
         Parameters
@@ -239,13 +251,22 @@ class DebiasedLasso:
             least squares where the columns are few. `delta` is 1/(2n) by default.
         sparsity : int
             Columns kept.
-        targets : sequence of names or positions, or "selected"
-            Whose intervals are wanted. All of them share the budget: name few. "selected": the columns that
-            the fit keeps.
+        targets : sequence of names or positions, "selected", or "all"
+            Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
+            that the fit keeps (homogeneous); "all": every column (heterogeneous).
         precision_sparsity : int
             Neighbours in each precision column, beside the columns that were picked.
+        heterogeneous : bool
+            Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
+            with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
+        shared_sparsity : int, optional
+        accounting : {"joint", "per-interval"}
+            "per-interval", for heterogeneous fits, gives every interval the whole budget for what it uses
+            (u, v_i, its precision column, sizes, score), as the paper does. That is not a joint guarantee:
+            ledgers, limits and reports always have the joint cost.
         shares : mapping, optional
-            All of selection, refit, scales, neighbours, gram, slopes and score; they sum to one.
+            All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
+            own_selection and own_refit); they sum to one.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -258,11 +279,15 @@ class DebiasedLasso:
         NotAvailableError, NotPositiveDefiniteError
             The noise leaves no estimate; what was released stays charged.
         """
+        self._check_accounting(heterogeneous, shared_sparsity, accounting, targets)
         plan = check_plan(
-            epsilon=epsilon, delta=delta, sparsity=sparsity, targets=targets,
-            precision_sparsity=precision_sparsity, shares=shares, names=self._design.names,
-            constant=self._constant, n=sum(self._n.values()),
+            epsilon=epsilon, delta=delta, sparsity=sparsity,
+            targets=range(len(self._design.names)) if heterogeneous and targets == "all" else targets,
+            precision_sparsity=precision_sparsity, shares=None if heterogeneous else shares,
+            names=self._design.names, constant=self._constant, n=sum(self._n.values()),
         )  # fmt: skip
+        if heterogeneous:
+            return self._fit_machines(plan, epsilon, shared_sparsity, shares, rng)
         self.ledger.check(ConcentratedLoss(plan.rho))
         before = len(self.ledger.entries)
         design = None if self._design.schema is None else self._design
@@ -278,6 +303,46 @@ class DebiasedLasso:
         )  # fmt: skip
         report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
         return self._results(plan, sums, fit, chosen, debiased, report)
+
+    def _check_accounting(
+        self, heterogeneous: bool, shared_sparsity: int | None, accounting: Accounting, targets: Any
+    ) -> None:
+        per_interval = check_choice(accounting, Accounting, "accounting") == "per-interval"
+        if heterogeneous != per_interval:
+            raise NotAvailableError(
+                "heterogeneous fits are offered with accounting='per-interval', others with "
+                "accounting='joint': precision columns for every party under one joint budget are not"
+            )
+        if not heterogeneous and shared_sparsity is not None:
+            raise ArgumentError("shared_sparsity= belongs to heterogeneous=True")
+        if heterogeneous and self._constant is not None:
+            raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
+        if heterogeneous and isinstance(targets, str) and targets == "selected":
+            raise ArgumentError("heterogeneous fits need targets='all' or a list of columns")
+
+    def _fit_machines(
+        self,
+        plan: LassoPlan,
+        epsilon: float,
+        shared_sparsity: int | None,
+        shares: Mapping[str, float] | None,
+        rng: RngLike,
+    ) -> MachineResults:
+        targets = () if plan.targets is None else plan.targets
+        own = check_machine_plan(
+            plan.rho, sparsity=plan.sparsity, shared_sparsity=shared_sparsity, neighbours=plan.neighbours,
+            shares=shares, targets=len(targets), p=len(self._design.names),
+        )  # fmt: skip
+        self.ledger.check(joint_loss(own))
+        before = len(self.ledger.entries)
+        design = None if self._design.schema is None else self._design
+        server = TrustedServer(self._federation, ledger=self.ledger, rng=rng, design=design)
+        units = self._units()
+        fits = fit_machines(server, units, own, targets)
+        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
+        return machine_results(
+            fits, units, targets, self._design.names, self._labels, self._n, report, epsilon
+        )
 
     def _units(self) -> Units:
         low, high = self._y_bounds

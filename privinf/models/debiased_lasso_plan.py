@@ -13,7 +13,8 @@ from privinf.engines.hard_thresholding import ThresholdingBudget
 from privinf.errors import ArgumentError
 from privinf.validation import check_count, check_fraction, check_number, check_positive
 
-Targets = Sequence[int | str] | Literal["selected"]
+Targets = Sequence[int | str] | Literal["selected", "all"]
+Accounting = Literal["joint", "per-interval"]
 
 # Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
 ROUNDING = 1.0 - 1e-12

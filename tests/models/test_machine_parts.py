@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
+import privinf as pi
 from privinf.engines.machine_parts import MachineBudget, machine_fits
 from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
@@ -81,3 +83,68 @@ def test_the_ledger_counts_every_coordinate(strong):
     size = 3 + 2 + 3 + 3 + 1
     wanted = rho * (sum(SHARES[:5]) + 30 * (SHARES[5] + SHARES[7] + SHARES[8]) + (30 / size) ** 2 * SHARES[6])
     assert joint == pytest.approx(wanted, rel=1e-6)
+
+
+def request(**changes):
+    given = {"epsilon": 4.0, "delta": 1e-5, "sparsity": 5, "shared_sparsity": 3, "heterogeneous": True,
+             "accounting": "per-interval", "targets": "all", "rng": 0}  # fmt: skip
+    return given | changes
+
+
+@pytest.fixture(scope="module")
+def model():
+    sample = LassoDesign(machines=3, n=4_000, p=24, sparsity=5, shared_sparsity=3).draw(1)
+    labels = np.array(["north", "south", "west"])[sample.machines]
+    fitting = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=labels)
+    return fitting, sample
+
+
+def test_results_by_party_and_the_joint_cost(model):
+    fitting, sample = model
+    before = len(fitting.ledger.entries)
+    fit = fitting.fit(**request())
+    assert fit.labels == ("north", "south", "west")
+    assert np.flatnonzero(fit.shared_params).tolist() == [0, 1, 2]
+    for i, label in enumerate(fit.labels):
+        one = fit.machine(label)
+        assert one.nobs == 4_000
+        assert {f"x{j + 1}" for j in np.flatnonzero(sample.params[i])} == set(one.selected)
+        assert (np.abs(one.params - sample.params[i]) < 4.5 * one.bse).all()
+        assert 2.5 < one.simultaneous(0.05, rng=0).critical_value < 3.6
+    assert fit.privacy.epsilon(1e-5) > 4.0 == fit.interval_epsilon
+    assert "Joint epsilon" in str(one.summary())
+    assert len(fit.privacy.entries) == len(fitting.ledger.entries) - before
+    with pytest.raises(ArgumentError, match="no party"):
+        fit.machine("east")
+
+
+def test_a_limit_is_on_the_joint_cost(model):
+    _, sample = model
+    ledger = pi.Ledger(pi.Budget(epsilon=6.0, delta=1e-5))
+    fitting = pi.DebiasedLasso(
+        sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=sample.machines, ledger=ledger
+    )
+    with pytest.raises(BudgetExceededError):
+        fitting.fit(**request())
+    assert len(ledger.entries) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "match"),
+    [
+        ({"accounting": "joint"}, NotAvailableError, "per-interval"),
+        ({"heterogeneous": False}, NotAvailableError, "per-interval"),
+        ({"heterogeneous": False, "accounting": "joint", "targets": [0]}, ArgumentError, "belongs to"),
+        ({"shared_sparsity": None}, ArgumentError, "needs shared_sparsity"),
+        ({"shared_sparsity": 5}, ArgumentError, "must be less"),
+        ({"targets": "selected"}, ArgumentError, "targets='all'"),
+        ({"shares": {"score": 1.0}}, ArgumentError, "shares must map"),
+        ({"sparsity": 23}, ArgumentError, "too much"),
+    ],
+)
+def test_bad_requests_spend_nothing(model, changes, kind, match):
+    fitting, _ = model
+    before = len(fitting.ledger.entries)
+    with pytest.raises(kind, match=match):
+        fitting.fit(**request(**changes))
+    assert len(fitting.ledger.entries) == before
