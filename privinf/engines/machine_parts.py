@@ -261,10 +261,12 @@ def _debiased(
     released: dict[str, ScoreRelease] = {}
     columns: dict[str, Floats] = {}
     noise: dict[str, Floats] = {}
+    units = []
     for name, sums in parties.items():
         fit = own[name]
         columns[name], noise[name] = _columns(gram, gram_sd, fit, targets, near)
         unit = np.sqrt(columns[name][list(targets), np.arange(k)])
+        units.append(unit)
         radii = clip_radii(1, sums.n, budget.score)
         score = JointScore(
             range(len(gram)), columns[name] / unit, radii.norm, radii.residual * scale, fit.support, fit.beta
@@ -279,6 +281,9 @@ def _debiased(
         released[name] = ScoreRelease(mean, slope, steadied(square, square_sd), mean_sd, slope_sd, sums.n)
     slope = np.mean([one.slope for one in released.values()], axis=0)
     slope_sd = math.sqrt(sum(one.slope_sd**2 for one in released.values())) / len(released)
+    # Slopes of standardised scores in standardised columns are equal in one design.
+    unit = np.mean(units, axis=0)
+    slope = steadied(slope * unit, slope_sd * math.sqrt(float(np.mean(unit**2)))) / unit
     found = {}
     for name, one in released.items():
         start = np.zeros(len(gram))
