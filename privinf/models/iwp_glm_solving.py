@@ -17,6 +17,8 @@ from privinf.releases import Release
 from privinf.typing import Floats
 
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
+# A noise part below this share of the covariance is rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def _with_cov(
 ) -> tuple[Estimate, Floats | None]:
     """Return the estimate, and the covariance without noise where it is identified."""
     known = _clean_cov(system, params)
-    noise = None if known is None else _noise_part(cov - known)
+    noise = None if known is None else _noise_part(cov, known)
     scores, bread = system.scores(params), system.jacobian(params)
     return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
 
@@ -106,8 +108,12 @@ def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
     return sandwich(linear.A, meat, linear.n)
 
 
-def _noise_part(difference: Floats) -> Floats | None:
-    """Return the noise part of a covariance, or None where its estimate is not one."""
+def _noise_part(cov: Floats, clean: Floats) -> Floats | None:
+    """Return the noise part of a covariance, zero where it is rounding, or None where it is not one."""
+    difference = (cov - clean + (cov - clean).T) / 2.0
+    errors = np.sqrt(np.diag(cov))
+    if (np.abs(difference) <= ROUNDING * np.outer(errors, errors)).all():
+        return np.zeros_like(difference)
     scale = np.sqrt(np.abs(np.diag(difference)))
     unit = np.where(scale > 0.0, scale, 1.0)
     smallest = float(np.linalg.eigvalsh(difference / np.outer(unit, unit))[0])

@@ -156,7 +156,8 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
         found = result.identification
         left.append(("Identification:", f"{found.statistic:.4g}"))
         left.append(("Weak below:", f"{found.threshold:.3g}"))
-        left.append(("Wald intervals:", "NOT to be trusted" if found.weak else "can be trusted"))
+        trusted = "can be trusted" if result.estimate.cov is not None else "not available"
+        left.append(("Wald intervals:", "NOT to be trusted" if found.weak else trusted))
     except NotAvailableError:
         pass
     try:

@@ -10,6 +10,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf import errors
+from privinf.models.iwp_glm_solving import _noise_part
 
 RADIUS = 2**0.5
 
@@ -569,3 +570,13 @@ def test_a_summary_of_many_records_does_not_invert_the_score_test_unasked(monkey
     assert "conf_int(method='score') computes them" in before.replace("\n    ", " ")
     result.conf_int(method="score")
     assert "score [" in str(result.summary())
+
+
+def test_a_noise_part_that_is_rounding_is_zero():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((4, 4)) * [1e-4, 1.0, 1e3, 1.0]
+    cov = root.T @ root
+    off = cov * (1.0 + 1e-13 * rng.standard_normal((4, 4)))
+    assert not _noise_part(cov, off).any()
+    np.testing.assert_allclose(_noise_part(cov, 0.5 * cov), 0.5 * cov)
+    assert _noise_part(cov, 2.0 * cov) is None
