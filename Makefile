@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing verify-examples bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +43,10 @@ verify-examples: $(VENV)/.installed  ## the same for locally private examples: a
 	$(BIN)/python benchmarks/audits_examples.py
 	$(BIN)/python benchmarks/verify_examples.py
 	$(BIN)/python vignettes/3_private_examples.py
+
+verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, Monte Carlo
+	$(BIN)/python benchmarks/audits_lasso.py
+	$(BIN)/python benchmarks/verify_lasso.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py
