@@ -55,7 +55,7 @@ def test_arguments_are_frozen_copies():
     "value",
     [lambda x: x, object(), {1, 2}, np.array(["a"]), np.array([object()]), [[1.0], [1.0, 2.0]], 1j,
      {"f": lambda: 0}, np.nan, np.inf, [np.nan], np.array([-np.inf])],
-    ids=["function", "object", "set", "texts", "objects", "ragged", "complex", "dict", "nan", "inf", "list of nan",
+    ids=["function", "object", "set", "texts", "objects", "ragged", "complex", "dict", "nan", "inf", "nans",
          "array of inf"],
 )  # fmt: skip
 def test_nothing_but_finite_numbers_and_texts_travels(value):
