@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-import pandas as pd
-
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
-from privinf.engines.debiasing import DebiasedFit, debias
-from privinf.engines.hard_thresholding import SparseFit, sparse_fit
-from privinf.engines.sparse_sums import SparseSums, Units
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, TrustedServer
-from privinf.inference.estimate import Estimate
-from privinf.inference.sparse.joint import joint_covariance
-from privinf.mechanisms.modulation import resolve_design
-from privinf.mechanisms.rows import Rows
+from privinf.engines.debiasing import debias
+from privinf.engines.hard_thresholding import sparse_fit
+from privinf.engines.sparse_sums import SparseSums
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.federation import TrustedServer
 from privinf.models.debiased_lasso_machines import (
     MachineResults,
     check_machine_plan,
@@ -26,16 +19,11 @@ from privinf.models.debiased_lasso_machines import (
     machine_results,
 )
 from privinf.models.debiased_lasso_plan import Accounting, LassoPlan, Targets, check_plan
-from privinf.models.debiased_lasso_results import LassoResults
-from privinf.schema import Design, Schema
-from privinf.typing import Flags, Floats, RngLike
-from privinf.validation import check_array, check_choice, check_positive
-
-# Columns are taken to have a third of their half-width as standard deviation until more is released.
-TYPICAL = 3.0
-# The response's declared bounds say how large it typically gets; only far outside of them is it cut.
-RESPONSE_ROOM = 16.0
-ONE_PARTY = "all"
+from privinf.models.debiased_lasso_results import LassoResults, lasso_results
+from privinf.models.debiased_lasso_rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
+from privinf.schema import Schema
+from privinf.typing import RngLike
+from privinf.validation import check_choice
 
 
 class DebiasedLasso:
@@ -104,15 +92,8 @@ class DebiasedLasso:
         machines: Any = None,
         ledger: Ledger | None = None,
     ) -> None:
-        features, names = _matrix(X)
-        response = _response(y, len(features))
-        labels = [(ONE_PARTY, None)] if machines is None else _groups(machines, len(features))
-        parts = {
-            label: Rows(features, response) if rows is None else Rows(features[rows], response[rows])
-            for label, rows in labels
-        }
-        design = _design(names, x_bound, bounds, y_bounds)
-        self._bind(design, _federation(design, parts), y_bounds, x_scale, ledger, list(parts))
+        self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines)
+        self.ledger = Ledger() if ledger is None else ledger
 
     @classmethod
     def from_arrays(
@@ -132,22 +113,7 @@ class DebiasedLasso:
         ArgumentError
             There is no party, one has no rows, or they differ in their columns.
         """
-        given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
-        if not given:
-            raise ArgumentError("parties must hold at least one pair (y, X)")
-        parts: dict[Any, Rows] = {}
-        columns: dict[Any, list[str]] = {}
-        for label, (y, X) in given.items():
-            features, columns[label] = _matrix(X)
-            parts[label] = Rows(features, _response(y, len(features)))
-        first = next(iter(columns))
-        for label, names in columns.items():
-            if names != columns[first]:
-                raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
-        design = _design(columns[first], x_bound, bounds, y_bounds)
-        model = cls.__new__(cls)
-        model._bind(design, _federation(design, parts), y_bounds, x_scale, ledger, list(parts))
-        return model
+        return cls._over(rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale), ledger)
 
     @classmethod
     def from_formula(
@@ -180,53 +146,13 @@ class DebiasedLasso:
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        design = resolve_design(schema, formula, response="protected", radius=None)
-        if design.y_low is None or design.y_high is None:
-            raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
-        if hasattr(data, "ask"):
-            if machines is not None:
-                raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
-            federation = data
-        else:
-            labels = None if machines is None else data[machines]
-            groups = [(ONE_PARTY, slice(None))] if labels is None else _groups(labels, len(data))
-            federation = _federation(design, {label: Rows(data.iloc[rows]) for label, rows in groups})
+        return cls._over(rows_of_formula(formula, data, schema, machines, x_scale), ledger)
+
+    @classmethod
+    def _over(cls, rows: LassoRows, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
-        model._bind(design, federation, (design.y_low, design.y_high), x_scale, ledger)
+        model._rows, model.ledger = rows, Ledger() if ledger is None else ledger
         return model
-
-    def _bind(
-        self,
-        design: Design,
-        federation: Federation,
-        y_bounds: tuple[float, float],
-        x_scale: Any,
-        ledger: Ledger | None,
-        labels: Sequence[Any] | None = None,
-    ) -> None:
-        self._design, self._federation, self._constant = design, federation, design.constant
-        self._y_bounds = float(y_bounds[0]), float(y_bounds[1])
-        bounded = np.isfinite(design.low)
-        low, high = np.where(bounded, design.low, -1.0), np.where(bounded, design.high, 1.0)
-        self._center, self._half = (low + high) / 2.0, (high - low) / 2.0
-        if self._constant is not None:
-            bounded = bounded & (np.arange(len(low)) != self._constant)
-            self._center[self._constant], self._half[self._constant] = 0.0, 1.0
-        self._scale = self._scales(x_scale, bounded)
-        self._labels = dict(zip(federation.sites, labels or federation.sites, strict=True))
-        self._n = {reply.site: reply.rows for reply in federation.ask(Query("describe"))}
-        self.ledger = Ledger() if ledger is None else ledger
-
-    def _scales(self, x_scale: Any, bounded: Flags) -> Floats:
-        """Return the declared typical sizes of the columns; the constant is its own unit."""
-        p = len(self._half)
-        if x_scale is None:
-            return np.where(bounded, self._half / TYPICAL, 1.0)
-        scale = np.asarray(x_scale, dtype=np.float64)
-        scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
-        if len(scale) != p or not (scale > 0.0).all():
-            raise ArgumentError(f"x_scale must be positive: one number, or {p} of them")
-        return np.where(bounded, scale, 1.0)
 
     def fit(
         self,
@@ -282,18 +208,17 @@ class DebiasedLasso:
         self._check_accounting(heterogeneous, shared_sparsity, accounting, targets)
         plan = check_plan(
             epsilon=epsilon, delta=delta, sparsity=sparsity,
-            targets=range(len(self._design.names)) if heterogeneous and targets == "all" else targets,
+            targets=range(len(self._rows.names)) if heterogeneous and targets == "all" else targets,
             precision_sparsity=precision_sparsity, shares=None if heterogeneous else shares,
-            names=self._design.names, constant=self._constant, n=sum(self._n.values()),
+            names=self._rows.names, constant=self._rows.constant, n=self._rows.total,
         )  # fmt: skip
         if heterogeneous:
             return self._fit_machines(plan, epsilon, shared_sparsity, shares, rng)
         self.ledger.check(ConcentratedLoss(plan.rho))
         before = len(self.ledger.entries)
-        design = None if self._design.schema is None else self._design
-        server = TrustedServer(self._federation, ledger=self.ledger, rng=rng, design=design)
-        sums = SparseSums(server, self._units(), server.nobs)
-        always = () if self._constant is None else (self._constant,)
+        server = self._server(rng)
+        sums = SparseSums(server, self._rows.units(), server.nobs)
+        always = () if self._rows.constant is None else (self._rows.constant,)
         fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho), always=always)
         kept = sorted(j for j in fit.support if j not in always)
         chosen = kept if plan.targets is None else list(plan.targets)
@@ -302,7 +227,7 @@ class DebiasedLasso:
             neighbours=plan.neighbours, excluded=always,
         )  # fmt: skip
         report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
-        return self._results(plan, sums, fit, chosen, debiased, report)
+        return lasso_results(self._rows, plan.sparsity, sums, fit, chosen, debiased, report)
 
     def _check_accounting(
         self, heterogeneous: bool, shared_sparsity: int | None, accounting: Accounting, targets: Any
@@ -315,7 +240,7 @@ class DebiasedLasso:
             )
         if not heterogeneous and shared_sparsity is not None:
             raise ArgumentError("shared_sparsity= belongs to heterogeneous=True")
-        if heterogeneous and self._constant is not None:
+        if heterogeneous and self._rows.constant is not None:
             raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
         if heterogeneous and isinstance(targets, str) and targets == "selected":
             raise ArgumentError("heterogeneous fits need targets='all' or a list of columns")
@@ -331,131 +256,25 @@ class DebiasedLasso:
         targets = () if plan.targets is None else plan.targets
         own = check_machine_plan(
             plan.rho, sparsity=plan.sparsity, shared_sparsity=shared_sparsity, neighbours=plan.neighbours,
-            shares=shares, targets=len(targets), p=len(self._design.names),
+            shares=shares, targets=len(targets), p=len(self._rows.names),
         )  # fmt: skip
         self.ledger.check(joint_loss(own))
         before = len(self.ledger.entries)
-        design = None if self._design.schema is None else self._design
-        server = TrustedServer(self._federation, ledger=self.ledger, rng=rng, design=design)
-        units = self._units()
+        server = self._server(rng)
+        units = self._rows.units()
         fits = fit_machines(server, units, own, targets)
         report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
         return machine_results(
-            fits, units, targets, self._design.names, self._labels, self._n, report, epsilon
+            fits, units, targets, self._rows.names, self._rows.labels, self._rows.rows, report, epsilon
         )
 
-    def _units(self) -> Units:
-        low, high = self._y_bounds
-        return Units(
-            self._center,
-            self._scale.copy(),
-            self._half / self._scale,
-            (low + high) / 2.0,
-            (high - low) / 2.0,
-            set() if self._constant is None else {self._constant},
-        )
-
-    def _results(
-        self,
-        plan: LassoPlan,
-        sums: SparseSums,
-        fit: SparseFit,
-        chosen: list[int],
-        debiased: DebiasedFit,
-        report: PrivacyReport,
-    ) -> LassoResults:
-        found, names, unit = debiased.found, self._design.names, sums.units.scale[chosen]
-        back = np.outer(unit, unit)
-        sampling = joint_covariance(debiased.correlation, found.sampling, np.zeros(len(chosen))) / back
-        estimate = Estimate(
-            found.params / unit,
-            debiased.cov / back,
-            tuple(names[j] for j in chosen),
-            sums.n,
-            noise_cov=np.diag(found.privacy) / back,
-            cov_type="HC0",
-        )
-        values = fit.beta / sums.units.scale[fit.support]
-        if self._constant is not None:
-            # In the user's units the constant takes up the centres of the other columns.
-            at = fit.support.index(self._constant)
-            values[at] += sums.units.intercept - values @ sums.units.center[fit.support]
-        order = np.argsort(fit.support)
-        sparse = {
-            "columns": list(names),
-            "positions": [fit.support[i] for i in order],
-            "values": [float(values[i]) for i in order],
-            "scale": fit.scale,
-        }
-        options = {"Sparsity": str(plan.sparsity), "Parties": str(len(self._n))}
-        return LassoResults(
-            estimate,
-            report=report,
-            sampling_cov=sampling,
-            model=type(self).__name__,
-            method="debiased lasso, trusted server",
-            options=options,
-            settings={"sparse": sparse},
-        )
+    def _server(self, rng: RngLike) -> TrustedServer:
+        design = None if self._rows.design.schema is None else self._rows.design
+        return TrustedServer(self._rows.federation, ledger=self.ledger, rng=rng, design=design)
 
     def __repr__(self) -> str:
-        size = f"{sum(self._n.values())} rows x {len(self._design.names)} columns"
-        return f"<{type(self).__name__}: {size}, {len(self._n)} parties (rows not shown)>"
+        size = f"{self._rows.total} rows x {len(self._rows.names)} columns"
+        return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} parties (rows not shown)>"
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
-
-
-def _design(names: list[str], x_bound: float | None, bounds: Any, y_bounds: Any) -> Design:
-    """Return the design of the array doors: the response's bounds wide enough never to cut it."""
-    if y_bounds is None:
-        raise SchemaError("the response is protected too: pass its public bounds, y_bounds=(low, high)")
-    if (x_bound is None) == (bounds is None):
-        raise SensitivityError("give the columns' public bounds: either x_bound= or bounds=")
-    public = ["const"] if "const" in names else []
-    if x_bound is not None:
-        reach = check_positive(x_bound, "x_bound")
-        bounds = [(-reach, reach)] * (len(names) - len(public))
-    low, high = (float(end) for end in y_bounds)
-    room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
-    return Design.from_arrays(names, bounds=bounds, public=public, y_bounds=(low - room, high + room))
-
-
-def _federation(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation:
-    """Return the parties' rows as sites of this process."""
-    policy = SitePolicy(trusted_server=True, simulation=True)
-    return InProcessFederation(
-        {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
-    )
-
-
-def _matrix(X: Any) -> tuple[Floats, list[str]]:
-    if isinstance(X, pd.DataFrame):
-        if any(not isinstance(name, str) for name in X.columns):
-            raise SchemaError("X has column labels that are not strings: rename them")
-        return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
-    features = check_array(X, "X", ndim=2)
-    return features, [f"x{j + 1}" for j in range(features.shape[1])]
-
-
-def _response(y: Any, rows: int) -> Floats:
-    found = check_array(np.asarray(y), "y", ndim=1)
-    if len(found) != rows:
-        raise ArgumentError(f"y has {len(found)} rows and X has {rows}")
-    if rows == 0:
-        raise ArgumentError("a party needs at least one row")
-    return found
-
-
-def _groups(machines: Any, rows: int) -> list[tuple[Any, Any]]:
-    """Return the rows of every label, as slices where they stand together."""
-    labels = np.asarray(machines)
-    if labels.shape != (rows,):
-        raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
-    found: list[tuple[Any, Any]] = []
-    for label in pd.unique(labels):
-        at = np.flatnonzero(labels == label)
-        together = at[-1] - at[0] + 1 == len(at)
-        found.append((label.item() if hasattr(label, "item") else label,
-                      slice(int(at[0]), int(at[-1]) + 1) if together else at))  # fmt: skip
-    return found

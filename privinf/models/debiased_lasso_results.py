@@ -8,6 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privinf.accounting import PrivacyReport
+from privinf.engines.debiasing import DebiasedFit
+from privinf.engines.hard_thresholding import SparseFit
+from privinf.engines.sparse_sums import SparseSums
+from privinf.inference.estimate import Estimate
+from privinf.inference.sparse.joint import joint_covariance
+from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.results import Results
 
 
@@ -40,3 +47,48 @@ class LassoResults(Results):
     @property
     def _sparse(self) -> Any:
         return self._context.settings["sparse"]
+
+
+def lasso_results(
+    rows: LassoRows,
+    sparsity: int,
+    sums: SparseSums,
+    fit: SparseFit,
+    chosen: list[int],
+    debiased: DebiasedFit,
+    report: PrivacyReport,
+) -> LassoResults:
+    """Return the results of a fit of `sparsity` columns, debiased at `chosen`, in the user's units."""
+    found, names, unit = debiased.found, rows.names, sums.units.scale[chosen]
+    back = np.outer(unit, unit)
+    sampling = joint_covariance(debiased.correlation, found.sampling, np.zeros(len(chosen))) / back
+    estimate = Estimate(
+        found.params / unit,
+        debiased.cov / back,
+        tuple(names[j] for j in chosen),
+        sums.n,
+        noise_cov=np.diag(found.privacy) / back,
+        cov_type="HC0",
+    )
+    values = fit.beta / sums.units.scale[fit.support]
+    if rows.constant is not None:
+        # In the user's units the constant takes up the centres of the other columns.
+        at = fit.support.index(rows.constant)
+        values[at] += sums.units.intercept - values @ sums.units.center[fit.support]
+    order = np.argsort(fit.support)
+    sparse = {
+        "columns": list(names),
+        "positions": [fit.support[i] for i in order],
+        "values": [float(values[i]) for i in order],
+        "scale": fit.scale,
+    }
+    options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows))}
+    return LassoResults(
+        estimate,
+        report=report,
+        sampling_cov=sampling,
+        model="DebiasedLasso",
+        method="debiased lasso, trusted server",
+        options=options,
+        settings={"sparse": sparse},
+    )
