@@ -14,21 +14,16 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import time
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from inspect import cleandoc
 from itertools import groupby
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
+from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, SKY, Page
 from tqdm import tqdm
 
 import privinf as pi
@@ -39,51 +34,15 @@ from privinf.models.modulation_theory import reconstruction_bound
 from privinf.simulation import dp_fedsgd, paper_rho, rates, replicate, sphere_design
 
 warnings.simplefilter("ignore")  # weak identification is the subject here, and is reported
-STARTED = time.time()
-HERE = Path(__file__).resolve()
-FIGURES = HERE.with_suffix("")
-BENCHMARKS = HERE.parents[1] / "benchmarks" / "results"
-FIGURES.mkdir(exist_ok=True)
+PAGE = Page(__file__)
 
 # The paper gives epsilon, T and Table 2; the rest it does not give, and is ours.
 DELTA, ALPHA, LAMBDA, OMEGA, ROUNDS, MAX_NORM = 1e-5, 0.5, 0.1, 1.0, 10, 2.0
 EPSILONS = np.arange(0.5, 10.01, 0.25)
 SEEDS = int(os.environ.get("VIGNETTE_SEEDS", "20"))
 
-BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
-INK, FAINT = "#333333", "#BBBBBB"
-plt.rcParams.update(
-    {
-        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
-        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
-        "lines.linewidth": 1.6, "legend.frameon": False,
-    }
-)  # fmt: skip
 
-PAGE: list[str] = []
-
-
-def say(text: str) -> None:
-    """Add a paragraph to the page."""
-    PAGE.append(cleandoc(text))
-
-
-def table(frame: pd.DataFrame, digits: int = 3) -> None:
-    """Add a table to the page."""
-    shown = [
-        [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in row] for row in frame.to_numpy(object)
-    ]
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
-    PAGE.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown]))
-
-
-def figure(fig: plt.Figure, name: str, caption: str) -> None:
-    """Save a figure and put it on the page."""
-    fig.savefig(FIGURES / f"{name}.png")
-    plt.close(fig)
-    PAGE.append(f"![{name}]({FIGURES.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 
 
 # %% [markdown]
@@ -247,7 +206,7 @@ def sweep() -> pd.DataFrame:
 
 
 SWEEP = sweep()
-SWEEP.round(4).to_csv(FIGURES / "figure1.csv", index=False)
+SWEEP.round(4).to_csv(PAGE.folder / "figure1.csv", index=False)
 OLS = {task.title: r_squared(least_squares(*task.split(0)[:2]), *task.split(0)[2:]) for task in TASKS}
 
 
@@ -489,7 +448,7 @@ figure(
     Figure 1.
     """,
 )
-table(SHOWN, 2)
+table(SHOWN, ".2f")
 say("*Median test R². Below zero, the mean predicts better.*")
 say(
     """
@@ -546,7 +505,7 @@ DISTANCES = pd.DataFrame(
 sgd = sum((winner == "DP-SGD").any() for winner in wins.values())
 
 say('## 5. What "distance at most one" protects')
-table(DISTANCES, 2)
+table(DISTANCES, ".2f")
 say(
     f"""
     *Distances between different standardised training records; the ε that holds between two such records
@@ -663,7 +622,7 @@ figure(
     to make the effect visible.
     """,
 )
-table(BUYS, 2)
+table(BUYS, ".2f")
 say(f"*Exact ε at δ = 1e-5 of one message, distance 1, α = {ALPHA}, σ = {SIGMA}, d = {D}, m = 1.*")
 say(
     f"""
@@ -980,5 +939,4 @@ VERDICT = {
 VERDICT = pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"])
 table(VERDICT)
 
-HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n", encoding="utf-8")
-print(f"{HERE.with_suffix('.md')} and {FIGURES}/ written in {time.time() - STARTED:.0f} s")
+PAGE.write()

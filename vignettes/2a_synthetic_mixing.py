@@ -14,18 +14,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import math
-import time
 import warnings
 from functools import cache, partial
-from inspect import cleandoc
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from page import Page
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, classic_mu
@@ -43,11 +38,7 @@ from privinf.simulation import (
 )
 
 warnings.simplefilter("ignore")  # weak identification and simulation noise are the subject here
-STARTED = time.time()
-HERE = Path(__file__).resolve()
-FIGURES = HERE.with_suffix("")
-BENCHMARKS = HERE.parents[1] / "benchmarks" / "results"
-FIGURES.mkdir(exist_ok=True)
+PAGE = Page(__file__)
 
 DELTA, D, RIDGE = 1e-5, 10, 1e-5
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
@@ -63,45 +54,8 @@ LABELS = {
     "OLS": "OLS, no privacy", "DGM": "DGM (paper)", "BGM": "BGM (paper)", "RMGM": "RMGM, paper's k and noise",
     "de-biased": "RMGMOLS, de-biased, k='auto'", "shrunk": "RMGMOLS, shrunk", "zero": "all slopes zero",
 }  # fmt: skip
-FAINT, INK = "#BBBBBB", "#333333"
-plt.rcParams.update(
-    {
-        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
-        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
-        "lines.linewidth": 1.6, "legend.frameon": False,
-    }
-)  # fmt: skip
 
-PAGE: list[str] = []
-
-
-def say(text: str) -> None:
-    """Add a paragraph to the page."""
-    PAGE.append(cleandoc(text))
-
-
-def table(frame: pd.DataFrame, digits: int = 3) -> None:
-    """Add a table to the page."""
-    shown = [
-        [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in row] for row in frame.to_numpy(object)
-    ]
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
-    PAGE.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown]))
-
-
-def benchmark(name: str) -> None:
-    """Add the table of a long simulation, as `make verify-mixing` left it."""
-    text = (BENCHMARKS / f"mixing_{name}.md").read_text(encoding="utf-8")
-    PAGE.append("\n".join(line for line in text.splitlines() if line.startswith("|")))
-
-
-def figure(fig: plt.Figure, name: str, caption: str) -> None:
-    """Save a figure and put it on the page."""
-    fig.savefig(FIGURES / f"{name}.png")
-    plt.close(fig)
-    PAGE.append(f"![{name}]({FIGURES.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 
 
 # %% [markdown]
@@ -307,7 +261,7 @@ figure(
 )
 table(at(NOISY, 1.0, np.mean, ("OLS", "BGM", "RMGM", "de-biased", "shrunk", "zero")))
 say("Up to ten million people (`benchmarks/verify_mixing.py --only rate`), ε = 1:")
-benchmark("rate")
+PAGE.benchmark("mixing_rate")
 say(
     """
     "plain" is the paper's estimator on our noise, so that only estimator and k differ. Below the crossing
@@ -362,13 +316,13 @@ say(
     (`benchmarks/verify_mixing.py --only coverage`; y = w'x + .2 U(-1, 1), ε = 1):
     """
 )
-benchmark("coverage")
+PAGE.benchmark("mixing_coverage")
 say("Size of the 5% score test, which does not need identification (`--only score`):")
-benchmark("score")
+PAGE.benchmark("mixing_score")
 say('k="auto" against multiples of the k that it chooses (`--only auto_k`):')
-benchmark("auto_k")
+PAGE.benchmark("mixing_auto_k")
 say("The three mixing matrices at equal k, real mixing (`--only kinds`):")
-benchmark("kinds")
+PAGE.benchmark("mixing_kinds")
 
 # %% [markdown]
 # ## One fit
@@ -424,5 +378,4 @@ VERDICT = {
 }
 table(pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"]))
 
-HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n", encoding="utf-8")
-print(f"{HERE.with_suffix('.md')} and {FIGURES}/ written in {time.time() - STARTED:.0f} s")
+PAGE.write()

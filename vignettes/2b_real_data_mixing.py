@@ -15,21 +15,16 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import cleandoc
-from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from page import BLUE, INK, ORANGE, PURPLE, RED, SKY, Page
 from scipy import stats
 from tqdm import tqdm
 
@@ -38,10 +33,7 @@ from privinf.accounting import calibrate_mu, classic_mu, gaussian_epsilon
 from privinf.datasets import Dataset, load
 
 warnings.simplefilter("ignore")  # weak identification is the subject here, and is reported
-STARTED = time.time()
-HERE = Path(__file__).resolve()
-FIGURES = HERE.with_suffix("")
-FIGURES.mkdir(exist_ok=True)
+PAGE = Page(__file__, ".4f")
 
 # Fixed before the data: k="auto" with its default guess of R^2, the default share of the all-ones row, and
 # shrink=True for prediction. Nothing below is chosen by a test error.
@@ -52,40 +44,8 @@ SPLITS = int(os.environ.get("VIGNETTE_SPLITS", "20"))
 STANDIN_SPLITS = int(os.environ.get("VIGNETTE_STANDIN_SPLITS", "3"))
 SONG_ROWS = 412_276
 
-BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
-INK, FAINT = "#333333", "#BBBBBB"
-plt.rcParams.update(
-    {
-        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
-        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
-        "lines.linewidth": 1.6, "legend.frameon": False,
-    }
-)  # fmt: skip
 
-PAGE: list[str] = []
-
-
-def say(text: str) -> None:
-    """Add a paragraph to the page."""
-    PAGE.append(cleandoc(text))
-
-
-def table(frame: pd.DataFrame, digits: int = 4) -> None:
-    """Add a table to the page."""
-    shown = [
-        [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in row] for row in frame.to_numpy(object)
-    ]
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
-    PAGE.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown]))
-
-
-def figure(fig: plt.Figure, name: str, caption: str) -> None:
-    """Save a figure and put it on the page."""
-    fig.savefig(FIGURES / f"{name}.png")
-    plt.close(fig)
-    PAGE.append(f"![{name}]({FIGURES.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+say, table, figure = PAGE.say, PAGE.table, PAGE.figure
 
 
 # %% [markdown]
@@ -252,7 +212,7 @@ RUNS = pd.DataFrame(
     [row for task in TASKS for row in cells(task, SPLITS)]
     + [row for task in STANDINS for row in cells(task, STANDIN_SPLITS)]
 )
-RUNS.round(6).to_csv(FIGURES / "table1.csv", index=False)
+RUNS.round(6).to_csv(PAGE.folder / "table1.csv", index=False)
 
 # %% [markdown]
 # ## Intervals
@@ -293,7 +253,7 @@ for task in COVERED:
                 found = covered(task, data, epsilon, COVERAGE_SEEDS * split + draw)
                 rows.append({"set": task.title, "epsilon": epsilon, "split": split} | found)
 INTERVALS = pd.DataFrame(rows)
-INTERVALS.round(6).to_csv(FIGURES / "intervals.csv", index=False)
+INTERVALS.round(6).to_csv(PAGE.folder / "intervals.csv", index=False)
 
 # %% [markdown]
 # ## The page
@@ -557,6 +517,4 @@ say(
     indicator columns, n from 1,000 to 5 million, R² from 0 to 0.75).
     """
 )
-minutes = (time.time() - STARTED) / 60
-HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n")
-print(f"{HERE.with_suffix('.md').name}: {minutes:.0f} minutes")
+PAGE.write()

@@ -21,19 +21,17 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
-from inspect import cleandoc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
+from page import Page
 from scipy.stats import norm
 
 import privinf as pi
 
-STARTED = time.time()
-HERE = Path(__file__).resolve()
+PAGE = Page(__file__, "")
 PEOPLE, EPSILON, DELTA = 500_000, 1.5, 1e-6
 BOUNDS = {"age": (30, 80), "bmi": (18, 42), "hba1c": (4.5, 8.5), "sbp": (95, 185)}
 HOLDERS = {"registry": ["age", "bmi"], "lab": ["hba1c"], "cardiology": ["smoker", "sbp"]}
@@ -41,20 +39,7 @@ FILES = {"registry": "registry.csv", "lab": "lab.parquet", "cardiology": "cardio
 FORMULA = "sbp ~ age + bmi + smoker + hba1c"
 
 FOLDER = Path(tempfile.mkdtemp(prefix="three-clinics-"))
-PAGE: list[str] = []
-
-
-def say(text: str) -> None:
-    """Add a paragraph to the page."""
-    PAGE.append(cleandoc(text))
-
-
-def table(frame: pd.DataFrame) -> None:
-    """Add a table to the page."""
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
-    PAGE.append(
-        "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in frame.to_numpy(object)])
-    )
+say, table = PAGE.say, PAGE.table
 
 
 def start(command: str) -> subprocess.Popen[str]:
@@ -73,7 +58,7 @@ def typed(*commands: str, shown: str | None = None) -> list[str]:
         answers.append(out + err)
     for command, answer in zip(commands, answers, strict=True):
         text = answer.rstrip() if shown is None else shown
-        PAGE.append(f"```console\n$ {command}\n{text}\n```")
+        PAGE.add(f"```console\n$ {command}\n{text}\n```")
     return answers
 
 
@@ -143,7 +128,7 @@ say(
         for column in columns
     )
 )
-PAGE.append("```text\ncolumns.csv\n\n" + (FOLDER / "columns.csv").read_text().rstrip() + "\n```")
+PAGE.add("```text\ncolumns.csv\n\n" + (FOLDER / "columns.csv").read_text().rstrip() + "\n```")
 typed(
     "privinf plan new --columns columns.csv --id patient --roster roster.csv \\\n"
     f"    --epsilon {EPSILON} --delta 1e-6 --label sbp --seed 11 --out plan.json"
@@ -332,5 +317,4 @@ say(
 for path in FOLDER.iterdir():
     path.unlink()
 FOLDER.rmdir()
-HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n", encoding="utf-8")
-print(f"{HERE.with_suffix('.md')} written in {time.time() - STARTED:.0f} s")
+PAGE.write()

@@ -21,17 +21,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from inspect import cleandoc
-from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
+from page import FAINT, INK, Page
 
 import privinf as pi
 from privinf.datasets import load
@@ -43,10 +39,7 @@ from privinf.releases import Release
 from privinf.simulation import classification_design
 
 warnings.simplefilter("ignore")  # weak identification is one of the subjects, and is printed
-STARTED = time.time()
-HERE = Path(__file__).resolve()
-FIGURES = HERE.with_suffix("")
-FIGURES.mkdir(exist_ok=True)
+PAGE = Page(__file__, ".4g")
 
 # The paper gives epsilon, delta, penalty, batch and step; the split of epsilon, the scaling, the ball of
 # coefficients, the start and K are not in it and are ours.
@@ -61,44 +54,8 @@ LABELS = {
     REAL: "SGD, real data", NOISY: "SGD, noisy data", IWP: "IWP-SGD (paper)",
     ROOT: "M-estimator, all records",
 }  # fmt: skip
-FAINT, INK = "#BBBBBB", "#333333"
-plt.rcParams.update(
-    {
-        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
-        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
-        "lines.linewidth": 1.6, "legend.frameon": False,
-    }
-)  # fmt: skip
 
-PAGE: list[str] = []
-
-
-def say(text: str) -> None:
-    """Add a paragraph to the page."""
-    PAGE.append(cleandoc(text))
-
-
-def table(frame: pd.DataFrame, digits: int = 4) -> None:
-    """Add a table to the page."""
-    shown = [
-        [f"{v:.{digits}g}" if isinstance(v, float) else str(v) for v in row] for row in frame.to_numpy(object)
-    ]
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
-    PAGE.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown]))
-
-
-def figure(fig: plt.Figure, name: str, caption: str) -> None:
-    """Save a figure and put it on the page."""
-    fig.savefig(FIGURES / f"{name}.png")
-    plt.close(fig)
-    PAGE.append(f"![{name}]({FIGURES.name}/{name}.png)\n\n*{cleandoc(caption)}*")
-
-
-def printed(result: object) -> None:
-    """Add what an object prints to the page."""
-    PAGE.append("```text\n" + str(result) + "\n```")
+say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
 
 
 # %% [markdown]
@@ -262,7 +219,7 @@ def synthetic(p: int) -> dict[str, Study]:
 
 def note(what: str) -> None:
     """Say on the terminal how far the run is."""
-    print(f"{time.time() - STARTED:6.0f} s  {what}", flush=True)
+    print(f"{time.time() - PAGE.started:6.0f} s  {what}", flush=True)
 
 
 note("synthetic data")
@@ -507,10 +464,7 @@ say(
     (`benchmarks/verify_examples.py --only conditional`):
     """
 )
-BENCHMARK = HERE.parents[1] / "benchmarks" / "results" / "examples_conditional.md"
-PAGE.append(
-    "\n".join(line for line in BENCHMARK.read_text(encoding="utf-8").splitlines() if line.startswith("|"))
-)
+PAGE.benchmark("examples_conditional")
 say(
     """
     The conditional score of Stefanski and Carroll needs no series: under the logistic model it has mean zero
@@ -664,7 +618,7 @@ figure(
     Figure 8 of the paper, with the M-estimator: squared loss, penalty 10, step 5e-6, {DRAWS} draws of the noise.
     """,
 )  # fmt: skip
-table(gaps({"squared loss, income": study}).rename(columns={"": "last test loss above the least"}), 3)
+table(gaps({"squared loss, income": study}).rename(columns={"": "last test loss above the least"}), ".3g")
 steps = int(study.batches[-1])
 say(
     f"""
@@ -936,5 +890,4 @@ VERDICT = {
 }
 table(pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"]))
 
-HERE.with_suffix(".md").write_text("\n\n".join(PAGE) + "\n", encoding="utf-8")
-note(f"{HERE.with_suffix('.md')} and {FIGURES}/ written")
+PAGE.write()

@@ -1,0 +1,88 @@
+"""What the vignettes have in common: the look of their figures, and the page that collects what they say."""
+
+import time
+from functools import cached_property
+from inspect import cleandoc
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
+INK, FAINT = "#333333", "#BBBBBB"
+plt.rcParams.update(
+    {
+        "figure.constrained_layout.use": True, "savefig.dpi": 160, "font.size": 9, "axes.titlesize": 9.5,
+        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK,
+        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#EAEAEA", "grid.linewidth": 0.7,
+        "lines.linewidth": 1.6, "legend.frameon": False,
+    }
+)  # fmt: skip
+
+
+class Page:
+    """A Markdown page beside a script, and a folder of the same name for its figures and tables.
+
+    Parameters
+    ----------
+    script : str
+        The vignette's ``__file__``.
+    number : str
+        Format of the numbers in its tables.
+    """
+
+    def __init__(self, script: str, number: str = ".3f") -> None:
+        self.script, self.number = Path(script).resolve(), number
+        self.parts: list[str] = []
+        self.started = time.time()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of figures, made when it is first asked for."""
+        folder = self.script.with_suffix("")
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def add(self, text: str) -> None:
+        """Add Markdown as it is."""
+        self.parts.append(text)
+
+    def say(self, text: str) -> None:
+        """Add a paragraph."""
+        self.add(cleandoc(text))
+
+    def printed(self, shown: object) -> None:
+        """Add what an object prints."""
+        self.add(f"```text\n{shown}\n```")
+
+    def table(self, frame: pd.DataFrame, number: str | None = None) -> None:
+        """Add a table; `number` is a format other than the page's."""
+        form = self.number if number is None else number
+        rows = [
+            [format(v, form) if isinstance(v, float) else str(v) for v in row]
+            for row in frame.to_numpy(object)
+        ]
+        lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * frame.shape[1]]
+        self.add("\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]))
+
+    def benchmark(self, name: str) -> None:
+        """Add the table of a long simulation, as `make verify` and its like left it."""
+        text = (BENCHMARKS / f"{name}.md").read_text(encoding="utf-8")
+        self.add("\n".join(line for line in text.splitlines() if line.startswith("|")))
+
+    def figure(self, fig: plt.Figure, name: str, caption: str) -> None:
+        """Save a figure and add it."""
+        fig.savefig(self.folder / f"{name}.png")
+        plt.close(fig)
+        self.add(f"![{name}]({self.folder.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+
+    def write(self) -> None:
+        """Write the page, and say how long it took."""
+        page = self.script.with_suffix(".md")
+        page.write_text("\n\n".join(self.parts) + "\n", encoding="utf-8")
+        print(f"{page} written in {time.time() - self.started:.0f} s")
