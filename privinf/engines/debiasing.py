@@ -105,7 +105,7 @@ def debias(
     if not (diagonal > 0.0).all():
         raise NotPositiveDefiniteError("the noisy Gram matrix gives a precision that is not positive")
     released, radii = _scores(sums, fit, targets, union, columns / np.sqrt(diagonal), budget)
-    noise = _column_noise(gram, gram_sd, columns, fit, targets, union, sums.n)
+    noise = column_noise(gram, gram_sd, columns, fit, targets, union, sums.n)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
     found = debiased_coordinates(start[list(targets)], released, noise)
@@ -149,7 +149,7 @@ def _scores(
     return released, (radii.norm, radii.residual)
 
 
-def _column_noise(
+def column_noise(
     gram: Floats,
     gram_sd: float,
     columns: Floats,

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.engines.debiasing import debias
+from privinf.engines.debiasing_all import debias_all
 from privinf.engines.hard_thresholding import sparse_fit
 from privinf.engines.sparse_sums import SparseSums
 from privinf.errors import ArgumentError, NotAvailableError
@@ -161,7 +162,7 @@ class DebiasedLasso:
         delta: float | None = None,
         sparsity: int,
         targets: Targets = "selected",
-        precision_sparsity: int = 4,
+        precision_sparsity: int | None = None,
         heterogeneous: bool = False,
         shared_sparsity: int | None = None,
         accounting: Accounting = "joint",
@@ -222,10 +223,11 @@ class DebiasedLasso:
         fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho), always=always)
         kept = sorted(j for j in fit.support if j not in always)
         chosen = kept if plan.targets is None else list(plan.targets)
-        debiased = debias(
-            sums, fit, chosen, plan.shares.debiasing(plan.rho),
-            neighbours=plan.neighbours, excluded=always,
-        )  # fmt: skip
+        prices = plan.shares.debiasing(plan.rho)
+        if plan.every:
+            debiased = debias_all(sums, fit, prices)
+        else:
+            debiased = debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=always)
         report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
         return lasso_results(self._rows, plan.sparsity, sums, fit, chosen, debiased, report)
 

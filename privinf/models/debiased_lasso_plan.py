@@ -10,7 +10,7 @@ from typing import Any, Literal
 from privinf.accounting import epsilon_to_rho
 from privinf.engines.debiasing import DebiasingBudget
 from privinf.engines.hard_thresholding import ThresholdingBudget
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.validation import check_count, check_fraction, check_number, check_positive
 
 Targets = Sequence[int | str] | Literal["selected", "all"]
@@ -18,6 +18,12 @@ Accounting = Literal["joint", "per-interval"]
 
 # Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
 ROUNDING = 1.0 - 1e-12
+NEIGHBOURS = 4
+# With every column as a target most goes to the scores; products with the selection stand for neighbours.
+ALL_SHARES = {
+    "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
+    "score": 0.42,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class LassoShares:
     scales : float
         Sizes of residuals and of columns, half each.
     neighbours : float
-        Neighbours of the targets.
+        Neighbours of the targets; for all columns their products with the selected ones.
     gram : float
         Union Gram matrix of the precision columns.
     slopes : float
@@ -51,8 +57,8 @@ class LassoShares:
     score: float = 0.36
 
     @classmethod
-    def of(cls, given: Mapping[str, float] | None) -> LassoShares:
-        """Return the default shares or those given, all of them.
+    def of(cls, given: Mapping[str, float] | None, every: bool = False) -> LassoShares:
+        """Return the default shares, those of `every` column, or those given, all of them.
 
         Raises
         ------
@@ -60,7 +66,7 @@ class LassoShares:
             A name is unknown or missing, a share is not positive, or they do not sum to one.
         """
         if given is None:
-            return cls()
+            return cls(**ALL_SHARES) if every else cls()
         names = [one.name for one in fields(cls)]
         if not isinstance(given, Mapping) or set(given) != set(names):
             raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
@@ -103,6 +109,8 @@ class LassoPlan:
     sparsity, neighbours : int
     targets : tuple of int, or None
         None: the columns that the fit selects.
+    every : bool
+        Whether the targets are all columns.
     shares : LassoShares
     """
 
@@ -111,6 +119,7 @@ class LassoPlan:
     sparsity: int
     neighbours: int
     targets: tuple[int, ...] | None
+    every: bool
     shares: LassoShares
 
 
@@ -120,7 +129,7 @@ def check_plan(
     delta: float | None,
     sparsity: int,
     targets: Any,
-    precision_sparsity: int,
+    precision_sparsity: int | None,
     shares: Mapping[str, float] | None,
     names: Sequence[str],
     constant: int | None,
@@ -136,25 +145,37 @@ def check_plan(
     sparsity = check_count(sparsity, "sparsity")
     if sparsity > count:
         raise ArgumentError(f"sparsity={sparsity} is more than the {count} columns")
+    every = isinstance(targets, str) and targets == "all"
+    if every and constant is not None:
+        raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
+    if every and precision_sparsity:
+        raise ArgumentError(
+            "targets='all' has no neighbours in its precision columns: leave precision_sparsity= out"
+        )
+    if precision_sparsity is None:
+        precision_sparsity = 0 if every else NEIGHBOURS
     return LassoPlan(
         rho=math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta),
         delta=delta,
         sparsity=sparsity,
         neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
-        targets=_targets(targets, names, constant),
-        shares=LassoShares.of(shares),
+        targets=tuple(range(len(names))) if every else _targets(targets, names, constant),
+        every=every,
+        shares=LassoShares.of(shares, every),
     )
 
 
 def _targets(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
     if isinstance(targets, str):
         if targets != "selected":
-            raise ArgumentError(f"targets={targets!r} must be 'selected' or a list of columns")
+            raise ArgumentError(f"targets={targets!r} must be 'selected', 'all' or a list of columns")
         return None
     try:
         listed = list(targets)
     except TypeError:
-        raise ArgumentError("targets must be 'selected' or a list of columns, by name or position") from None
+        raise ArgumentError(
+            "targets must be 'selected', 'all' or a list of columns, by name or position"
+        ) from None
     found = tuple(_position(target, names) for target in listed)
     if not found or len(set(found)) < len(found):
         raise ArgumentError("targets must name at least one column, each once")

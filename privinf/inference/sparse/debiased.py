@@ -25,6 +25,7 @@ whitened coordinates.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,10 @@ class ScoreRelease:
     ----------
     score, slope, square : ndarray, shape (k,)
         s, kappa and v.
-    score_sd, slope_sd : float
-        Sd of the noise of an entry of s and of kappa.
+    score_sd : float
+        Sd of the noise of an entry of s.
+    slope_sd : float or ndarray, shape (k,)
+        Sd of the noise of kappa.
     n : int
     """
 
@@ -50,7 +53,7 @@ class ScoreRelease:
     slope: Floats
     square: Floats
     score_sd: float
-    slope_sd: float
+    slope_sd: float | Floats
     n: int
 
 
@@ -97,10 +100,19 @@ def steadied(values: Floats, noise_sd: float) -> Floats:
     ``mean + f (values - mean)``, at least a quarter of the mean: numbers whose differences stand out of the
     noise stay as they are, differences that are noise go.
     """
-    mean = float(np.mean(values))
-    spread = float(np.var(values))
-    share = max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
+    mean, share = float(np.mean(values)), _kept_share(values, noise_sd)
     return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
+
+
+def steadied_sd(values: Floats, noise_sd: float) -> float:
+    """Return the sd of the noise that is left in `steadied` numbers."""
+    share = _kept_share(values, noise_sd)
+    return noise_sd * math.sqrt(share**2 + (1.0 - share**2) / len(values))
+
+
+def _kept_share(values: Floats, noise_sd: float) -> float:
+    spread = float(np.var(values))
+    return max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
 
 
 def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) -> Debiased:
