@@ -29,7 +29,7 @@ from privinf.typing import Floats, Integers
 
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
-RESIDUAL_CLIP = 1.5
+BLOCKS = 3
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -97,7 +97,9 @@ def sparse_fit(
     budget: ThresholdingBudget,
     *,
     extra: int = 2,
-    blocks: int = 3,
+    blocks: int = BLOCKS,
+    clip: float = PRODUCT_CLIP,
+    threshold: float = 0.0,
     always: Sequence[int] = (),
     excluded: Sequence[int] = (),
 ) -> SparseFit:
@@ -113,6 +115,10 @@ def sparse_fit(
         Columns picked too many, and dropped again.
     blocks : int
         In how many blocks columns are picked.
+    clip : float
+        Where products and residuals are clipped, in multiples of the residuals' scale.
+    threshold : float
+        Only columns are kept whose coefficient is more than this many standard errors from zero.
     always, excluded : sequence of int
         Columns that are in every fit (a constant), and columns that may not be picked: public choices.
 
@@ -131,47 +137,67 @@ def sparse_fit(
     scale = sums.residual_scale((), np.empty(0), budget.scales / looks, "scale of the response")
     for block, size in enumerate(sizes):
         if block:
-            beta = _cheap_fit(sums, support, beta, scale, cheap)
+            beta = _cheap_fit(sums, support, beta, scale, clip, cheap)
             scale = sums.residual_scale(support, beta, budget.scales / looks, "scale of residuals")
         new = sums.pick(
-            support, beta, PRODUCT_CLIP * scale, size, allowed, budget.selection * size / picks, "selection"
+            support, beta, clip * scale, size, allowed, budget.selection * size / picks, "selection"
         )
         sums.size_columns(new, budget.sizes / len(sizes))
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
-    return _full_fit(sums, support, beta, scale, left, budget.scales / looks, sparsity, len(always))
+    whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / looks)
+    return _kept(whole, sums.n, sparsity, threshold, len(always))
 
 
-def _cheap_fit(sums: SparseSums, support: list[int], beta: Floats, scale: float, rho: float) -> Floats:
+def _cheap_fit(
+    sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float
+) -> Floats:
     root = preconditioner(sums, support, CHEAP_GRAM_SHARE * rho)
     for share in CHEAP_STEPS:
-        beta, _ = step(sums, support, beta, root, scale, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
+        beta, _ = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
         scale *= SHRINK
     return beta
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _FullFit:
+    """The fit of everything that was picked."""
+
+    support: list[int]
+    beta: Floats
+    root: Floats
+    scale: float
+    step_sd: float
+    efficiency: float
+
+
 def _full_fit(
-    sums: SparseSums,
-    support: list[int],
-    beta: Floats,
-    scale: float,
-    rho: float,
-    look: float,
-    sparsity: int,
-    fixed: int,
-) -> SparseFit:
+    sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float, look: float
+) -> _FullFit:
     root = preconditioner(sums, support, GRAM_SHARE * rho)
     noise = 0.0
     for share in STEPS:
-        beta, noise = step(sums, support, beta, root, scale, (1.0 - GRAM_SHARE) * share * rho)
+        beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
         scale = sums.residual_scale(support, beta, look, "scale of residuals")
+    norm, bound = _radii(len(support), clip, rho)
+    square = norm_moments(norm, len(support))[1] * residual_moments(bound)[1]
+    efficiency = square / _slope(norm, bound, len(support)) ** 2
+    return _FullFit(support, beta, root, scale, noise, efficiency)
+
+
+def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
+    """Return the `sparsity` largest coefficients, those that stand out of their errors, and the fixed."""
+    beta, support = whole.beta, whole.support
     order = fixed + np.argsort(-np.abs(beta[fixed:]), kind="stable")[:sparsity]
+    variance = whole.efficiency * whole.scale**2 / n + whole.step_sd**2
+    errors = np.sqrt(variance * (whole.root**2).sum(axis=1))
+    order = order[np.abs(beta[order]) > threshold * errors[order]]
     kept = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
-    clip, bound = _radii(len(support), rho)
-    square = norm_moments(clip, len(support))[1] * residual_moments(bound)[1]
-    efficiency = square / _slope(clip, bound, len(support)) ** 2
-    return SparseFit([support[i] for i in kept], beta[kept], list(support), beta, scale, noise, efficiency)
+    return SparseFit(
+        [support[i] for i in kept], beta[kept], list(support), beta, whole.scale, whole.step_sd,
+        whole.efficiency,
+    )  # fmt: skip
 
 
 def preconditioner(sums: SparseSums, support: list[int], rho: float) -> Floats:
@@ -182,13 +208,13 @@ def preconditioner(sums: SparseSums, support: list[int], rho: float) -> Floats:
 
 
 def step(
-    sums: SparseSums, support: list[int], beta: Floats, root: Floats, scale: float, rho: float
+    sums: SparseSums, support: list[int], beta: Floats, root: Floats, scale: float, clip: float, rho: float
 ) -> tuple[Floats, float]:
     """Return the coefficients after one clipped preconditioned step, and its noise in whitened units."""
-    clip, bound = _radii(len(support), rho)
-    score = Score(support, root, clip, bound * scale, support, beta)
+    norm, bound = _radii(len(support), clip, rho)
+    score = Score(support, root, norm, bound * scale, support, beta)
     mean, noise = sums.score(score, rho, "step of the refit")
-    slope = _slope(clip, bound, len(support))
+    slope = _slope(norm, bound, len(support))
     return np.asarray(beta + root @ mean / slope), noise / slope
 
 
@@ -197,12 +223,12 @@ def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
     return np.asarray((fit.efficiency * fit.scale**2 / n + fit.step_sd**2) * inverse)
 
 
-def _radii(size: int, rho: float) -> tuple[float, float]:
-    return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), RESIDUAL_CLIP)
+def _radii(size: int, clip: float, rho: float) -> tuple[float, float]:
+    return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)
 
 
-def _slope(clip: float, bound: float, size: int) -> float:
-    return norm_moments(clip, size)[0] * residual_moments(bound)[0]
+def _slope(norm: float, bound: float, size: int) -> float:
+    return norm_moments(norm, size)[0] * residual_moments(bound)[0]
 
 
 def positions(columns: Sequence[int], union: Sequence[int]) -> Integers:

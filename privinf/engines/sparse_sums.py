@@ -17,6 +17,8 @@ Sites: TypeAlias = Sequence[str] | None
 UNCLIPPED = 1e12
 # Typical sizes that are released stay above this share of what was declared.
 SMALLEST_SIZE = 0.05
+# Of the price of means: the response's.
+RESPONSE_SHARE = 0.2
 # |r| has this probability below one sd if it is normal.
 ONE_SD = 0.6827
 CELLS_PER_OCTAVE = 4
@@ -124,6 +126,25 @@ class SparseSums:
                 self.args(support, beta, edges=edges), level=ONE_SD, label=label, rho=rho, sites=self.sites
             )
         )
+
+    def center(self, rho: float, fixed: Sequence[int] = ()) -> None:
+        """Release the means of the columns but the `fixed`, and of the response, and centre there."""
+        units = self.units
+        moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
+        bound = float(units.reach[moved].max())
+        found = self.server.vector_sum(
+            "column_sums", self.args((), np.empty(0), columns=moved, bound=bound),
+            label="means of columns", rho=(1.0 - RESPONSE_SHARE) * rho, sites=self.sites,
+        )  # fmt: skip
+        response = self.server.vector_sum(
+            "residual_sum", self.args((), np.empty(0), residual_clip=units.y_reach),
+            label="mean of the response", rho=RESPONSE_SHARE * rho, sites=self.sites,
+        )  # fmt: skip
+        shift = np.zeros(len(units.scale))
+        shift[moved] = np.clip(found.mean, -units.reach[moved], units.reach[moved])
+        units.center = units.center + shift * units.scale
+        units.reach = units.reach + np.abs(shift)
+        units.intercept += float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
 
     def size_columns(self, columns: Sequence[int], rho: float) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.engines.debiasing import debias
@@ -12,6 +12,7 @@ from privinf.engines.hard_thresholding import sparse_fit
 from privinf.engines.sparse_sums import SparseSums
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
+from privinf.inference.normal import upper_quantile
 from privinf.models.debiased_lasso_machines import (
     MachineResults,
     check_machine_plan,
@@ -19,12 +20,15 @@ from privinf.models.debiased_lasso_machines import (
     joint_loss,
     machine_results,
 )
-from privinf.models.debiased_lasso_plan import Accounting, LassoPlan, Targets, check_plan
+from privinf.models.debiased_lasso_plan import Accounting, Center, LassoPlan, Targets, check_plan
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
 from privinf.schema import Schema
 from privinf.typing import RngLike
 from privinf.validation import check_choice
+
+# Chance that sparsity="auto" keeps a column that matters not.
+FALSE_PICKS = 0.05
 
 
 class DebiasedLasso:
@@ -160,9 +164,13 @@ class DebiasedLasso:
         *,
         epsilon: float,
         delta: float | None = None,
-        sparsity: int,
+        sparsity: int | Literal["auto"],
+        max_sparsity: int | None = None,
         targets: Targets = "selected",
         precision_sparsity: int | None = None,
+        iterations: int | None = None,
+        clip: float | None = None,
+        center: Center = "declared",
         heterogeneous: bool = False,
         shared_sparsity: int | None = None,
         accounting: Accounting = "joint",
@@ -176,13 +184,26 @@ class DebiasedLasso:
         epsilon, delta : float
             The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
             least squares where the columns are few. `delta` is 1/(2n) by default.
-        sparsity : int
-            Columns kept.
+        sparsity : int or "auto"
+            Columns kept. "auto": of `max_sparsity` columns those that differ from zero at 5% by
+            Bonferroni's rule over all p, noise included. It costs nothing beside the picking of
+            `max_sparsity` columns, which share the budget of the selection.
+        max_sparsity : int, optional
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
             that the fit keeps (homogeneous); "all": every column (heterogeneous).
         precision_sparsity : int
-            Neighbours in each precision column, beside the columns that were picked.
+            Neighbours in each precision column, beside the columns that were picked; 4 by default, none for
+            all columns.
+        iterations : int, optional
+            Blocks in which columns are picked, each on the residuals of the last fit; 3 by default.
+        clip : float, optional
+            Where residuals and products are clipped in selection and refit, in multiples of the residuals'
+            released scale; 1.5 by default.
+        center : {"declared", "released"}
+            Centre columns and response at the middle of their bounds, or at means that are released for a
+            share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
+            a rare level, and where there is no constant.
         heterogeneous : bool
             Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
             with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
@@ -193,7 +214,7 @@ class DebiasedLasso:
             ledgers, limits and reports always have the joint cost.
         shares : mapping, optional
             All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
-            own_selection and own_refit); they sum to one.
+            own_selection and own_refit), and means if they are released; they sum to one.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -206,12 +227,16 @@ class DebiasedLasso:
         NotAvailableError, NotPositiveDefiniteError
             The noise leaves no estimate; what was released stays charged.
         """
-        self._check_accounting(heterogeneous, shared_sparsity, accounting, targets)
+        plain = not isinstance(sparsity, str) and iterations is None and clip is None and center == "declared"
+        self._check_accounting(heterogeneous, shared_sparsity, accounting, targets, plain)
+        names = self._rows.names
+        every = isinstance(targets, str) and targets == "all"
         plan = check_plan(
-            epsilon=epsilon, delta=delta, sparsity=sparsity,
-            targets=range(len(self._rows.names)) if heterogeneous and targets == "all" else targets,
-            precision_sparsity=precision_sparsity, shares=None if heterogeneous else shares,
-            names=self._rows.names, constant=self._rows.constant, n=self._rows.total,
+            epsilon=epsilon, delta=delta, sparsity=sparsity, max_sparsity=max_sparsity,
+            targets=range(len(names)) if heterogeneous and every else targets,
+            precision_sparsity=precision_sparsity, iterations=iterations, clip=clip, center=center,
+            shares=None if heterogeneous else shares, names=names, constant=self._rows.constant,
+            n=self._rows.total,
         )  # fmt: skip
         if heterogeneous:
             return self._fit_machines(plan, epsilon, shared_sparsity, shares, rng)
@@ -220,9 +245,17 @@ class DebiasedLasso:
         server = self._server(rng)
         sums = SparseSums(server, self._rows.units(), server.nobs)
         always = () if self._rows.constant is None else (self._rows.constant,)
-        fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho), always=always)
+        if "means" in plan.extras:
+            sums.center(plan.price("means"), always)
+        fit = sparse_fit(
+            sums, plan.sparsity, plan.shares.thresholding(plan.rho), blocks=plan.blocks, clip=plan.clip,
+            threshold=upper_quantile(FALSE_PICKS / 2.0 / len(names)) if plan.automatic else 0.0,
+            always=always,
+        )  # fmt: skip
         kept = sorted(j for j in fit.support if j not in always)
         chosen = kept if plan.targets is None else list(plan.targets)
+        if not chosen:
+            raise NotAvailableError("no column stands out of the noise: name the targets")
         prices = plan.shares.debiasing(plan.rho)
         if plan.every:
             debiased = debias_all(sums, fit, prices)
@@ -232,13 +265,22 @@ class DebiasedLasso:
         return lasso_results(self._rows, plan.sparsity, sums, fit, chosen, debiased, report)
 
     def _check_accounting(
-        self, heterogeneous: bool, shared_sparsity: int | None, accounting: Accounting, targets: Any
+        self,
+        heterogeneous: bool,
+        shared_sparsity: int | None,
+        accounting: Accounting,
+        targets: Any,
+        plain: bool,
     ) -> None:
         per_interval = check_choice(accounting, Accounting, "accounting") == "per-interval"
         if heterogeneous != per_interval:
             raise NotAvailableError(
                 "heterogeneous fits are offered with accounting='per-interval', others with "
                 "accounting='joint': precision columns for every party under one joint budget are not"
+            )
+        if heterogeneous and not plain:
+            raise NotAvailableError(
+                "heterogeneous fits need sparsity= as a number, and have no iterations=, clip= or center="
             )
         if not heterogeneous and shared_sparsity is not None:
             raise ArgumentError("shared_sparsity= belongs to heterogeneous=True")

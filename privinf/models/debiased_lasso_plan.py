@@ -9,16 +9,19 @@ from typing import Any, Literal
 
 from privinf.accounting import epsilon_to_rho
 from privinf.engines.debiasing import DebiasingBudget
-from privinf.engines.hard_thresholding import ThresholdingBudget
+from privinf.engines.hard_thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.validation import check_count, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
+Center = Literal["declared", "released"]
 
 # Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
 ROUNDING = 1.0 - 1e-12
 NEIGHBOURS = 4
+# Of the whole budget, where it is asked for.
+MEANS_SHARE = 0.04
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
     "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
@@ -57,24 +60,34 @@ class LassoShares:
     score: float = 0.36
 
     @classmethod
-    def of(cls, given: Mapping[str, float] | None, every: bool = False) -> LassoShares:
-        """Return the default shares, those of `every` column, or those given, all of them.
+    def of(
+        cls, given: Mapping[str, float] | None, every: bool, extras: Mapping[str, float]
+    ) -> tuple[LassoShares, dict[str, float]]:
+        """Return the default shares, those of `every` column, or those given, and the shares of extras.
+
+        By default the extras cost what `extras` says, and the others share what is left.
 
         Raises
         ------
         ArgumentError
             A name is unknown or missing, a share is not positive, or they do not sum to one.
         """
-        if given is None:
-            return cls(**ALL_SHARES) if every else cls()
         names = [one.name for one in fields(cls)]
+        if given is None:
+            basic = cls(**ALL_SHARES) if every else cls()
+            left = 1.0 - sum(extras.values())
+            return cls(**{name: left * getattr(basic, name) for name in names}), dict(extras)
+        names += list(extras)
         if not isinstance(given, Mapping) or set(given) != set(names):
             raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
         for name, share in given.items():
             check_positive(share, f"shares[{name!r}]")
         if abs(sum(given.values()) - 1.0) > 1e-9:
             raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
-        return cls(**{name: float(share) for name, share in given.items()})
+        found = {name: float(share) for name, share in given.items()}
+        return cls(**{name: found[name] for name in names if name not in extras}), {
+            name: found[name] for name in extras
+        }
 
     def thresholding(self, rho: float) -> ThresholdingBudget:
         """Return the prices of the sparse fit."""
@@ -111,7 +124,13 @@ class LassoPlan:
         None: the columns that the fit selects.
     every : bool
         Whether the targets are all columns.
+    automatic : bool
+        Whether only those of the `sparsity` columns are kept that stand out of the noise.
+    blocks : int
+    clip : float
     shares : LassoShares
+    extras : mapping of str to float
+        Shares of what was asked for beside the fit.
     """
 
     rho: float
@@ -120,16 +139,28 @@ class LassoPlan:
     neighbours: int
     targets: tuple[int, ...] | None
     every: bool
+    automatic: bool
+    blocks: int
+    clip: float
     shares: LassoShares
+    extras: Mapping[str, float]
+
+    def price(self, extra: str) -> float:
+        """Return the price of an extra, zCDP."""
+        return self.extras[extra] * self.rho * ROUNDING
 
 
 def check_plan(
     *,
     epsilon: float,
     delta: float | None,
-    sparsity: int,
+    sparsity: int | str,
+    max_sparsity: int | None,
     targets: Any,
     precision_sparsity: int | None,
+    iterations: int | None,
+    clip: float | None,
+    center: Center,
     shares: Mapping[str, float] | None,
     names: Sequence[str],
     constant: int | None,
@@ -141,10 +172,7 @@ def check_plan(
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
     delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
-    count = len(names) - (constant is not None)
-    sparsity = check_count(sparsity, "sparsity")
-    if sparsity > count:
-        raise ArgumentError(f"sparsity={sparsity} is more than the {count} columns")
+    sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
     every = isinstance(targets, str) and targets == "all"
     if every and constant is not None:
         raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
@@ -154,6 +182,8 @@ def check_plan(
         )
     if precision_sparsity is None:
         precision_sparsity = 0 if every else NEIGHBOURS
+    extras = {"means": MEANS_SHARE} if check_choice(center, Center, "center") == "released" else {}
+    parts, extra_shares = LassoShares.of(shares, every, extras)
     return LassoPlan(
         rho=math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta),
         delta=delta,
@@ -161,8 +191,29 @@ def check_plan(
         neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
         targets=tuple(range(len(names))) if every else _targets(targets, names, constant),
         every=every,
-        shares=LassoShares.of(shares, every),
+        automatic=automatic,
+        blocks=BLOCKS if iterations is None else check_count(iterations, "iterations"),
+        clip=PRODUCT_CLIP if clip is None else check_positive(clip, "clip"),
+        shares=parts,
+        extras=extra_shares,
     )
+
+
+def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int, bool]:
+    """Return the number of columns to keep, and whether it is only the most."""
+    automatic = isinstance(sparsity, str)
+    if automatic:
+        if sparsity != "auto":
+            raise ArgumentError(f"sparsity={sparsity!r} must be a number or 'auto'")
+        if most is None:
+            raise ArgumentError("sparsity='auto' needs max_sparsity=: more columns are never kept")
+    elif most is not None:
+        raise ArgumentError("max_sparsity= belongs to sparsity='auto'")
+    name = "max_sparsity" if automatic else "sparsity"
+    found = check_count(most if automatic else sparsity, name)
+    if found > columns:
+        raise ArgumentError(f"{name}={found} is more than the {columns} columns")
+    return found, automatic
 
 
 def _targets(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:

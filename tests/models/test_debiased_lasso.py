@@ -9,7 +9,13 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf import federation
-from privinf.errors import ArgumentError, BudgetExceededError, SchemaError, SensitivityError
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SchemaError,
+    SensitivityError,
+)
 from privinf.simulation import binomial_limits
 
 N, P = 12_000, 40
@@ -146,9 +152,102 @@ def test_selected_targets_and_pickle():
         pickle.dumps(model(10)[0])
 
 
+def test_every_column_is_a_target():
+    hits, widths = [], []
+    for rep in range(4):
+        fitting, beta = model(300 + rep)
+        fit = fitting.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets="all", rng=rep)
+        assert len(fit.params) == P
+        assert fit.privacy.epsilon(1e-5) == pytest.approx(2.0, rel=1e-6)
+        hits += list(np.abs(fit.params - beta) < 1.96 * fit.bse)
+        widths.append(3.92 * fit.bse.mean())
+    low, high = binomial_limits(0.95, len(hits), level=0.99)
+    assert low <= np.mean(hits) <= high
+    assert np.mean(widths) < 2.0 * 3.92 * 0.5 * np.sqrt(5 / 3 / N)
+
+
+def test_every_column_without_noise_is_close_to_least_squares():
+    y, X, _ = draw(5, n=3_000, p=30)
+    fit = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-9, 9)).fit(
+        epsilon=np.inf, sparsity=12, targets="all"
+    )
+    ols = sm.OLS(y, X).fit(cov_type="HC0")
+    kept = [fit.params.index.get_loc(name) for name in fit.selected]
+    assert np.abs((fit.params - ols.params) / ols.bse).max() < 1.0
+    assert {2, 9, 20} <= set(kept)
+    with pytest.raises(NotAvailableError, match="constant"):
+        pi.DebiasedLasso(
+            y, pi.add_constant(pd.DataFrame(X).add_prefix("x")), x_bound=6.0, y_bounds=(-9, 9)
+        ).fit(epsilon=1.0, sparsity=3, targets="all")
+
+
+def test_the_number_of_columns_can_be_left_to_the_noise():
+    fit = model(12)[0].fit(epsilon=4.0, sparsity="auto", max_sparsity=8, rng=0)
+    assert fit.selected == ("x3", "x10", "x21")
+    assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-6)
+    _, X, _ = draw(13)
+    noise = np.random.default_rng(1000).standard_normal(N)
+    empty = pi.DebiasedLasso(noise, X, x_bound=4.0, y_bounds=(-5, 5))
+    with pytest.raises(NotAvailableError, match="stands out"):
+        empty.fit(epsilon=4.0, sparsity="auto", max_sparsity=4, rng=0)
+    found = empty.fit(epsilon=4.0, sparsity="auto", max_sparsity=4, targets=[0, 1], rng=0)
+    assert found.selected == ()
+    assert (np.abs(found.tvalues) < 4.0).all()
+
+
+def test_released_means_replace_the_middles_of_the_bounds():
+    """A rare level and a response far from the middle, without a constant: only released means are right."""
+    hits = {"declared": [], "released": []}
+    for rep in range(12):
+        y, X, beta = draw(500 + rep)
+        X[:, 5] = np.random.default_rng(rep).random(N) < 0.03
+        y = y + 0.4 * X[:, 5] + 2.0
+        beta[5] = 0.4
+        bounds = [(-4.0, 4.0)] * 5 + [(0.0, 1.0)] + [(-4.0, 4.0)] * (P - 6)
+        for center, found in hits.items():
+            fitting = pi.DebiasedLasso(y, X, bounds=bounds, y_bounds=(-5, 9))
+            fit = fitting.fit(epsilon=4.0, sparsity=4, targets=[2, 5, 30], center=center, rng=rep)
+            found += list(np.abs(fit.params - beta[[2, 5, 30]]) < 1.96 * fit.bse)
+            assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-6)
+    low, _ = binomial_limits(0.95, len(hits["released"]), level=0.99)
+    assert np.mean(hits["released"]) >= low
+    assert "means of columns" in {entry.label for entry in fit.privacy.entries}
+
+
+def test_released_means_change_nothing_for_a_fit_with_a_constant_and_no_noise():
+    y, X, _ = draw(14, n=2_000, p=4)
+    fits = [
+        pi.DebiasedLasso(y + 1.0, sm.add_constant(pd.DataFrame(X + 0.5)).rename(columns=str), x_bound=6.0,
+                         y_bounds=(-9, 9)).fit(epsilon=np.inf, sparsity=4, targets=["0"], center=center)
+        for center in ("declared", "released")
+    ]  # fmt: skip
+    assert np.allclose(fits[0].params, fits[1].params, atol=1e-9)
+    assert np.allclose(fits[0].sparse_params, fits[1].sparse_params, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 2}, {"clip": 1.0}])
+def test_blocks_and_clips(options):
+    fitting, beta = model(15)
+    fit = fitting.fit(epsilon=3.0, sparsity=3, targets=[2, 9, 30], rng=0, **options)
+    assert fit.selected == ("x3", "x10", "x21")
+    assert (np.abs(fit.params - beta[[2, 9, 30]]) < 4.0 * fit.bse).all()
+    assert fit.privacy.epsilon() == pytest.approx(3.0, rel=1e-6)
+    picks = sum(entry.label.startswith("selection") for entry in fit.privacy.entries)
+    assert picks == options.get("iterations", 3)
+
+
 @pytest.mark.parametrize(
     ("request_", "match"),
     [
+        ({"sparsity": "auto"}, "max_sparsity"),
+        ({"sparsity": "auto", "max_sparsity": P + 1}, "more than"),
+        ({"sparsity": "few", "max_sparsity": 3}, "auto"),
+        ({"max_sparsity": 3}, "belongs to"),
+        ({"iterations": 0}, "iterations"),
+        ({"clip": -1.0}, "clip"),
+        ({"center": "somewhere"}, "center"),
+        ({"center": "released", "shares": dict.fromkeys(SHARES, 1 / 7)}, "shares must map"),
+        ({"targets": "all", "precision_sparsity": 2}, "no neighbours"),
         ({"sparsity": P + 1}, "more than"),
         ({"sparsity": 0}, "sparsity"),
         ({"targets": [P]}, "not among"),
