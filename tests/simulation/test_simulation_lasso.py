@@ -1,6 +1,10 @@
 """Sparse designs on several machines, the paper's tables, and what private fits are compared with."""
 
+import math
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
@@ -15,6 +19,7 @@ from privinf.simulation.lasso_solver import lasso, scaled_lasso
 from privinf.simulation.lasso_tables import paper_design, paper_table
 
 ALPHA = 1e-4
+REFERENCE = Path(__file__).parents[1] / "reference"
 NAMES = ["normal", "heteroskedastic", "skewed", "chi2", "equicorrelated", "spread"]
 SMALL = {"machines": 2, "n": 20_000, "p": 12, "sparsity": 4}
 
@@ -213,6 +218,21 @@ def test_debiased_lasso_agrees_with_statsmodels(monkeypatch):
     )
     ours = debiased_lasso(sample.y, sample.X, penalty=0.1, node_penalty=0.1)
     np.testing.assert_allclose(ours.params, theirs.params, atol=1e-6)
+
+
+def test_debiased_lasso_agrees_with_r_in_high_dimension():
+    """Values of R's glmnet and the formula of hdi (tests/reference/debiased_lasso.R), p > n."""
+    theirs = pd.read_csv(REFERENCE / "debiased_lasso.csv")
+    i, j = np.ogrid[1:61, 1:91]
+    x = (((31 * i + 17 * j + i * j * j) % 1009) / 1009 - 0.5) * math.sqrt(12)
+    x[:, 1:] = x[:, 1:] + 0.4 * x[:, :-1]
+    y = x[:, 0] - 0.7 * x[:, 4] + 0.5 * x[:, 39] + (np.arange(1, 61) ** 2 * 11 % 997) / 997 - 0.5
+    for cov_type in ("nonrobust", "HC0"):
+        ours = debiased_lasso(y, x, penalty=0.08, node_penalty=0.15, cov_type=cov_type)
+        np.testing.assert_allclose(ours.sparse_params, theirs["lasso"], atol=1e-6)
+        np.testing.assert_allclose(ours.params, theirs["params"], atol=1e-6)
+        column = "robust" if cov_type == "HC0" else "nonrobust"
+        np.testing.assert_allclose(ours.bse, theirs[column], atol=1e-6)
 
 
 def test_scaled_lasso_finds_its_own_scale():
