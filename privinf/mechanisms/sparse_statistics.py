@@ -30,6 +30,7 @@ from functools import lru_cache
 import numpy as np
 
 from privinf.errors import ArgumentError
+from privinf.mechanisms.glm_statistics import GLM_OPS
 from privinf.mechanisms.paper_statistics import PAPER_OPS
 from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.site_rows import (
@@ -286,7 +287,7 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
-SITE_OPS: dict[str, SiteOp] = PAPER_OPS | named(
+SITE_OPS: dict[str, SiteOp] = PAPER_OPS | GLM_OPS | named(
     SiteOp(
         "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
     ),

@@ -1,0 +1,175 @@
+r"""Sums over records from which a generalised linear model is fitted, with their replace-one sensitivities.
+
+x stands for (clip(x, bounds) - center) / scale; u = min(1, R^2/||x||^2) x is a record's weighted row and r
+its clipped residual at the public theta (`glm_families`), |r| <= E (1 for the logistic model). The curvature
+v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson model.
+
+- ``glm.score``: sum u r. Norm at most R E, so l2 2 R E; for the logistic model the diameter of all scores
+  at this theta, which tends to 2 R only as theta grows;
+- ``glm.hessian``: sum w v x x' in isometric entries. w v ||x||^2 <= R^2 V =: q, and
+  ||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 q^2, attained by orthogonal a and b: l2 sqrt 2 R^2 V
+  (R^2 V for a single column);
+- ``glm.meat``: sum u u' r^2, likewise with q = (R E)^2: l2 sqrt 2 R^2 E^2;
+- ``glm.sketched_score``: sum z over one public batch of records, z = S'(u r - m) / D shrunk to |z| <= C, S, m
+  and D public: l2 2C, attained by opposite z. Batches are fixed by (seed, site, position) before any row is
+  read: a record is in one of them, so the releases of different batches concern different records.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.glm_families import (
+    GLM_ARGS,
+    Curvature,
+    check_glm,
+    curvatures,
+    longest_score,
+    residuals,
+    score_diameter,
+    weighted,
+)
+from privinf.mechanisms.philox import words_run
+from privinf.mechanisms.site_ops import Reach, SiteOp, named
+from privinf.mechanisms.site_rows import (
+    Args,
+    SiteBlock,
+    clip_norms,
+    cut,
+    digits,
+    positive,
+    rounded,
+    unit_of,
+    vector,
+    whole_number,
+)
+from privinf.typing import Floats, Integers
+from privinf.validation import check_array, check_choice
+
+# Digits that the isometric factor sqrt 2 takes of a product's.
+ROOT2, ROOT2_BITS = 181.0 / 128.0, 8
+# Fewest digits of a factor of a score: up to sixteen million rows.
+FEWEST = 14
+
+
+def _score(block: SiteBlock, args: Args) -> Floats:
+    half, radius = digits(args)[1], float(args["radius"])
+    if digits(args)[0] and half < FEWEST:
+        raise SensitivityError("so many rows leave a score too few digits for an exact sum")
+    unit = unit_of(radius, half)
+    x = block.columns(args)
+    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
+    u, u_unit = rounded(weighted(x, radius, unit), unit, radius)
+    r, r_unit = rounded(residuals(block, x, args), unit_of(bound, half), bound)
+    return np.asarray(r @ u * (u_unit * r_unit), dtype=np.float64)
+
+
+def _score_reach(args: Args, columns: int) -> Reach:
+    bound, radius = check_glm(args, columns), float(args["radius"])
+    # What rounding u and r can move two records' scores.
+    slack = unit_of(radius, FEWEST) * math.sqrt(columns) * bound + radius * unit_of(bound, FEWEST)
+    l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
+    why = "diameter of the scores at theta" if args["family"] == "binomial" else "2RE, |u| <= R, |r| <= E"
+    return Reach((columns,), l2, l2, radius * bound, why)
+
+
+def _upper_triangle(a: Floats, top: float, args: Args) -> Floats:
+    """Return the isometric entries of sum a a' of rows with norm at most `top`."""
+    unit = unit_of(top, max(digits(args)[0] - ROOT2_BITS, 0) // 2)
+    a, unit = rounded(clip_norms(a, top, unit), unit, top)
+    rows, columns = np.triu_indices(a.shape[1])
+    return np.asarray((a.T @ a)[rows, columns] * unit**2 * np.where(rows == columns, 1.0, ROOT2))
+
+
+def _outer_reach(columns: int, top: float) -> Reach:
+    q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
+    if columns == 1:
+        return Reach(shape, q, q, q, why)
+    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why)
+
+
+def _hessian(block: SiteBlock, args: Args) -> Floats:
+    radius, x = float(args["radius"]), block.columns(args)
+    slope, most = curvatures(block, x, args)
+    squares = np.einsum("ij,ij->i", x, x)
+    x *= (radius / np.sqrt(np.maximum(squares, radius**2)) * np.sqrt(slope))[:, None]
+    return _upper_triangle(x, radius * math.sqrt(most), args)
+
+
+def _hessian_reach(args: Args, columns: int) -> Reach:
+    check_glm(args, columns)
+    check_choice(args.get("curvature", "exact"), Curvature, "curvature")
+    most = {"gaussian": 1.0, "binomial": 0.25}.get(args["family"]) or float(args["mean_cap"])
+    return _outer_reach(columns, float(args["radius"]) * math.sqrt(most))
+
+
+def _meat(block: SiteBlock, args: Args) -> Floats:
+    x = block.columns(args)
+    u = weighted(x, float(args["radius"]))
+    u *= residuals(block, x, args)[:, None]
+    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
+    return _upper_triangle(u, longest_score(args, bound), args)
+
+
+def _meat_reach(args: Args, columns: int) -> Reach:
+    return _outer_reach(columns, longest_score(args, check_glm(args, columns)))
+
+
+def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
+    """Return the public batch of each record, by (seed, site, position)."""
+    words = words_run(seed, block.stream, block.start, len(block))
+    return (words % np.uint64(batches)).astype(np.int64)
+
+
+def _sketched_score(block: SiteBlock, args: Args) -> Floats:
+    clip, unit = float(args["clip"]), unit_of(args["clip"], digits(args)[0])
+    if "batches" in args:
+        drawn = batch_of(block, int(args["seed"]), int(args["batches"])) == int(args["batch"])
+        block = SiteBlock(
+            block.features[drawn], block.response[drawn], block.low, block.high,
+            block.response_low, block.response_high, block.start, block.stream,
+        )  # fmt: skip
+    x = block.columns(args)
+    r = residuals(block, x, args)
+    x = weighted(x, float(args["radius"]))
+    x *= r[:, None]
+    for name, change in (("moment", np.subtract), ("unit", np.divide)):
+        if name in args:
+            change(x, np.asarray(args[name]), out=x)
+    z = x @ np.asarray(args["sketch"]) if "sketch" in args else x
+    z, unit = cut(clip_norms(z, clip), unit)
+    return np.asarray(z.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _sketched_reach(args: Args, columns: int) -> Reach:
+    check_glm(args, columns)
+    clip, size = positive(args, "clip"), columns
+    if "moment" in args:
+        vector(args, "moment", columns)
+    if "unit" in args and not (vector(args, "unit", columns) > 0.0).all():
+        raise ArgumentError("unit must be positive")
+    if "sketch" in args:
+        sketch = check_array(args["sketch"], "sketch", ndim=2)
+        if sketch.shape[0] != columns:
+            raise ArgumentError(f"sketch has {sketch.shape[0]} rows for {columns} columns")
+        size = int(sketch.shape[1])
+    if "batches" in args:
+        batches = whole_number(args, "batches", least=1)
+        if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
+            raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
+    # Cutting towards zero keeps the norm; two cut vectors are still in the ball.
+    return Reach.ball((size,), clip, "2C, |z| <= C")
+
+
+GLM_OPS: dict[str, SiteOp] = named(
+    SiteOp("glm.score", _score, _score_reach, GLM_ARGS),
+    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, "curvature")),
+    SiteOp("glm.meat", _meat, _meat_reach, GLM_ARGS),
+    SiteOp(
+        "glm.sketched_score", _sketched_score, _sketched_reach,
+        (*GLM_ARGS, "clip", "sketch", "moment", "unit", "batches", "batch", "seed"),
+    ),
+)  # fmt: skip
