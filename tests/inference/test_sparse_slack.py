@@ -46,6 +46,9 @@ def test_it_bounds_the_product_of_norms(decay, eta):
     # Of the order of what it bounds: the root mean square before the concentration, within its inequality.
     typical = np.sqrt(9.0 * share * column[0])
     size = np.sqrt(np.mean(products**2))
+    c = np.sqrt(np.log(2.0 / eta))
+    room = (1.0 + 2.0 * c / 3.0) * (1.0 + c / np.sqrt(max(0.5, 2.5 / ratio)))
+    assert bound == pytest.approx(ratio * typical * room)
     assert size <= typical * (1.0 + 4.0 / np.sqrt(REPS))
     assert typical <= np.sqrt(2.0) * size
 
