@@ -1,0 +1,389 @@
+"""Whole fits of DebiasedLasso on two neighbouring data sets: everything they release, audited as one output.
+
+Whatever a fit returns, or refuses, is a function of the server's releases: a test replays them over other
+rows. Their joint law is known: given the releases before it, each is a sum that either data set would have
+given plus Gaussian noise, or picks by a product of softmax probabilities. Hence two audits. What a fit
+really spends on the pair, release by release, must never pass its ledger. And its log-likelihood ratio, the
+best score that an attacker could compute (fits that refuse have one like all others), must not prove more
+than the ledger's epsilon. A third looks at nothing but the public results, with a discriminant learned from
+half of them, in which a refusal is an outcome of its own.
+"""
+
+import functools
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import log_softmax
+from scipy.stats import rankdata
+
+import privinf as pi
+from privinf.accounting import Ledger, epsilon_to_rho
+from privinf.audit import audit_mechanism
+from privinf.engines import debiasing
+from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.federation import TrustedServer
+from privinf.mechanisms import sparse_statistics
+from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms.site_rows import SiteBlock
+from privinf.models import debiased_lasso
+from privinf.models.debiased_lasso_plan import LassoShares
+from privinf.noise import SimulationNoise
+
+N, P = 50, 5
+SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
+Y_BOUNDS, FAR = (-3.0, 3.0), 1e3  # the response is cut at 8 times the width of its bounds
+EPSILON, DELTA = 6.0, 0.05
+# Generous where a fit of 50 rows would hardly ever get to its intervals.
+SHARES = {
+    "selection": 0.06, "refit": 0.26, "scales": 0.12, "neighbours": 0.01, "gram": 0.05, "slopes": 0.1,
+    "score": 0.4,
+}  # fmt: skip
+OPTIONS = {"sparsity": 1, "targets": [0], "precision_sparsity": 1, "delta": DELTA}
+REFUSALS = (NotAvailableError, NotPositiveDefiniteError)
+
+# Opposite responses of one x move every sum of products with a residual by its whole sensitivity; orthogonal
+# x of other residuals move these less, and Gram matrices and histograms as well.
+PAIRS = {
+    "opposite responses": ((-FAR, SIGNS), (FAR, SIGNS)),
+    "orthogonal x": ((FAR, SIGNS), (-8.0, SIGNS * [1, 1, -1, -1, 0])),
+}
+OPPOSITE = "opposite responses"
+
+
+def worlds(pair):
+    """Return two data sets (y, X) of N records that differ in the last."""
+    rng = np.random.default_rng(12)
+    X = rng.choice([-1.0, 1.0], (N - 1, P))
+    y = 0.4 * X[:, :4] @ SIGNS[:4] + 0.2 * rng.standard_normal(N - 1)
+    return [(np.append(y, response), np.vstack([X, x])) for response, x in PAIRS[pair]]
+
+
+# ---- the releases of a fit
+
+
+def log_picks(scores, top, candidates):
+    """Return the log-probability of picks, (..., k), by Gumbel peeling of scores, (..., p)."""
+    scores = np.where(candidates, scores / top.scale, -np.inf)
+    total = 0.0
+    for step in range(top.support.shape[-1]):
+        pick = top.support[..., step : step + 1]
+        total += np.take_along_axis(log_softmax(scores, axis=-1), pick, axis=-1).sum()
+        np.put_along_axis(scores, pick, -np.inf, axis=-1)
+    return total
+
+
+def pick_loss(change, top, candidates):
+    """Return the zCDP of picks where |v| moves by `change`: e^2/8 each, e the range of the log-ratio."""
+    high = np.where(candidates, change, -np.inf).max(axis=-1)
+    low = np.where(candidates, change, np.inf).min(axis=-1)
+    return top.support.shape[-1] * (((high - low) / top.scale) ** 2).sum() / 8.0
+
+
+class Witness(TrustedServer):
+    """The server with the sums of both data sets at hand: adds up the loss of its releases.
+
+    `ratio` is their log-likelihood ratio, `spent` their loss on the pair in zCDP. Sums are taken from the
+    rows themselves: messages and the sites' own ledgers are left out.
+    """
+
+    pair, world = (), 0
+
+    def __init__(self, federation, **options):
+        super().__init__(federation, **options)
+        d = self.design
+        self.blocks = [SiteBlock(X, y, d.low, d.high, d.y_low, d.y_high) for y, X in self.pair]
+        self.ratio, self.spent, self.sums = 0.0, 0.0, None
+
+    def _total(self, op, args, reach, entries, asked, *, noisy):
+        self._spend(entries, asked)
+        self.sums = [op.function(block, args).reshape(reach.shape) for block in self.blocks]
+        return self.sums[self.world], tuple(asked)
+
+    def vector_sum(self, op, args, **options):
+        found = super().vector_sum(op, args, **options)
+        low, high = self.sums
+        self.ratio += ((found.values - 0.5 * (low + high)) * (high - low)).sum() / found.scale**2
+        self.spent += 0.5 * ((high - low) ** 2).sum() / found.scale**2
+        return found
+
+    def top_k(self, op, args, k, *, candidates, **options):
+        found = super().top_k(op, args, k, candidates=candidates, **options)
+        low, high = (np.abs(v) for v in self.sums)
+        self.ratio += log_picks(high, found, candidates) - log_picks(low, found, candidates)
+        self.spent += pick_loss(high - low, found, candidates)
+        return found
+
+
+class Recorder(TrustedServer):
+    """The server itself, which keeps what it releases."""
+
+    kept = ()
+
+    def vector_sum(self, *args, **options):
+        self.kept.append(super().vector_sum(*args, **options))
+        return self.kept[-1]
+
+    def top_k(self, *args, **options):
+        self.kept.append(super().top_k(*args, **options))
+        return self.kept[-1]
+
+
+class Replay(Recorder):
+    """A server that asks nobody and releases what another one did."""
+
+    def _total(self, op, args, reach, entries, asked, *, noisy):
+        self._spend(entries, asked)
+        return np.full(reach.shape, np.nan), tuple(asked)
+
+    def vector_sum(self, *args, **options):
+        TrustedServer.vector_sum(self, *args, **options)
+        return self.kept.pop(0)
+
+    def top_k(self, *args, **options):
+        return self.kept.pop(0)
+
+
+@contextmanager
+def served(kind, **attributes):
+    """Let fits use this kind of server; yields the servers that were made."""
+    made = []
+
+    def server(federation, **options):
+        made.append(type(kind.__name__, (kind,), attributes)(federation, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(debiased_lasso, "TrustedServer", server)
+        # A function of public numbers, and a third of the time of such a small fit.
+        patched.setattr(debiasing, "clip_radii", functools.cache(debiasing.clip_radii))
+        yield made
+
+
+def model_of(rows):
+    return pi.DebiasedLasso(*rows, x_bound=1.0, y_bounds=Y_BOUNDS)
+
+
+def outcome(model, rng, epsilon=EPSILON, shares=SHARES):
+    """Return what a fit gives its user as numbers; a refusal is a row of its own kind."""
+    try:
+        r = model.fit(epsilon=epsilon, shares=shares, rng=rng, **OPTIONS)
+    except REFUSALS as refusal:
+        return np.append(np.zeros(3 + P), 1.0 + REFUSALS.index(type(refusal)))
+    return np.concatenate([r.params, r.bse, [r.residual_scale], r.sparse_params, [0.0]])
+
+
+@dataclass
+class Fits:
+    """Fits of both worlds: log-likelihood ratios, outcomes, what was spent and what the ledger says."""
+
+    ratios: np.ndarray
+    outcomes: np.ndarray
+    spent: np.ndarray
+    charged: np.ndarray
+    epsilon: float
+
+
+def fits(pair, count, *, epsilon=EPSILON, shares=SHARES, seed=0):
+    """Return `count` whole fits a world."""
+    data, shape = worlds(pair), (2, count)
+    found = Fits(*np.empty((1, *shape)), np.empty((*shape, 4 + P)), *np.empty((2, *shape)), 0.0)
+    for world in (0, 1):
+        model, rng = model_of(data[world]), np.random.default_rng((seed, world))
+        with served(Witness, pair=data, world=world) as made:
+            for i in range(count):
+                model.ledger = Ledger()
+                found.outcomes[world, i] = outcome(model, rng, epsilon, shares)
+                server, total = made.pop(), model.ledger.total()
+                found.ratios[world, i], found.spent[world, i] = server.ratio, server.spent
+                found.charged[world, i] = total.rho
+                if i < 20:  # the same for all fits that are not refused halfway
+                    found.epsilon = max(found.epsilon, total.epsilon(DELTA))
+    return found
+
+
+def learned(outcomes):
+    """Return scores of the second halves by a discriminant learned from the first halves' ranks."""
+    pooled = outcomes.reshape(-1, outcomes.shape[2])
+    ranks = np.stack([rankdata(column) for column in pooled.T], axis=1) / len(pooled)
+    refused = [outcomes[..., -1] == kind for kind in (1.0, 2.0)]
+    features = np.concatenate([ranks.reshape(outcomes.shape), np.stack(refused, axis=-1)], axis=-1)
+    half = outcomes.shape[1] // 2
+    train = features[:, :half]
+    spread = sum(np.cov(one.T) for one in train) + 1e-3 * np.eye(features.shape[2])
+    return features[:, half:] @ np.linalg.solve(spread, train[1].mean(axis=0) - train[0].mean(axis=0))
+
+
+def exact_epsilon(ratios, delta=DELTA):
+    """Return the loss of the pair at delta, by Monte Carlo over log-likelihood ratios of both worlds."""
+
+    def excess(epsilon):
+        beyond = [-np.expm1(np.minimum(epsilon - one, 0.0)).mean() for one in (ratios[1], -ratios[0])]
+        return max(beyond) - delta
+
+    return brentq(excess, 0.0, 1e3) if excess(0.0) > 0.0 else 0.0
+
+
+def audit(scores, claim, **sight):
+    return audit_mechanism(
+        lambda world, count, rng: scores[world], lambda x: x, draws=len(scores[0]), rng=0,
+        epsilon=claim, delta=DELTA, **sight,
+    )  # fmt: skip
+
+
+# ---- what the audits rest on
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("world", [0, 1])
+def test_the_witness_releases_what_the_public_fit_does(pair, world):
+    data = worlds(pair)
+    seen = set()
+    for seed in range(6):
+        public = outcome(model_of(data[world]), seed)
+        with served(Witness, pair=data, world=world) as made:
+            assert np.array_equal(outcome(model_of(data[world]), seed), public)
+        assert len(made) == 1
+        seen.add(public[-1])
+    assert 0.0 in seen
+
+
+def recorded(rows, seed):
+    """Return (outcome, releases) of one fit."""
+    with served(Recorder, kept=[]) as made:
+        found = outcome(model_of(rows), seed)
+    return found, made[0].kept
+
+
+def test_results_and_refusals_are_functions_of_the_releases():
+    ours, theirs = worlds("orthogonal x")
+    refused = 0
+    for seed in range(6):
+        found, kept = recorded(ours, seed)
+        with served(Replay, kept=kept) as made:
+            assert np.array_equal(outcome(model_of(theirs), 0), found)
+        assert made[0].kept == []
+        refused += found[-1] > 0.0
+    assert 0 < refused < 6
+
+
+# ---- what a fit spends on the pair, release by release
+
+
+@pytest.mark.parametrize(("pair", "least"), [(OPPOSITE, 0.55), ("orthogonal x", 0.4)])
+def test_no_fit_spends_more_than_its_ledger_says(pair, least):
+    found = fits(pair, 10)
+    assert (found.spent <= found.charged * (1.0 + 1e-9)).all()
+    assert (found.spent > least * found.charged).any()  # the pair is hard enough for mutants to show
+    assert found.epsilon <= EPSILON
+
+
+# ---- mutants
+
+
+def half_reach(args, columns):
+    """Add/remove where replace-one is due."""
+    bound = args["clip"] * args["residual_clip"]
+    return Reach.ball((args["transform"].shape[1],), 0.5 * bound, "CR")
+
+
+def unclipped_score(block, args):
+    x = block.columns(args, np.asarray(args["columns"]))
+    return block.residual(args) @ (x @ args["transform"])
+
+
+SCORE = sparse_statistics.SITE_OPS["clipped_score"]
+spend, perturb = Ledger.spend, SimulationNoise.perturb
+HEAVY_SCORE = {
+    "selection": 0.05, "refit": 0.1, "scales": 0.03, "neighbours": 0.01, "gram": 0.04, "slopes": 0.02,
+    "score": 0.75,
+}  # fmt: skip
+
+
+def forgetful(self, *entries):
+    return spend(self, *(entry for entry in entries if entry.label != "debiasing scores"))
+
+
+def whole(cls, given, every, extras):
+    """Give every part of a fit the whole budget."""
+    return cls(**dict.fromkeys(SHARES, 1.0)), {}
+
+
+def half_gaussian(self, values, scale):
+    return perturb(self, values, scale / 2.0)
+
+
+def op(**changes):
+    return sparse_statistics.SITE_OPS, {"clipped_score": replace(SCORE, **changes)}
+
+
+# What is broken, options of the fits; the claim is the ledger's epsilon, but never more than was asked for.
+MUTANTS = {
+    "CR where 2CR is due": (op(sensitivity=half_reach), {}),
+    "score not clipped": (op(function=unclipped_score), {}),
+    "a release missing in the ledger": ((Ledger, {"spend": forgetful}), {"shares": HEAVY_SCORE}),
+    "every part spends the whole budget, counted once": ((LassoShares, {"of": classmethod(whole)}), {}),
+    "half noise": ((SimulationNoise, {"perturb": half_gaussian}), {}),
+}
+UNSEEN = {"half noise"}  # by the count of what is spent: it takes the stated noise for granted
+
+
+def mutant_fits(name, count, **options):
+    """Return the fits with one thing broken."""
+    (place, patches), more = MUTANTS[name]
+    with pytest.MonkeyPatch.context() as patched:
+        for key, value in patches.items():
+            (patched.setitem if isinstance(place, dict) else patched.setattr)(place, key, value)
+        return fits(OPPOSITE, count, **(options | more))
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - UNSEEN))
+def test_mutants_spend_more_than_they_may(name):
+    found = mutant_fits(name, 3)
+    allowed = np.minimum(found.charged, epsilon_to_rho(EPSILON, DELTA))
+    assert (found.spent > 1.2 * allowed).any()
+
+
+def test_a_mutant_is_caught_by_its_likelihood_ratio():
+    found = mutant_fits("score not clipped", 150, epsilon=1.0)
+    assert audit(found.ratios, 1.0).exceeded
+
+
+# ---- everything as one output, by sampling
+
+MUTANT_EPSILON = 2.0  # what a few thousand draws can disprove
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+def test_whole_fits_on_neighbours(pair):
+    found = fits(pair, 4000)
+    assert found.epsilon <= EPSILON
+    result = audit(found.ratios, found.epsilon)
+    assert not result.exceeded, result
+    result = audit(learned(found.outcomes), found.epsilon)
+    assert not result.exceeded, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_whole_fits_of_mutants_are_caught(name):
+    found = mutant_fits(name, 4000, epsilon=MUTANT_EPSILON)
+    result = audit(found.ratios, min(found.epsilon, MUTANT_EPSILON))
+    assert result.exceeded, result
+
+
+def leaking(pair, count, epsilon):
+    """Return the fits with the un-noised mean of y in place of their residual scale."""
+    found = fits(pair, count, epsilon=epsilon)
+    for world, (y, _) in enumerate(worlds(pair)):
+        found.outcomes[world, :, 2] = np.clip(y, *Y_BOUNDS).mean()
+    return found
+
+
+@pytest.mark.slow
+def test_the_public_results_show_one_number_of_the_rows():
+    found = leaking(OPPOSITE, 1000, MUTANT_EPSILON)
+    assert audit(learned(found.outcomes), MUTANT_EPSILON).exceeded
