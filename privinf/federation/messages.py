@@ -18,6 +18,7 @@ from privinf.validation import check_count
 
 Message = tuple[str, dict[str, NDArray[Any]]]
 
+_REPLIED = ("sums", "masked")
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
@@ -41,6 +42,8 @@ class Query:
         Position in the session; a site refuses another question at a position that has passed.
     charges : tuple of mapping
         Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer.
+    masking : mapping
+        Public JSON, for secure sums: who takes part, and on which grid; empty for other questions.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Query:
     session: str = ""
     sequence: int = 0
     charges: tuple[Mapping[str, Any], ...] = ()
+    masking: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
@@ -67,6 +71,7 @@ class Query:
         given = {name: _plain(value, name) for name, value in self.args.items() if value is not None}
         object.__setattr__(self, "args", MappingProxyType(given))
         object.__setattr__(self, "charges", tuple(dict(charge) for charge in self.charges))
+        object.__setattr__(self, "masking", MappingProxyType(json.loads(_json(dict(self.masking)))))
 
     @property
     def digest(self) -> str:
@@ -85,6 +90,9 @@ class Query:
         arrays = {name: value for name, value in self.args.items() if isinstance(value, np.ndarray)}
         header = {one.name: getattr(self, one.name) for one in fields(self)}
         header["args"] = {name: value for name, value in self.args.items() if name not in arrays}
+        header["masking"] = dict(self.masking)
+        if not header["masking"]:
+            del header["masking"]
         return _json(header), arrays
 
     @classmethod
@@ -112,6 +120,8 @@ class Reply:
         Public JSON, for "describe".
     error : str
         ``"ErrorName: message"`` where the site did not answer; the message holds no value.
+    masked : ndarray of uint64
+        The answer to a secure sum: noisy integers under masks.
     """
 
     site: str
@@ -119,19 +129,22 @@ class Reply:
     rows: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
+    masked: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     def pack(self) -> Message:
         """Return the answer as JSON text and arrays by name."""
-        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "sums"}
-        return _json(header), {"sums": self.sums}
+        arrays: dict[str, NDArray[Any]] = {"sums": self.sums}
+        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _REPLIED}
+        return _json(header), arrays | ({"masked": self.masked} if self.masked.size else {})
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
         """Read back what `pack` wrote; StorageError if it is not that."""
         header = _read(text, cls)
-        if set(arrays) != {"sums"}:
+        masked = arrays.get("masked", np.empty(0, dtype=np.uint64))
+        if not {"sums"} <= set(arrays) <= set(_REPLIED) or masked.dtype != np.uint64:
             raise StorageError("the message is not a reply")
-        return cls(**header, sums=np.asarray(arrays["sums"], dtype=np.float64))
+        return cls(**header, sums=np.asarray(arrays["sums"], dtype=np.float64), masked=masked)
 
     def __repr__(self) -> str:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"

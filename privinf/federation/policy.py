@@ -18,7 +18,7 @@ from privinf.accounting import (
 )
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.site_ops import Reach
-from privinf.validation import check_positive
+from privinf.validation import check_count, check_positive
 
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
@@ -38,23 +38,44 @@ class SitePolicy:
         Statistics that may be asked for; all that the package ships by default.
     largest_rho : float
         Most that one release may cost, in zCDP.
+    secure_sums : bool
+        Whether noisy sums may go out under masks, so that nobody sees more than the sum over the roster.
+    min_sites : int
+        Fewest sites over which a secure sum may go.
+    max_colluding : int
+        How many of the other sites may be in league with the server; their noise does not count.
+
+    Raises
+    ------
+    ArgumentError
+        A number is out of range.
 
     Notes
     -----
-    **Privacy.** The default allows nothing but a description of the columns.
+    **Privacy.** The default allows nothing but a description of the columns. A secure sum may ask for more
+    sites and count with more colluding ones than the policy says, never fewer.
     """
 
     trusted_server: bool = False
     simulation: bool = False
     operations: tuple[str, ...] | None = None
     largest_rho: float = math.inf
+    secure_sums: bool = False
+    min_sites: int = 2
+    max_colluding: int = 0
 
     def __post_init__(self) -> None:
         check_positive(self.largest_rho, "largest_rho", infinite=True)
+        check_count(self.min_sites, "min_sites", least=2)
+        check_count(self.max_colluding, "max_colluding", least=0)
 
-    def allow(self, op: str) -> None:
-        """Raise NotAvailableError unless sums of `op` may be sent to the server."""
-        if not self.trusted_server:
+    def allow(self, op: str, *, masked: bool = False) -> None:
+        """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""
+        if masked and not self.secure_sums:
+            raise NotAvailableError(
+                "its policy takes no part in secure sums: the holder must say SitePolicy(secure_sums=True)"
+            )
+        if not masked and not self.trusted_server:
             raise NotAvailableError(
                 "its policy sends no un-noised sums: the holder must say SitePolicy(trusted_server=True)"
             )

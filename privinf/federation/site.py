@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privinf import errors
-from privinf.accounting import Ledger
+from privinf.accounting import Ledger, LedgerEntry
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -15,9 +15,21 @@ from privinf.errors import (
     PrivinfError,
     SchemaError,
 )
+from privinf.federation.keys import IdentityKey, Roster
+from privinf.federation.masking import PairKeys
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
+from privinf.federation.site_ledger import Journal, SiteLedger
+from privinf.federation.site_masking import (
+    check_room,
+    check_roster,
+    check_terms,
+    noisy_words,
+    quantised,
+    read_terms,
+)
 from privinf.mechanisms.rows import Rows, as_rows
+from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import SiteBlock, stream_of
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design, Schema
@@ -38,7 +50,10 @@ class Site:
     policy : SitePolicy
         What the holder allows; the default sends nothing but a description of the columns.
     ledger : Ledger, optional
-        The holder's own account; by default a new one. A limit there is enforced by the site.
+        The holder's own account; by default a new one. A limit there is enforced by the site. With a
+        `SiteLedger` what was charged and sent outlives the process.
+    key, roster : IdentityKey, Roster, optional
+        The site's own key and the public keys of all sites, for secure sums.
 
     Raises
     ------
@@ -50,8 +65,9 @@ class Site:
     Notes
     -----
     **Privacy.** Un-noised sums leave it only where the policy says ``trusted_server=True``, and only for
-    queries whose charges cover the site's own sensitivity; they are in its ledger before a row is read. Not
-    pickled and not shown.
+    queries whose charges cover the site's own sensitivity; they are in its ledger before a row is read. In
+    a secure sum (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not
+    shown.
 
     Examples
     --------
@@ -67,9 +83,9 @@ class Site:
     __slots__ = (
         "_block",
         "_digest",
-        "_last",
+        "_journal",
+        "_pairs",
         "_rows",
-        "_seen",
         "design",
         "ledger",
         "policy",
@@ -84,6 +100,8 @@ class Site:
         *,
         policy: SitePolicy | None = None,
         ledger: Ledger | None = None,
+        key: IdentityKey | None = None,
+        roster: Roster | None = None,
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
             raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
@@ -97,8 +115,8 @@ class Site:
         self.design: Design | None = None
         self._block: SiteBlock | None = None
         self._digest = ""
-        self._seen: set[str] = set()
-        self._last: dict[str, int] = {}
+        self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
+        self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Design):
             self.adopt(schema)
 
@@ -149,7 +167,7 @@ class Site:
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         op = SITE_OPS[query.op]
-        self.policy.allow(query.op)
+        self.policy.allow(query.op, masked=bool(query.masking))
         if query.version != op.version:
             raise NotAvailableError(f"it knows version {op.version} of {query.op!r}, not {query.version}")
         if self._block is None or self.design is None:
@@ -158,26 +176,39 @@ class Site:
             raise NotAvailableError("its rows are prepared for another design now")
         reach = op.reach(query.args, len(self.design.names))
         entries = self.policy.accept(query.charges, reach)
-        digest = query.digest
-        if digest not in self._seen:
-            self._check_order(query)
-            self.ledger.spend(*entries)
-            self._seen.add(digest)
-            self._last[query.session] = query.sequence
+        if query.masking:
+            return self._masked(query, name, reach, entries)
+        self._journal.begin(query, entries)
         return Reply(name, op.total(self._placed(name), query.args), self.size)
 
+    def _masked(self, query: Query, name: str, reach: Reach, entries: tuple[LedgerEntry, ...]) -> Reply:
+        """Answer in a secure sum: check, charge, read, add noise and masks, remember."""
+        if len(entries) != 1:
+            raise ArgumentError("a secure sum is one release")
+        terms = read_terms(query, entries[0])
+        pairs = check_roster(terms, query, self._pairs, name)
+        check_terms(query, terms, entries[0], reach, self.policy)
+        check_room(terms, self.size, reach.bound)
+        digest = query.digest
+        if (sent := self._journal.recall(digest)) is not None:
+            return sent
+        self._journal.begin(query, entries)
+        total = SITE_OPS[query.op].total(self._placed(name), query.args)
+        words = noisy_words(quantised(total, terms, self.size, reach.bound), terms, name)
+        masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
+        reply = Reply(name, NOTHING, self.size, masked=masked)
+        self._journal.keep(digest, reply)
+        return reply
+
     def description(self) -> dict[str, Any]:
-        """Return the public facts: columns, bounds, digest of the design, whether the server is trusted."""
+        """Return the public facts: columns, bounds, digest of the design, whom the site trusts."""
         return {
             "design": None if self.design is None else self.design.to_dict(),
             "digest": self._digest,
             "schema": None if self.schema is None else self.schema.to_dict(),
             "trusted_server": self.policy.trusted_server,
+            "roster": None if self._pairs is None else self._pairs.roster.digest,
         }
-
-    def _check_order(self, query: Query) -> None:
-        if query.sequence <= self._last.get(query.session, -1):
-            raise NotAvailableError("another question was asked at this position of the session")
 
     def _placed(self, name: str) -> SiteBlock:
         whole = self._block

@@ -1,0 +1,206 @@
+"""Who may take part in secure sums: a site's identity key, and the roster of public keys that sites pin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+from privinf.errors import ArgumentError, NotAvailableError, StorageError
+
+KEY_BYTES = 32
+
+
+def primitives(name: str) -> Any:
+    """Return a module of the package cryptography.
+
+    Raises
+    ------
+    NotAvailableError
+        It is not installed; the message names the extra that brings it.
+    """
+    try:
+        return import_module(f"cryptography.{name}")
+    except ImportError:
+        raise NotAvailableError(
+            "secure sums need the package cryptography: pip install 'privinf[federation]'"
+        ) from None
+
+
+class IdentityKey:
+    """A site's static X25519 key: made once at the site, never sent.
+
+    Parameters
+    ----------
+    secret : bytes, optional
+        32 bytes of a key that exists; by default a new one from the operating system's entropy.
+
+    Attributes
+    ----------
+    public : str
+        The public key, 64 hexadecimal digits: what goes into the `Roster`.
+
+    Raises
+    ------
+    NotAvailableError
+        The package cryptography is not installed.
+
+    Notes
+    -----
+    **Privacy.** Who has it can take off the masks of all sums that the site ever sent: protect its file as
+    you protect the rows. Not shown and not pickled.
+
+    Examples
+    --------
+    >>> north, south = IdentityKey(), IdentityKey()
+    >>> north.shared(south.public) == south.shared(north.public)
+    True
+    """
+
+    __slots__ = ("_secret", "public")
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        x25519 = primitives("hazmat.primitives.asymmetric.x25519")
+        if secret is None:
+            self._secret = x25519.X25519PrivateKey.generate()
+        elif isinstance(secret, bytes) and len(secret) == KEY_BYTES:
+            self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
+        else:
+            raise ArgumentError(f"secret must be {KEY_BYTES} bytes")
+        self.public: str = self._secret.public_key().public_bytes_raw().hex()
+
+    def shared(self, public: str) -> bytes:
+        """Return the secret shared with the owner of a public key.
+
+        Raises
+        ------
+        ArgumentError
+            The text is not a public key.
+        """
+        x25519 = primitives("hazmat.primitives.asymmetric.x25519")
+        try:
+            other = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+            return bytes(self._secret.exchange(other))
+        except (TypeError, ValueError):
+            raise ArgumentError("a public key is not one of X25519") from None
+
+    def secret_bytes(self) -> bytes:
+        """Return the secret key itself, 32 bytes."""
+        return bytes(self._secret.private_bytes_raw())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the secret to a new file that only its owner may read; StorageError if it exists."""
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise StorageError(f"there is a file at {path}: an identity key is never replaced") from None
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(self.secret_bytes().hex() + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> IdentityKey:
+        """Read what `save` wrote; StorageError if it is not that."""
+        try:
+            with open(path, encoding="ascii") as stream:
+                return cls(bytes.fromhex(stream.read().strip()))
+        except (ArgumentError, ValueError):
+            raise StorageError(f"{path} holds no identity key") from None
+
+    def __repr__(self) -> str:
+        return f"<IdentityKey with public key {self.public[:8]}..., secret not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an identity key is not pickled: save it at the site")
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The sites of a federation and their public keys, agreed outside of it and pinned at every site.
+
+    Parameters
+    ----------
+    keys : mapping of str to str
+        Public key (64 hexadecimal digits) by site; at least two, all different.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256 of names and keys, in hexadecimal.
+
+    Raises
+    ------
+    ArgumentError
+        A name or a key is not one, or a key stands twice.
+
+    Notes
+    -----
+    **Privacy.** Public. That it is pinned is what keeps an active server out: no key ever travels with a
+    query, so nobody can put himself, or one site twice, among the others.
+
+    Examples
+    --------
+    >>> keys, roster = pinned_keys(["north", "south"])
+    >>> roster.keys["north"] == keys["north"].public
+    True
+    """
+
+    keys: Mapping[str, str] = field(hash=False)
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.keys, Mapping) or len(self.keys) < 2:
+            raise ArgumentError("a roster needs at least two sites with their public keys")
+        for name, key in self.keys.items():
+            if not isinstance(name, str) or not name.strip() or "=" in name:
+                raise ArgumentError("a site's name is a non-empty text without '='")
+            if not (isinstance(key, str) and len(key) == 2 * KEY_BYTES and _is_hex(key)):
+                raise ArgumentError(f"the key of site {name!r} must be {2 * KEY_BYTES} hexadecimal digits")
+        if len(set(self.keys.values())) < len(self.keys):
+            raise ArgumentError("a key stands twice in the roster: every site has its own")
+        ordered = dict(sorted(self.keys.items()))
+        object.__setattr__(self, "keys", MappingProxyType(ordered))
+        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(ordered).encode()).hexdigest())
+
+    def to_json(self) -> str:
+        """Return the roster as JSON text: a file that every site keeps."""
+        return json.dumps({"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Roster:
+        """Read back what `to_json` wrote; StorageError if it is not that."""
+        try:
+            record = json.loads(text)
+            if record["format"] != "privinf-roster" or record["version"] != 1:
+                raise StorageError("the text is not a roster of a version that this privinf reads")
+            return cls(record["keys"])
+        except (ArgumentError, KeyError, TypeError, ValueError) as problem:
+            raise StorageError(f"the text is not a roster: {problem}") from None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Roster, (dict(self.keys),)
+
+
+def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
+    """Return new keys for all sites and their roster: for sites that live in one process.
+
+    Notes
+    -----
+    **Privacy.** Real sites each make their own `IdentityKey` and agree on the roster.
+    """
+    keys = {name: IdentityKey() for name in names}
+    return keys, Roster({name: key.public for name, key in keys.items()})
+
+
+def _is_hex(text: str) -> bool:
+    return all(letter in "0123456789abcdef" for letter in text)

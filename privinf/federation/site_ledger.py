@@ -1,0 +1,331 @@
+"""What a site remembers of its answers: in memory, or with its ledger in a file that is on disk first."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from privinf.accounting import Budget, Ledger, LedgerEntry
+from privinf.accounting.ledger import Account, enlist
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.federation.messages import Query, Reply
+
+FORMAT, VERSION = "privinf-site-ledger", 1
+
+
+class Journal:
+    """A site's memory for as long as it lives: questions that it has charged, their order, replies sent.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Where charges are spent.
+
+    Notes
+    -----
+    **Privacy.** Holds public numbers and what was sent: masked words, never un-noised sums.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._last: dict[str, int] = {}
+        self._charged: set[str] = set()
+        self._replies: dict[str, Reply] = {}
+
+    def begin(self, query: Query, entries: tuple[LedgerEntry, ...]) -> None:
+        """Charge a question, unless it was charged before.
+
+        Raises
+        ------
+        NotAvailableError
+            Another question was asked at this position of the session, or later in it.
+        BudgetExceededError
+            The ledger's limit would be passed; nothing is remembered.
+        """
+        digest = query.digest
+        if digest in self._charged:
+            return
+        if query.sequence <= self._last.get(query.session, -1):
+            raise NotAvailableError("another question was asked at this position of the session")
+        self._spend(query, digest, entries)
+        self._charged.add(digest)
+        self._last[query.session] = query.sequence
+
+    def charged(self, digest: str) -> bool:
+        """Return whether the question of this digest has been charged."""
+        return digest in self._charged
+
+    def recall(self, digest: str) -> Reply | None:
+        """Return the reply to the question of this digest, None if there was none."""
+        return self._replies.get(digest)
+
+    def keep(self, digest: str, reply: Reply) -> None:
+        """Remember a reply, before it is sent."""
+        self._replies[digest] = reply
+
+    def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
+        self._ledger.spend(*entries)
+
+
+class SiteLedger(Ledger):
+    """A site's ledger and the memory of its answers in one file; give it as ``ledger=`` to a `Site`.
+
+    Parameters
+    ----------
+    path : path
+        Made if it is not there. Beside it stands ``<path>.lock``.
+    budget : Budget, optional
+        The limit of a new ledger; of one that is there it may be repeated, not changed.
+    name : str
+        Whose account a new ledger is.
+
+    Raises
+    ------
+    StorageError
+        Another process (or another object of this one) has the ledger open; the file is damaged, not a
+        site's ledger, or has another limit; its folder is missing.
+
+    Notes
+    -----
+    **Privacy.** One line is appended for every charge, with the digest and the position of its question, and
+    one for every reply; each has reached the disk before anything is read or sent. After a crash the same
+    question gets the very bytes that it got before, or is answered for the first time, and is not charged
+    again; a half-written last line is dropped, since nothing was done on its strength. Whoever can put an
+    older copy of the file in its place can make the site spend twice: protect it as you protect the rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from privinf.accounting import Budget
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with SiteLedger(f"{folder}/north.ledger", Budget(mu=1.0)) as ledger:
+    ...         len(ledger)
+    0
+    """
+
+    __slots__ = ("journal",)
+
+    def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "record") -> None:
+        if not (budget is None or isinstance(budget, Budget)):
+            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        self.journal = FileJournal(Path(path).resolve(), budget, name)
+        self._account, self._scope = self.journal.account, ()
+
+    def close(self) -> None:
+        """Close the file, so that another process may open it."""
+        self.journal.close()
+
+    def __enter__(self) -> SiteLedger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
+
+
+class JournalAccount(Account):
+    """The account in a site's file: direct spends are written there too."""
+
+    def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
+        super().__init__(budget, name, identity)
+        self.journal: FileJournal | None = None
+
+    def record(self, entries: tuple[LedgerEntry, ...], note: dict[str, Any] | None = None) -> None:
+        """Record entries, all or none, and return when they, with the note, have reached the disk."""
+        if self.journal is None:
+            raise StorageError("the site's ledger is not open")
+        self.journal.check_open()
+        super().record(entries)
+        self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
+
+    def reopened(self, scope: Any) -> Any:
+        """Refuse: the file has one owner."""
+        raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
+
+
+class FileJournal(Journal):
+    """A `Journal` whose every line is on disk before it counts."""
+
+    def __init__(self, path: Path, budget: Budget | None, name: str) -> None:
+        self.path = path
+        self._stream: IO[bytes] | None = None
+        self._lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise StorageError(f"the ledger {path} is open elsewhere: a site has one owner") from None
+        except OSError as problem:
+            raise StorageError(f"the ledger {path} cannot be opened ({problem.strerror})") from None
+        try:
+            self._open(budget, name)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, budget: Budget | None, name: str) -> None:
+        if not self.path.exists():
+            _create(self.path, _encoded(_header(budget, name)))
+        lines, length = _read_lines(self.path)
+        self.account = _account_of(lines[0], self.path)
+        if budget is not None and self.account.budget != budget:
+            raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
+        super().__init__(_door(self.account))
+        try:
+            for line in lines[1:]:
+                self._replay(line)
+        except (PrivinfError, KeyError, TypeError, ValueError):
+            raise StorageError(f"the ledger {self.path} is damaged") from None
+        self.account.journal = self
+        enlist(self.account)
+        self._stream = self.path.open("ab")
+        self._stream.truncate(length)
+
+    def _replay(self, line: dict[str, Any]) -> None:
+        if "charge" in line:
+            self.account.absorb([LedgerEntry.from_dict(entry) for entry in line["charge"]])
+        if "session" in line:
+            self._last[line["session"]] = int(line["sequence"])
+            self._charged.add(line["digest"])
+        if "reply" in line:
+            arrays = {name: _read_array(record) for name, record in line["arrays"].items()}
+            self._replies[line["digest"]] = Reply.unpack(line["reply"], arrays)
+
+    def keep(self, digest: str, reply: Reply) -> None:
+        """Remember a reply: on disk when this returns."""
+        text, arrays = reply.pack()
+        stored = {name: _write_array(array) for name, array in arrays.items()}
+        self.append({"digest": digest, "reply": text, "arrays": stored})
+        super().keep(digest, reply)
+
+    def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
+        note = {"digest": digest, "session": query.session, "sequence": query.sequence}
+        self.account.record(entries, note)
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Write a line and return when it has reached the disk."""
+        self.check_open()
+        assert self._stream is not None
+        try:
+            self._stream.write(_encoded(line))
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as problem:
+            self.close()
+            raise StorageError(
+                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was sent"
+            ) from None
+
+    def check_open(self) -> None:
+        """Raise StorageError if the file is closed."""
+        if self._stream is None:
+            raise StorageError(f"the ledger {self.path} is closed")
+
+    def close(self) -> None:
+        """Close the file and let go of the lock."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+            self._lock.release()
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the lines of a file and the length of what is whole; a torn last line is left out."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise StorageError(f"the ledger {path} cannot be read") from None
+    whole = content[: content.rfind(b"\n") + 1]
+    try:
+        lines = [_read_line(line) for line in whole.decode().splitlines()]
+    except ValueError:
+        lines = []
+    if not lines:
+        raise StorageError(f"the ledger {path} is damaged, or no site's ledger")
+    return lines, len(whole)
+
+
+def _read_line(text: str) -> dict[str, Any]:
+    checksum, _, content = text.partition(" ")
+    line = json.loads(content)
+    if checksum != _checksum(content) or not isinstance(line, dict):
+        raise ValueError("checksum")
+    return line
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    text = json.dumps(line, sort_keys=True, allow_nan=False)
+    return f"{_checksum(text)} {text}\n".encode()
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _header(budget: Budget | None, name: str) -> dict[str, Any]:
+    limit = None if budget is None else budget.to_dict()
+    return {"format": FORMAT, "version": VERSION, "id": str(uuid4()), "name": name, "budget": limit}
+
+
+def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise StorageError(f"{path} is no site's ledger of a version that this privinf reads")
+    try:
+        budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
+        return JournalAccount(budget, str(header["name"]), str(header["id"]))
+    except (ArgumentError, KeyError, TypeError):
+        raise StorageError(f"the ledger {path} is damaged") from None
+
+
+def _door(account: Account) -> Ledger:
+    door = Ledger.__new__(Ledger)
+    door._account, door._scope = account, ()
+    return door
+
+
+def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    words = base64.b64encode(little.tobytes()).decode()
+    return {"dtype": little.dtype.str, "shape": list(array.shape), "bytes": words}
+
+
+def _read_array(record: dict[str, Any]) -> np.ndarray[Any, Any]:
+    content = base64.b64decode(record["bytes"], validate=True)
+    found = np.frombuffer(content, dtype=record["dtype"]).reshape(record["shape"])
+    return found.astype(found.dtype.newbyteorder("="))
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Make a file that is there as a whole or not at all."""
+    draft = path.with_name(f".{path.name}.{uuid4()}.tmp")
+    try:
+        with open(draft, "xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+        _sync_folder(path.parent)
+    except OSError as problem:
+        raise StorageError(f"the ledger {path} cannot be made ({problem.strerror})") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name reach the disk too."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,264 @@
+"""Secure sums: exact in integers, with the noise and the price that they state."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from federation_sites import design_of, rows_of
+from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query, sites_of
+
+import privinf as pi
+from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError
+from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer
+from privinf.federation.secure_sum import masked_sum
+from privinf.federation.site_masking import quantised, read_terms
+from privinf.federation.sum_plan import plan_sum
+from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.simulation import binomial_limits
+
+FIVE = ("a", "b", "c", "d", "e")
+
+
+def pooled_total(federation, op="clipped_score", args=SCORE):
+    return sum(SITE_OPS[op].total(site._placed(name), args) for name, site in federation._sites.items())
+
+
+def test_without_noise_it_is_the_sum():
+    federation = secure_federation(policy=MADE_UP)
+    found = SecureServer(federation).vector_sum("clipped_score", SCORE, mu=math.inf, label="score")
+    np.testing.assert_allclose(found.values, pooled_total(federation), rtol=0, atol=1e-12)
+    assert (found.scale, found.mu, found.rows, found.sites) == (0.0, math.inf, 210, THREE)
+    assert not federation._sites["north"].ledger.entries[0].secure
+
+
+def test_the_sum_is_exact_in_integers(monkeypatch):
+    from privinf.federation import site as site_module
+
+    sent = []
+
+    def kept(steps, terms, name):
+        noisy = original(steps, terms, name)
+        sent.append(noisy.view(np.int64))
+        return noisy
+
+    original = site_module.noisy_words
+    monkeypatch.setattr(site_module, "noisy_words", kept)
+    federation = secure_federation(FIVE)
+    query = secure_query(federation, mu=0.7, max_colluding=1)
+    rows = {name: len(site) for name, site in federation._sites.items()}
+    found = masked_sum(federation, query, 4, rows)
+    assert len(sent) == 5
+    np.testing.assert_array_equal(found.steps, sum(sent))
+    terms = read_terms(query, federation._sites["a"].ledger.entries[0])
+    for name, noisy in zip(FIVE, sent, strict=True):
+        exact = SITE_OPS["clipped_score"].total(federation._sites[name]._placed(name), query.args)
+        assert 0.0 < np.abs(noisy - quantised(exact, terms, rows[name], 3.0)).max() < 6.0 * terms.sigma
+
+
+def test_what_leaves_a_site_looks_uniform():
+    federation = Tapped(secure_federation())
+    server = SecureServer(federation)
+    for _ in range(10):
+        server.vector_sum("column_sums", {"columns": [0, 1, 2, 3], "bound": 2.0}, mu=1.0, label="sums")
+    words = np.concatenate([reply.masked for replies in federation.replies for reply in replies])
+    assert all(reply.sums.size == 0 for replies in federation.replies for reply in replies)
+    ones = int(np.unpackbits(words.view(np.uint8)).sum())
+    low, high = binomial_limits(0.5, 64 * words.size, 0.999)
+    assert low <= ones / (64 * words.size) <= high
+
+
+@pytest.mark.parametrize("colluding", [0, 2])
+def test_the_noise_is_what_it_states(colluding):
+    federation = secure_federation(tuple("abcdefghij"), rows=20)
+    server = SecureServer(federation, max_colluding=colluding)
+    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    exact = pooled_total(federation)
+    found = [server.vector_sum("clipped_score", SCORE, mu=1.0, label="score") for _ in range(60)]
+    assert found[0].scale ** 2 / reach.l2**2 == pytest.approx(10 / (10 - colluding), rel=2e-5)
+    z = np.concatenate([(one.values - exact) / one.scale for one in found])
+    inside = np.mean(np.abs(z) < 0.6744897501960817)
+    low, high = binomial_limits(0.5, z.size, 0.999)
+    assert low <= inside <= high
+    assert server.ledger.total().mu == pytest.approx(math.sqrt(60))
+    for site in federation._sites.values():
+        assert site.ledger.total().mu == pytest.approx(math.sqrt(60))
+    entry = server.ledger.entries[0]
+    assert (entry.trust, entry.noise["colluding"], entry.noise["sites"]) == ("distributed", colluding, 10)
+
+
+def test_the_price_is_that_of_the_grid():
+    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    plan = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, threshold=10, rows=100)
+    steps = (reach.l2 / plan.grid) + math.sqrt(4)
+    sigma = plan.site_scale / plan.grid
+    assert 2.0**20 <= sigma < 2.0**21
+    assert steps / (sigma * math.sqrt(7)) <= 0.5
+    assert steps / (sigma * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
+    assert plan.entry.loss == GaussianLoss(0.5)
+    coarse = plan_sum(
+        reach, 0.5, label="x", op="y", sites=10, colluding=3, threshold=10, rows=100, grid_bits=4
+    )
+    assert coarse.entry.loss == ConcentratedLoss(0.125)
+    steps = (reach.l2 / coarse.grid) + math.sqrt(4)
+    assert steps / (coarse.site_scale / coarse.grid * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
+    with pytest.raises(SensitivityError, match="too small"):
+        plan_sum(
+            Reach.ball((10**6,), 1.0, "x"), 1e-3, label="x", op="y", sites=2, colluding=0, threshold=2,
+            rows=9, grid_bits=2,
+        )  # fmt: skip
+
+
+def test_neighbours_move_the_integers_by_no_more_than_is_charged():
+    rng = np.random.default_rng(3)
+    query = secure_query(secure_federation(rows=50), mu=1.0)
+    terms = read_terms(query, pi.LedgerEntry.from_dict(query.charges[0]))
+    reach = SITE_OPS["clipped_score"].reach(query.args, 4)
+    y, X = rows_of(40, 5)
+    worst = 0.0
+    for _ in range(200):
+        both = []
+        for _ in range(2):
+            X[0], y[0] = rng.choice([-2.0, 2.0], 4) * rng.choice([0.1, 1.0], 4), rng.choice([-3.0, 3.0])
+            block = Site((y, X), design_of())._placed("a")
+            both.append(quantised(SITE_OPS["clipped_score"].total(block, query.args), terms, 40, reach.bound))
+        worst = max(worst, float(np.linalg.norm((both[0] - both[1]).astype(float))))
+    assert 0.9 * reach.l2 / terms.grid < worst <= reach.l2 / terms.grid + math.sqrt(4)
+
+
+def test_scalars_and_matrices():
+    federation = secure_federation(policy=MADE_UP)
+    server = SecureServer(federation)
+    variance = server.scalar("squared_residuals", {"residual_clip": 2.0}, mu=math.inf, label="variance")
+    assert variance.values.shape == ()
+    gram = server.gram({"columns": [0, 2], "bound": 2.0}, mu=math.inf, label="gram")
+    X = np.concatenate([np.clip(rows_of(60 + 10 * i, i)[1][:, [0, 2]], -2, 2) for i in range(3)])
+    np.testing.assert_allclose(gram.values, X.T @ X, atol=1e-10)
+    args = {"edges": np.array([0.5, 1.0, 2.0])}
+    assert 0.5 <= server.histogram_quantile(args, level=0.5, mu=math.inf, label="median") <= 2.0
+    with pytest.raises(NotAvailableError, match="peeled"):
+        server.top_k("clipped_products", {"bound": 1.0}, 2, label="x", mu=1.0)
+    with pytest.raises(ArgumentError, match="no statistic"):
+        server.vector_sum("made_up", {}, label="x", mu=1.0)
+
+
+def test_seeded_noise_is_reproducible_and_needs_the_policy():
+    runs = [
+        SecureServer(secure_federation(policy=MADE_UP), rng=4).vector_sum(
+            "clipped_score", SCORE, mu=1.0, label="s"
+        )
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(runs[0].values, runs[1].values)
+    server = SecureServer(secure_federation(), rng=4)
+    assert not server.secure
+    with pytest.raises(NotAvailableError, match="seeded noise"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    with pytest.raises(NotAvailableError, match="without noise"):
+        SecureServer(secure_federation()).vector_sum("clipped_score", SCORE, mu=math.inf, label="s")
+
+
+def test_some_sites_only_are_charged_in_their_own_scope():
+    federation = secure_federation()
+    server = SecureServer(federation, ledger=Ledger(name="record"))
+    found = server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["west", "north"])
+    assert found.sites == ("north", "west")
+    assert len(federation._sites["south"].ledger) == 0
+    assert server.ledger.total().mu == 1.0
+    with pytest.raises(NotAvailableError, match="at least 2"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["west"])
+
+
+def test_un_noised_sums_stay_where_they_are():
+    federation = secure_federation()
+    with pytest.raises(NotAvailableError, match="no un-noised sums"):
+        TrustedServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    open_only = secure_federation(policy=SitePolicy(trusted_server=True))
+    with pytest.raises(NotAvailableError, match="no part in secure sums"):
+        SecureServer(open_only).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+
+
+def test_a_drop_out_costs_a_new_roster_and_a_new_charge():
+    for failure in ("drop_outs", "lost_replies"):
+        federation = Tapped(secure_federation(FIVE, **{failure: {"c": {1}}}))
+        server = SecureServer(federation, missing="continue")
+        found = server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+        assert found.sites == ("a", "b", "d", "e") == server.sites
+        first, second = federation.queries
+        assert (first.masking["roster"], second.masking["roster"]) == (list(FIVE), ["a", "b", "d", "e"])
+        assert second.sequence > first.sequence
+        assert first.charges[0]["id"] != second.charges[0]["id"]
+        assert len(server.ledger) == 2
+        charged = {name: len(site.ledger) for name, site in federation.inner._sites.items()}
+        assert charged == {"a": 2, "b": 2, "d": 2, "e": 2, "c": 1 if failure == "lost_replies" else 0}
+        assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").sites == found.sites
+    with pytest.raises(AlignmentError, match="no answer from site 'c'"):
+        SecureServer(secure_federation(FIVE, drop_outs={"c": {1}})).vector_sum(
+            "clipped_score", SCORE, mu=1.0, label="s"
+        )
+    flaky = secure_federation(FIVE, drop_outs={"c": {1}, "d": {2}})
+    with pytest.raises(AlignmentError, match="fell silent in 2 attempts"):
+        SecureServer(flaky, missing="continue", retries=1).vector_sum(
+            "clipped_score", SCORE, mu=1.0, label="s"
+        )
+
+
+def test_sums_that_could_pass_64_bits_are_refused_before_any_charge():
+    federation = secure_federation()
+    server = SecureServer(federation, grid_bits=45)
+    with pytest.raises(SensitivityError, match="64 bits"):
+        server.vector_sum("clipped_score", SCORE, mu=1e4, label="s")
+    assert len(server.ledger) == 0
+    # a server that does not check is refused by the sites
+    query = secure_query(secure_federation(), mu=1.0)
+    small = Site(rows_of(60, 0), design_of(), policy=SECURE)
+    terms = read_terms(query, pi.LedgerEntry.from_dict(query.charges[0]))
+    from dataclasses import replace
+
+    from privinf.federation.site_masking import check_room
+
+    check_room(terms, len(small), 3.0)
+    with pytest.raises(SensitivityError, match="64 bits"):
+        check_room(replace(terms, grid=2.0**-56), len(small), 3.0)
+    with pytest.raises(SensitivityError, match="64 bits"):
+        check_room(replace(terms, sigma=2.0**56), len(small), 3.0)
+
+
+def test_bad_options():
+    federation = secure_federation()
+    for wrong in ({"max_colluding": -1}, {"retries": -1}, {"grid_bits": 1}, {"missing": "maybe"}):
+        with pytest.raises(ArgumentError):
+            SecureServer(federation, **wrong)
+    with pytest.raises(ArgumentError, match="no honest site"):
+        SecureServer(federation, max_colluding=3).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    sites = sites_of()
+    unkeyed = Site(rows_of(60, 0), design_of(), policy=SECURE)
+    with pytest.raises(NotAvailableError, match="'north' has no key"):
+        SecureServer(InProcessFederation(sites | {"north": unkeyed}))
+    with pytest.raises(AlignmentError, match="another pinned roster"):
+        SecureServer(InProcessFederation(sites | {"west": sites_of()["west"]}))
+    with pytest.raises(ArgumentError, match="both key"):
+        Site(rows_of(60, 0), design_of(), key=pi.federation.IdentityKey())
+    for wrong in ({"min_sites": 1}, {"max_colluding": -1}, {"min_sites": 2.5}):
+        with pytest.raises(ArgumentError):
+            SitePolicy(**wrong)
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(("size", "limit"), [(100, 0.1), (10_000, 0.2)])
+def test_twenty_sites_are_fast_without_the_sampler(size, limit):
+    from privinf.federation import pinned_keys
+    from privinf.federation.masking import PairKeys
+
+    names = tuple(sorted(f"s{i:02d}" for i in range(20)))
+    owned, roster = pinned_keys(names)
+    pairs = {name: PairKeys(owned[name], roster) for name in names}
+    words = {name: np.full(size, 7, dtype=np.uint64) for name in names}
+    start = time.perf_counter()
+    total = np.zeros(size, dtype=np.uint64)
+    for name in names:
+        total += pairs[name].masked(words[name], name, names, 0, "00" * 32)
+    assert time.perf_counter() - start <= limit
+    np.testing.assert_array_equal(total, 140)
