@@ -21,7 +21,7 @@ from privinf.validation import check_count, check_positive
 log = logging.getLogger(__name__)
 
 LONGEST_PATH = 100  # a unix socket's name is part of its address
-TICK = 0.2  # seconds until a stop is noticed
+TICK = 0.1  # seconds until a stop is noticed
 
 
 class Answering(Protocol):

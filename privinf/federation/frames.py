@@ -60,7 +60,7 @@ def unframe(head: bytes, body: bytes) -> tuple[dict[str, Any], Message]:
 
 
 def _little(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def _lengths(shape: Any) -> list[int]:
