@@ -99,13 +99,21 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     **Privacy.** Sees masked words; their sum is the release.
     """
     roster = list(query.masking["roster"])
-    replies = {reply.site: reply for reply in federation.ask(query, roster)}
+    replies = by_site(federation.ask(query, roster))
     check_replies(replies, roster, size, rows)
     silent = tuple(name for name in roster if name not in replies)
     if silent:
         return MaskedSum(None, tuple(replies), silent)
     total = add_words([replies[name].masked for name in roster])
     return MaskedSum(total.view(np.int64), tuple(roster), ())
+
+
+def by_site(replies: list[Reply]) -> dict[str, Reply]:
+    """Return replies by site; AlignmentError if a site answered twice."""
+    found = {reply.site: reply for reply in replies}
+    if len(found) < len(replies):
+        raise AlignmentError("a site answered twice")
+    return found
 
 
 def check_replies(replies: dict[str, Reply], roster: list[str], size: int, rows: dict[str, int]) -> None:

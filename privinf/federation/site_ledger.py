@@ -160,6 +160,8 @@ class FileJournal(Journal):
     def __init__(self, path: Path, budget: Budget | None, name: str) -> None:
         self.path = path
         self._stream: IO[bytes] | None = None
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
         self._lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
         try:
             self._lock.acquire()

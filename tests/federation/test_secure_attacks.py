@@ -1,0 +1,322 @@
+"""What an active server or a stranger may try in a secure sum: refused, or bounded as stated."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from federation_sites import design_of, rows_of
+from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query
+
+from privinf.accounting import Budget, ConcentratedLoss, Ledger
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    PrivinfError,
+)
+from privinf.federation import IdentityKey, InProcessFederation, Query, Roster, SecureServer, Site, SitePolicy
+from privinf.federation.secure_sum import add_words
+from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.simulation import binomial_limits
+
+
+def ledgers_of(federation):
+    return {name: len(site.ledger) for name, site in federation._sites.items()}
+
+
+def changed(query, **changes):
+    """Return a query with other terms, other fields, or another ledger line."""
+    terms = dict(query.masking) | changes.pop("masking", {})
+    fields = {
+        name: getattr(query, name) for name in ("op", "args", "version", "design", "session", "sequence")
+    }
+    charge = dict(query.charges[0]) | changes.pop("charge", {})
+    if "noise" in changes:
+        charge["noise"] = charge["noise"] | changes.pop("noise")
+    return Query(**fields | {"charges": (charge,), "masking": terms} | changes)
+
+
+def refusals(federation, query):
+    return [reply.error for reply in federation.ask(query, query.masking.get("roster", THREE))]
+
+
+def test_a_replay_gets_the_same_bytes_and_costs_nothing():
+    federation = secure_federation()
+    query = secure_query(federation)
+    first, second = federation.ask(query), federation.ask(query)
+    for one, two in zip(first, second, strict=True):
+        assert one.masked.tobytes() == two.masked.tobytes()
+        assert one.masked.size == 4
+    assert ledgers_of(federation) == dict.fromkeys(THREE, 1)
+
+
+def test_a_position_that_has_passed_is_not_asked_again():
+    federation = secure_federation()
+    query = secure_query(federation)
+    federation.ask(query)
+    other = changed(query, args={**query.args, "clip": 1.0})
+    earlier = changed(query, sequence=query.sequence - 1)
+    for again in (other, earlier):
+        assert all("position of the session" in error for error in refusals(federation, again))
+    assert ledgers_of(federation) == dict.fromkeys(THREE, 1)
+
+
+def test_a_question_asked_anew_gets_other_masks_and_other_noise():
+    federation = secure_federation()
+    query = secure_query(federation)
+    one = federation.ask(query)
+    two = federation.ask(changed(query, sequence=query.sequence + 1))
+    for a, b in zip(one, two, strict=True):
+        apart = np.abs((a.masked - b.masked).view(np.int64).astype(float))
+        assert apart.max() > 2.0**55  # the noise of one site is about 2^21
+    assert ledgers_of(federation) == dict.fromkeys(THREE, 2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "reason"),
+    [
+        ({"roster": ["north"]}, "at least 2"),
+        ({"roster": []}, "no honest site|threshold"),
+        ({"roster": ["mallory", "north", "south"]}, "not in its pinned roster"),
+        ({"roster": ["south", "west"]}, "not on the roster"),
+        ({"roster": ["north", "north", "south"]}, "every site once"),
+        ({"roster": ["west", "south", "north"]}, "sorted"),
+        ({"roster": "north"}, "list of names"),
+        ({"pinned": "0" * 64}, "another one"),
+        ({"pinned": None}, "another one"),
+        ({"max_colluding": -1}, "whole number"),
+        ({"max_colluding": 3}, "no honest site"),
+        ({"threshold": 2}, "threshold"),
+        ({"grid": 0.3}, "power of two"),
+        ({"grid": -0.5}, "positive"),
+        ({"grid": True}, "positive"),
+        ({"kind": "plain"}, "not well formed"),
+        ({"seed": -1}, "not well formed"),
+        ({"seed": 5}, "secure of noise that is not"),
+        ({"keys": {"north": "00"}}, "knows no 'keys'"),
+    ],
+)
+def test_forged_terms_are_refused_and_cost_nothing(terms, reason):
+    federation = secure_federation()
+    error = federation._sites["north"].handle(changed(secure_query(federation), masking=terms), "north").error
+    assert re.search(reason, error), error
+    assert len(federation._sites["north"].ledger) == 0
+
+
+def test_keys_that_a_server_makes_up_do_not_enter():
+    federation = secure_federation()
+    honest = federation._sites["north"]._pairs.roster
+    forged = Roster(dict(honest.keys) | {"south": IdentityKey().public})
+    errors = refusals(federation, changed(secure_query(federation), masking={"pinned": forged.digest}))
+    assert all("another one" in error for error in errors)
+    # ... nor does a site with a key that is not the pinned one
+    key = IdentityKey()
+    stranger = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=honest)
+    federation = InProcessFederation(federation._sites | {"south": stranger})
+    with pytest.raises(NotAvailableError, match="'south': its pinned roster has another key"):
+        SecureServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+
+
+def test_a_site_that_is_not_registered_or_is_called_by_another_name():
+    federation = secure_federation()
+    query = secure_query(federation)
+    assert "another key under this name" in federation._sites["north"].handle(query, "south").error
+    key = IdentityKey()
+    other = Roster({"mallory": key.public, "north": IdentityKey().public})
+    mallory = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=other)
+    with pytest.raises(AlignmentError, match="another pinned roster"):
+        SecureServer(InProcessFederation(federation._sites | {"mallory": mallory}))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda words: words[:3],
+        lambda words: words.reshape(2, 2),
+        lambda words: words.view(np.int64),
+        lambda words: words.astype(np.float64),
+        lambda words: np.empty(0, dtype=np.uint64),
+    ],
+)
+def test_answers_out_of_range_are_not_added(answer):
+    def change(query, replies):
+        return [replace(replies[0], masked=answer(replies[0].masked)), *replies[1:]]
+
+    server = SecureServer(Tapped(secure_federation(), change))
+    with pytest.raises(AlignmentError, match="'north' sent an answer"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+
+
+def test_answers_of_others_are_not_added():
+    def rows(query, replies):
+        return [replace(replies[0], rows=1), *replies[1:]]
+
+    def name(query, replies):
+        return [replace(replies[0], site="mallory"), *replies[1:]]
+
+    def twice(query, replies):
+        return [*replies, replies[0]]
+
+    for change in (rows, name, twice):
+        with pytest.raises(AlignmentError, match=r"does not fit|twice"):
+            SecureServer(Tapped(secure_federation(), change)).vector_sum(
+                "clipped_score", SCORE, mu=1.0, label="s"
+            )
+
+
+def test_a_statistic_that_passes_its_bound_is_not_sent(monkeypatch):
+    honest = SITE_OPS["clipped_score"]
+    broken = SiteOp(
+        "clipped_score", lambda *a: 1e3 * honest.function(*a), honest.sensitivity, honest.arguments
+    )
+    monkeypatch.setitem(SITE_OPS, "clipped_score", broken)
+    federation = secure_federation()
+    errors = refusals(federation, secure_query(federation))
+    assert all("passed its own bound: nothing was sent" in error for error in errors)
+
+
+def test_unregistered_statistics_and_those_that_the_policy_leaves_out():
+    federation = secure_federation(policy=SitePolicy(secure_sums=True, operations=("column_sums",)))
+    query = secure_query(federation)
+    assert all("does not allow" in error for error in refusals(federation, query))
+    assert all("no statistic" in error for error in refusals(federation, changed(query, op="steal_rows")))
+    other = changed(secure_query(secure_federation()), version=2)
+    assert all("version 1" in error for error in refusals(secure_federation(), other))
+    assert ledgers_of(federation) == dict.fromkeys(THREE, 0)
+
+
+def test_a_tampered_question_gives_garbage_not_a_sum():
+    federation = secure_federation()
+    query = secure_query(federation)
+    twisted = changed(query, args={**query.args, "clip": 1.9})
+    words = [federation.ask(query, [name])[0].masked for name in ("north", "south")]
+    words.append(federation.ask(twisted, ["west"])[0].masked)
+    assert np.abs(add_words(words).view(np.int64).astype(float)).max() > 2.0**55
+    words[2] = federation.ask(changed(query, sequence=query.sequence), ["west"])[0].masked
+    assert not words[2].size  # the position is taken
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"noise": {"scale": 1.0}}, "too small a loss"),
+        ({"noise": {"factor": 0.0}}, "one release of a whole sum"),
+        ({"noise": {"vectors": 0}}, "one release of a whole sum"),
+        ({"noise": {"picks": 1}}, "one release of a whole sum"),
+        ({"charge": {"relation": "metric"}}, "replace-one"),
+        ({"charge": {"mechanism": "laplace"}}, "Gaussian release"),
+        ({"masking": {"grid": 2.0**-10}}, "leaves out what the grid adds|zCDP|4 to"),
+        ({"masking": {"grid": 2.0**-60}}, "4 to 2"),
+        ({"masking": {"seed": 1}, "charge": {"secure": False}}, "seeded noise"),
+        ({"charge": {"secure": False}}, "seeded noise"),
+        ({"charges": ()}, "no release"),
+    ],
+)
+def test_a_charge_that_is_too_small_is_refused(change, reason):
+    federation = secure_federation()
+    query = changed(secure_query(federation), **change)
+    error = federation._sites["north"].handle(query, "north").error
+    assert re.search(reason, error), error
+    assert len(federation._sites["north"].ledger) == 0
+
+
+def test_the_sensitivity_must_count_the_grid():
+    federation = secure_federation()
+    query = secure_query(federation, grid_bits=6)
+    charge = dict(query.charges[0])
+    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    sharp = charge["sensitivity"] | {"value": reach.l2 * (1 + 1e-12)}
+    errors = refusals(federation, changed(query, charge={"sensitivity": sharp}))
+    assert all("leaves out what the grid adds" in error for error in errors)
+
+
+def test_a_coarse_grid_has_no_mu():
+    federation = secure_federation()
+    coarse = secure_query(federation, grid_bits=8)
+    rho = dict(coarse.charges[0])["loss"]
+    assert rho == ConcentratedLoss(0.5).to_dict()
+    wrong = changed(coarse, charge={"loss": {"kind": "gaussian", "mu": 1.0}})
+    assert all("zCDP" in error for error in refusals(federation, wrong))
+    assert all(not error for error in refusals(federation, coarse))
+
+
+def test_sums_must_be_exact():
+    federation = secure_federation()
+    query = secure_query(federation)
+    args = {name: value for name, value in query.args.items() if name != "bits"}
+    assert all("bits" in error for error in refusals(federation, changed(query, args=args)))
+
+
+def test_the_sites_policy_sets_the_least():
+    wary = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
+    federation = secure_federation(policies={"north": wary})
+    server = SecureServer(federation)
+    with pytest.raises(NotAvailableError, match="'north': its policy counts with 1"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    server = SecureServer(federation, max_colluding=1)
+    assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").rows == 210
+    with pytest.raises(NotAvailableError, match="'north': its policy takes part in sums over at least 3"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["north", "west"])
+    assert len(federation._sites["north"].ledger) == 1
+    dear = secure_federation(policies={"north": SitePolicy(secure_sums=True, largest_rho=0.1)})
+    with pytest.raises(NotAvailableError, match="so dear"):
+        SecureServer(dear).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+
+
+def test_a_budget_exhausted_at_one_site_stops_the_sum_and_nothing_is_spent_twice():
+    ledgers = {"south": Ledger(Budget(mu=1.1))}
+    federation = secure_federation(ledgers=ledgers)
+    server = SecureServer(federation)
+    server.vector_sum("clipped_score", SCORE, mu=1.0, label="first")
+    tapped = Tapped(federation)
+    server._federation = tapped
+    with pytest.raises(BudgetExceededError, match="'south'"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="second")
+    assert ledgers_of(federation) == {"north": 2, "south": 1, "west": 2}
+    assert len(server.ledger) == 2
+    again = federation.ask(tapped.queries[0])
+    assert [bool(reply.error) for reply in again] == [False, True, False]
+    assert ledgers_of(federation) == {"north": 2, "south": 1, "west": 2}
+    for site in federation._sites.values():
+        assert site.ledger.total().mu <= server.ledger.total().mu
+
+
+def test_a_faked_drop_out_is_charged_and_hides_a_site_behind_two_releases_noise():
+    """The server has all answers and asks without one site again: its sum shows up to two releases' noise."""
+    names = ("a", "b", "c", "d", "e")
+    federation = secure_federation(names, policy=MADE_UP, rows=20)
+    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    target = SITE_OPS["clipped_score"].total(federation._sites["c"]._placed("c"), SCORE)
+    learned, scale = [], math.nan
+    for trial in range(100):
+        server = SecureServer(federation, rng=trial)
+        whole = server.vector_sum("clipped_score", SCORE, mu=1.0, label="all")
+        part = server.vector_sum("clipped_score", SCORE, mu=1.0, label="rest", sites=["a", "b", "d", "e"])
+        scale = math.hypot(whole.scale, part.scale)
+        learned.append((whole.values - part.values - target) / scale)
+    assert scale == pytest.approx(math.sqrt(2.0) * reach.l2, rel=1e-5)
+    z = np.concatenate(learned)
+    low, high = binomial_limits(0.5, z.size, 0.999)
+    assert low <= np.mean(np.abs(z) < 0.6744897501960817) <= high
+    assert {name: len(site.ledger) for name, site in federation._sites.items()} == {
+        name: 100 if name == "c" else 200 for name in names
+    }
+
+
+def test_no_error_tells_a_value():
+    rng = np.random.default_rng(0)
+    federation = secure_federation()
+    good = secure_query(federation)
+    numbers = {f"{value:.4f}" for value in rows_of(60, 0)[1].ravel()}
+    for _ in range(60):
+        terms = {rng.choice(list(good.masking)): [None, 1, "x", [], {}, 2.5, ["north"]][int(rng.integers(7))]}
+        reply = federation._sites["north"].handle(changed(good, masking=terms), "north")
+        assert not any(number in reply.error for number in numbers)
+        if reply.error:
+            assert issubclass(getattr(__import__("privinf").errors, reply.error.split(":")[0]), PrivinfError)
+    with pytest.raises(ArgumentError):
+        changed(good, masking={"grid": object()})
