@@ -1,0 +1,159 @@
+"""Results of the paper's own algorithms, in the user's units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.engines.paper_lasso import SparseVector, precision_diagonal
+from privinf.engines.paper_machines import PaperMachineFits
+from privinf.engines.sparse_sums import Units
+from privinf.errors import NotAvailableError
+from privinf.inference.estimate import Estimate
+from privinf.inference.sparse.debiased import Debiased
+from privinf.inference.sparse.joint import joint_covariance, score_correlation
+from privinf.models.debiased_lasso_machines import MachineResults
+from privinf.models.debiased_lasso_results import LassoResults
+from privinf.typing import Floats
+from privinf.validation import check_fraction
+
+METHOD = "debiased lasso, the paper's algorithms"
+NOTE = (
+    "As written in the paper, for comparison: intervals are wide, and may miss their level because the bias "
+    "that is left of noisy coefficients and precision columns is not in them."
+)
+ALONE = (
+    "Noise is calibrated for each interval alone: the guarantee for everything released together is the "
+    "joint epsilon of the privacy block."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """What results of all parties share: columns, units, cost, options of the summary."""
+
+    names: Sequence[str]
+    units: Units
+    report: PrivacyReport
+    options: Mapping[str, str]
+    interval_epsilon: float
+    per_interval: bool
+
+
+def paper_results(
+    described: Described,
+    n: int,
+    fit: SparseVector,
+    columns: Sequence[SparseVector],
+    targets: Sequence[int],
+    variance: float,
+    debiased: Debiased,
+) -> LassoResults:
+    """Return the results of a homogeneous fit over n rows."""
+    correlation = _correlation(columns, targets)
+    return _results(described, n, fit, correlation, targets, variance, debiased, METHOD, {})
+
+
+def paper_machine_results(
+    described: Described,
+    fits: PaperMachineFits,
+    targets: Sequence[int],
+    labels: Mapping[str, Any],
+    rows: Mapping[str, int],
+) -> MachineResults:
+    """Return results by party; `labels` and `rows` by site."""
+    names, scale = list(described.names), described.units.scale
+    correlation = _correlation(fits.columns, targets)
+    results = {
+        labels[site]: _results(
+            described, size, fits.own[site], correlation, targets, fits.variance, fits.debiased[site],
+            f"{METHOD}, party {labels[site]}", _multipliers(fits.draws[site], size, scale, targets),
+        )
+        for site, size in rows.items()
+    }  # fmt: skip
+    shared = pd.Series(fits.shared.dense(len(names)) / scale, names, name="shared_params")
+    return MachineResults(tuple(results), shared, described.report, described.interval_epsilon, results)
+
+
+def multiplier_intervals(result: LassoResults, alpha: float = 0.05) -> pd.DataFrame:
+    """Return the simultaneous intervals of Algorithm 10, columns 0 and 1.
+
+    Parameters
+    ----------
+    result : LassoResults
+        Of a party, from a fit with ``multiplier_draws=``.
+    alpha : float
+
+    Raises
+    ------
+    NotAvailableError
+        The fit released no multiplier draws.
+
+    Notes
+    -----
+    **Privacy.** Post-processing: b_j +- c/sqrt n with c the 1 - alpha quantile of the released maxima, noise
+    included, which the noise of b_j itself is not.
+    """
+    check_fraction(alpha, "alpha")
+    kept = result._context.settings.get("multipliers")
+    if kept is None:
+        raise NotAvailableError("the fit released no multiplier draws: ask for them, multiplier_draws=")
+    half = float(np.quantile(kept["draws"], 1.0 - alpha)) * np.asarray(kept["widths"])
+    params = result.params.to_numpy()
+    return pd.DataFrame(np.column_stack([params - half, params + half]), list(result.params.index))
+
+
+def _multipliers(draws: Floats, n: int, scale: Floats, targets: Sequence[int]) -> dict[str, Any]:
+    if not draws.size:
+        return {}
+    widths = 1.0 / (np.sqrt(n) * scale[list(targets)])
+    return {"multipliers": {"draws": draws.tolist(), "widths": widths.tolist()}}
+
+
+def _correlation(columns: Sequence[SparseVector], targets: Sequence[int]) -> Floats:
+    """Return the correlation of the scores: w_j'Sigma w_k is w_jk."""
+    return score_correlation(np.eye(len(targets)), precision_diagonal(columns, targets))
+
+
+def _results(
+    described: Described,
+    n: int,
+    fit: SparseVector,
+    correlation: Floats,
+    targets: Sequence[int],
+    variance: float,
+    debiased: Debiased,
+    method: str,
+    more: Mapping[str, Any],
+) -> LassoResults:
+    names, scale = list(described.names), described.units.scale
+    unit = scale[list(targets)]
+    back = np.outer(unit, unit)
+    sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit))) / back
+    noise = np.diag(debiased.privacy) / back
+    order = np.argsort(fit.support)
+    positions = [fit.support[i] for i in order]
+    sparse = {
+        "columns": names,
+        "positions": positions,
+        "values": [float(value) for value in fit.values[order] / scale[positions]],
+        "scale": float(np.sqrt(variance)),
+    }
+    return LassoResults(
+        Estimate(
+            debiased.params / unit, sampling + noise, tuple(names[j] for j in targets), n, noise_cov=noise,
+            cov_type="plug-in",
+        ),
+        report=described.report,
+        sampling_cov=sampling,
+        model="DebiasedLasso",
+        method=method,
+        options=described.options,
+        settings={"sparse": sparse, **more},
+        notes=(NOTE, ALONE) if described.per_interval else (NOTE,),
+    )  # fmt: skip
