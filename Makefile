@@ -44,9 +44,11 @@ verify-examples: $(VENV)/.installed  ## the same for locally private examples: a
 	$(BIN)/python benchmarks/verify_examples.py
 	$(BIN)/python vignettes/3_private_examples.py
 
-verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, Monte Carlo
+verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, Monte Carlo, vignette 4
 	$(BIN)/python benchmarks/audits_lasso.py
+	$(BIN)/python benchmarks/top_k.py
 	$(BIN)/python benchmarks/verify_lasso.py
+	$(BIN)/python vignettes/4_federated_lasso.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -321,11 +321,11 @@ def op(**changes):
 
 # What is broken, options of the fits; the claim is the ledger's epsilon, but never more than was asked for.
 MUTANTS = {
-    "CR where 2CR is due": (op(sensitivity=half_reach), {}),
+    "CR where 2CR is due": (op(sensitivity=half_reach), {"shares": HEAVY_SCORE}),
     "score not clipped": (op(function=unclipped_score), {}),
     "a release missing in the ledger": ((Ledger, {"spend": forgetful}), {"shares": HEAVY_SCORE}),
     "every part spends the whole budget, counted once": ((LassoShares, {"of": classmethod(whole)}), {}),
-    "half noise": ((SimulationNoise, {"perturb": half_gaussian}), {}),
+    "half noise": ((SimulationNoise, {"perturb": half_gaussian}), {"shares": HEAVY_SCORE}),
 }
 UNSEEN = {"half noise"}  # by the count of what is spent: it takes the stated noise for granted
 
