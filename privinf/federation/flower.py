@@ -1,0 +1,299 @@
+"""Sites over Flower: its SuperLink and SuperNodes carry the messages, and nothing else of it is used.
+
+The only module that imports flwr (the extra ``privinf[flower]``). Flower brings processes, TLS and keys of
+the nodes; noise, masks, policies and ledgers are this package's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.federation.agreement import check_alike
+from privinf.federation.daemon import Answering, RemoteSite
+from privinf.federation.messages import Message, Query, Reply
+from privinf.federation.site import NOTHING
+from privinf.validation import check_positive
+
+log = logging.getLogger(__name__)
+
+ACTION = "privinf"
+KIND = f"query.{ACTION}"
+
+Reach = Callable[[Mapping[str, Any]], tuple[str, Answering]]
+
+
+def engine(name: str) -> Any:
+    """Return a module of flwr.
+
+    Raises
+    ------
+    NotAvailableError
+        It is not installed; the message names the extra that brings it.
+    """
+    try:
+        return import_module(f"flwr.{name}")
+    except ImportError:
+        raise NotAvailableError(
+            "a federation over Flower needs the package flwr: pip install 'privinf[flower]'"
+        ) from None
+
+
+class FlowerFederation:
+    """Sites that are nodes of a Flower federation.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        What Flower hands to a ServerApp.
+    sites : sequence of str
+        Names of the sites that take part; nodes of other names are left alone.
+    timeout : float
+        Seconds to wait for the answers to a question; a site that is later has not answered.
+    patience : float
+        Seconds to wait until all sites are there.
+    poll : float
+        Seconds between looks for answers.
+
+    Raises
+    ------
+    AlignmentError
+        A site is not there in time, two nodes go by its name, or sites have different columns or bounds;
+        the message names one.
+    ArgumentError
+        A name is no text or stands twice, or a time is not positive.
+
+    Notes
+    -----
+    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. The machine
+    of the SuperLink, and whoever may start a run there, sees all answers: only sites that trust the server
+    send it un-noised sums, and masked ones say nothing alone. Whoever may start a run can also send code to
+    the nodes: keep rows behind a `SiteDaemon`.
+
+    A site that comes back under a new node is not found again by this object: make a new one.
+    """
+
+    def __init__(
+        self,
+        grid: Any,
+        sites: Sequence[str],
+        *,
+        timeout: float = 120.0,
+        patience: float = 120.0,
+        poll: float = 0.25,
+    ) -> None:
+        if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
+            raise ArgumentError("sites must be the names of the sites, at least one")
+        if len(set(sites)) < len(sites):
+            raise ArgumentError("sites names a site twice")
+        self._grid = grid
+        self._timeout = check_positive(timeout, "timeout")
+        self._poll = check_positive(poll, "poll")
+        self._nodes = self._introduced(tuple(sites), check_positive(patience, "patience"))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(self._nodes)
+
+    def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
+        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        asked = {self._node(name): name for name in (self.sites if sites is None else sites)}
+        waiting = self._push(query, asked, self._timeout)
+        end = time.monotonic() + self._timeout
+        replies: dict[str, Reply] = {}
+        while True:
+            for node, reply in self._pull(waiting):
+                if reply is not None:
+                    replies[asked[node]] = _checked(reply, asked[node])
+            if not waiting or time.monotonic() >= end:
+                break
+            time.sleep(self._poll)
+        for node in waiting.values():
+            log.warning("site %r did not answer within %g s", asked[node], self._timeout)
+        return [replies[name] for name in asked.values() if name in replies]
+
+    def _introduced(self, wanted: tuple[str, ...], patience: float) -> dict[str, int]:
+        """Ask all nodes who they are until the sites are found; return their nodes."""
+        end = time.monotonic() + patience
+        asked: set[int] = set()
+        waiting: dict[str, int] = {}
+        nodes: dict[str, int] = {}
+        facts: dict[str, Mapping[str, Any]] = {}
+        while set(nodes) != set(wanted):
+            if (left := end - time.monotonic()) <= 0.0:
+                absent = [repr(name) for name in wanted if name not in nodes]
+                raise AlignmentError(f"no answer from site {', '.join(absent)} within {patience:g} s")
+            new = set(self._grid.get_node_ids()) - asked
+            waiting |= self._push(Query("describe"), new, left)
+            asked |= new
+            for node, reply in self._pull(waiting):
+                if reply is None:
+                    asked.discard(node)  # its daemon may not be up yet
+                elif reply.site in wanted:
+                    if reply.site in nodes:
+                        raise AlignmentError(f"two nodes say that they are the site {reply.site!r}")
+                    nodes[reply.site], facts[reply.site] = node, reply.facts
+            time.sleep(self._poll)
+        check_alike({name: facts[name] for name in wanted})
+        return {name: nodes[name] for name in wanted}
+
+    def _push(self, query: Query, nodes: Iterable[int], seconds: float) -> dict[str, int]:
+        """Send a question; return the nodes by the message to each."""
+        app = engine("app")
+        content = packed(query.pack())
+        messages = [app.Message(content, node, KIND, ttl=seconds) for node in nodes]
+        self._grid.push_messages(messages)
+        return {sent.metadata.message_id: sent.metadata.dst_node_id for sent in messages}
+
+    def _pull(self, waiting: dict[str, int]) -> list[tuple[int, Reply | None]]:
+        """Return what has come, None where a node could not answer, and take it from `waiting`."""
+        found: list[tuple[int, Reply | None]] = []
+        for message in self._grid.pull_messages(list(waiting)) if waiting else ():
+            node = waiting.get(message.metadata.reply_to_message_id)
+            if node is None or (message.has_content() and message.metadata.src_node_id != node):
+                continue
+            del waiting[message.metadata.reply_to_message_id]
+            if message.has_error():
+                log.warning("node %d could not answer: %s", node, message.error.reason)
+            found.append((node, None if message.has_error() else _reply(message.content)))
+        return found
+
+    def _node(self, name: str) -> int:
+        if name not in self._nodes:
+            raise ArgumentError(f"no site is called {name!r}; there are {', '.join(map(repr, self._nodes))}")
+        return self._nodes[name]
+
+    def __repr__(self) -> str:
+        return f"<FlowerFederation of {len(self._nodes)} sites>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a federation over Flower lives in its run: it is not pickled")
+
+
+def client_app(reach: Reach | None = None) -> Any:
+    """Return the ClientApp of a site.
+
+    Parameters
+    ----------
+    reach : callable, optional
+        From the node's configuration to the site's name and the site or the way to it; by default
+        `daemon_of`.
+
+    Raises
+    ------
+    NotAvailableError
+        flwr is not installed.
+
+    Notes
+    -----
+    **Privacy.** Passes questions on to the site and its answers back. What goes wrong on the way is told to
+    the server by the name of the error alone, unless it is one of this package's, whose texts hold no values.
+    """
+    way = daemon_of if reach is None else reach
+    app, messages = engine("clientapp").ClientApp(), engine("app")
+
+    @app.query(ACTION)  # type: ignore[untyped-decorator]
+    def handle(message: Any, context: Any) -> Any:
+        try:
+            name, site = way(context.node_config)
+            reply = _answered(message.content, name, site)
+        except Exception as problem:
+            told = f": {problem}" if isinstance(problem, PrivinfError) else ""
+            error = messages.Error(0, f"{type(problem).__name__}{told}")
+            return messages.Message(error, reply_to=message)
+        return messages.Message(packed(reply.pack()), reply_to=message)
+
+    return app
+
+
+def server_app(
+    analysis: Callable[[FlowerFederation, dict[str, Any]], None], sites: Sequence[str], **options: float
+) -> Any:
+    """Return the ServerApp that runs an analysis.
+
+    Parameters
+    ----------
+    analysis : callable (federation, configuration)
+        Gets the federation and the run's configuration (``flwr run --run-config``).
+    sites, options
+        As for `FlowerFederation`.
+
+    Raises
+    ------
+    NotAvailableError
+        flwr is not installed.
+    """
+    app = engine("serverapp").ServerApp()
+
+    @app.main()  # type: ignore[untyped-decorator]
+    def main(grid: Any, context: Any) -> None:
+        analysis(FlowerFederation(grid, sites, **options), dict(context.run_config))
+
+    return app
+
+
+def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
+    """Return the site's name and the way to its daemon, from ``--node-config 'site="..." socket="..."'``.
+
+    Raises
+    ------
+    ArgumentError
+        The configuration does not say both.
+    """
+    name, path = config.get("site"), config.get("socket")
+    if not isinstance(name, str) or not isinstance(path, str):
+        raise ArgumentError('the node\'s configuration must say site="name" socket="path of its daemon"')
+    return name, RemoteSite(path)
+
+
+def packed(message: Message) -> Any:
+    """Return a message as Flower's RecordDict."""
+    app = engine("app")
+    text, arrays = message
+    records = {name: app.Array(array) for name, array in arrays.items()}
+    return app.RecordDict({"message": app.ConfigRecord({"text": text}), "arrays": app.ArrayRecord(records)})
+
+
+def unpacked(content: Any) -> Message:
+    """Return the message in a RecordDict.
+
+    Raises
+    ------
+    StorageError
+        It holds none.
+    """
+    try:
+        text = content["message"]["text"]
+        return text, {name: array.numpy() for name, array in content["arrays"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise StorageError("the message is not one of privinf") from None
+
+
+def _answered(content: Any, name: str, site: Answering) -> Reply:
+    try:
+        query = Query.unpack(*unpacked(content))
+    except Exception:
+        # Anything may stand in a text of unknown origin; its errors may quote it.
+        return Reply(name, NOTHING, 0, error="StorageError: the message is not a Query")
+    return site.handle(query, name)
+
+
+def _reply(content: Any) -> Reply:
+    """Return a node's reply, one that says so if it is none."""
+    try:
+        return Reply.unpack(*unpacked(content))
+    except Exception:
+        return Reply("", NOTHING, 0, error="StorageError: what it sent is no reply")
+
+
+def _checked(reply: Reply, name: str) -> Reply:
+    """Return the reply of the site that was asked, or one that says why it is not one."""
+    if reply.site == name:
+        return reply
+    told = reply.error if not reply.site else "AlignmentError: it answered under another name"
+    return Reply(name, NOTHING, 0, error=told)

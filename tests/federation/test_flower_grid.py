@@ -1,0 +1,390 @@
+"""Flower's messages over a grid in this process: the same numbers as without Flower, and what goes wrong."""
+
+import json
+import pickle
+import sys
+import time
+
+import numpy as np
+import pytest
+from federation_sites import OPEN, design_of, federation_of, rows_of
+
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
+from privinf.federation import (
+    Query,
+    Reply,
+    SecureServer,
+    Site,
+    SitePolicy,
+    TrustedServer,
+    flower,
+    pinned_keys,
+)
+from privinf.federation.daemon import RemoteSite, SiteDaemon
+from privinf.federation.flower import FlowerFederation, client_app, daemon_of, packed, server_app, unpacked
+from privinf.noise import SimulationNoise
+
+pytest.importorskip("flwr")
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+SIZES = {"north": 200, "south": 400}
+SCORE = {"support": [0, 2], "beta": [0.9, -0.4], "columns": [0, 1], "clip": 1.5, "residual_clip": 0.8}
+FAST = {"timeout": 0.3, "patience": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def runner(monkeypatch):
+    """What Flower's runner says of the process; and no time to lose between looks for answers."""
+    monkeypatch.setitem(FlowerFederation.__init__.__kwdefaults__, "poll", 0.01)
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def carried(message):
+    """Return the message after a journey."""
+    return message_from_proto(message_to_proto(message))
+
+
+class LocalGrid(Grid):
+    """Nodes in this process: each has a ClientApp and a configuration."""
+
+    def __init__(self, app, configs, *, silent=(), broken=()):
+        self.app, self.configs = app, dict(enumerate(configs, start=10))
+        self.silent, self.broken = set(silent), set(broken)
+        self.replies, self.asked = {}, []
+
+    def set_run(self, run):
+        raise NotImplementedError
+
+    @property
+    def run(self):
+        raise NotImplementedError
+
+    def create_message(self, *parts, **options):
+        raise NotImplementedError
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise NotImplementedError
+
+    def get_node_ids(self):
+        return list(self.configs)
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = f"m{len(self.asked)}"
+            ids.append(message.metadata.message_id)
+            self.asked.append(message.metadata)
+            node = message.metadata.dst_node_id
+            if node in self.broken:
+                reply = Message(Error(5, "Node unavailable"), reply_to=message)
+            elif node in self.silent:
+                continue
+            else:
+                context = Context(1, node, self.configs[node], RecordDict(), {})
+                reply = self.app(carried(message), context)
+            reply.metadata.__dict__["_message_id"] = f"r{len(self.asked)}"
+            self.replies[ids[-1]] = carried(reply)
+        return ids
+
+    def pull_messages(self, message_ids):
+        return [self.replies.pop(name) for name in message_ids if name in self.replies]
+
+
+def sites_of(policy=OPEN, names=SIZES, **options):
+    return {
+        name: Site(rows_of(SIZES[name], list(SIZES).index(name)), design_of(), policy=policy, **options)
+        for name in names
+    }
+
+
+def grid_of(sites=None, **options):
+    sites = sites_of() if sites is None else sites
+    app = client_app(lambda config: (config["site"], sites[config["site"]]))
+    return LocalGrid(app, [{"site": name} for name in reversed(sites)], **options)
+
+
+def fitted(federation):
+    server = TrustedServer(federation, noise=SimulationNoise(0))
+    found = [
+        server.vector_sum("clipped_score", SCORE, mu=0.3, label="score").values,
+        server.gram({"columns": [0, 1, 2], "bound": 1.0}, mu=0.5, label="gram").values,
+        server.top_k("clipped_products", {"bound": 0.5}, 2, rho=0.2, label="top").values,
+    ]
+    return np.concatenate([values.ravel() for values in found]), server
+
+
+def test_the_same_numbers_and_charges_as_without_flower():
+    sites = sites_of()
+    federation = FlowerFederation(grid_of(sites), ["north", "south"])
+    assert federation.sites == ("north", "south")
+    found, server = fitted(federation)
+    expected, reference = fitted(federation_of())
+    assert found.tobytes() == expected.tobytes()
+    assert server.ledger.total().rho == reference.ledger.total().rho
+    assert [len(site.ledger) for site in sites.values()] == [len(server.ledger)] * 2
+
+
+def test_secure_sums_travel_too():
+    keys, roster = pinned_keys(SIZES)
+    policy = SitePolicy(secure_sums=True)
+    rows = {name: rows_of(n, seed) for seed, (name, n) in enumerate(SIZES.items())}
+    sites = {
+        name: Site(rows[name], design_of(), policy=policy, key=keys[name], roster=roster) for name in SIZES
+    }
+    server = SecureServer(FlowerFederation(grid_of(sites), list(SIZES)))
+    found = server.vector_sum("clipped_score", SCORE, mu=300.0, label="score")
+    exact = fitted_score(federation_of())
+    np.testing.assert_allclose(found.values, exact, atol=6.0 * found.scale)
+    assert 0.0 < found.scale < 0.01
+
+
+def fitted_score(federation):
+    server = TrustedServer(federation, noise=SimulationNoise(0))
+    return server.vector_sum("clipped_score", SCORE, rho=np.inf, label="score").values
+
+
+def test_the_sites_may_be_daemons(tmp_path):
+    sites = sites_of()
+    with (
+        SiteDaemon(sites["north"], "north", tmp_path / "north").started(),
+        SiteDaemon(sites["south"], "south", tmp_path / "south").started(),
+    ):
+        configs = [{"site": name, "socket": str(tmp_path / name)} for name in sites]
+        found, _ = fitted(FlowerFederation(LocalGrid(client_app(), configs), list(SIZES)))
+    assert found.tobytes() == fitted(federation_of())[0].tobytes()
+
+
+ARRAYS = {
+    "flags": np.array([True, False]),
+    "steps": np.arange(6).reshape(2, 3),
+    "words": np.array([2**64 - 1], dtype=np.uint64),
+    "numbers": np.array([[0.1], [-2.5e-17]]),
+    "scalar": np.array(1.5),
+    "nothing": np.empty((0, 3)),
+}
+
+
+def test_records_carry_every_kind_of_array_exactly():
+    sent = Message(packed(("text", ARRAYS)), 10, "query.privinf")
+    text, arrays = unpacked(carried(sent).content)
+    assert (text, set(arrays)) == ("text", set(ARRAYS))
+    for name, array in ARRAYS.items():
+        assert (arrays[name].shape, arrays[name].dtype) == (array.shape, array.dtype)
+        np.testing.assert_array_equal(arrays[name], array)
+    assert packed(("text", {}))["arrays"] == ArrayRecord({})
+
+
+def test_a_message_lives_as_long_as_its_answer_is_waited_for():
+    grid = grid_of()
+    FlowerFederation(grid, list(SIZES), timeout=7.0).ask(Query("describe"), ["south"])
+    *_, last = grid.asked
+    assert (last.dst_node_id, last.ttl, last.message_type) == (10, 7.0, "query.privinf")
+    assert all(sent.ttl <= 120.0 for sent in grid.asked)
+
+
+def test_nodes_that_are_no_site_of_the_analysis_are_left_alone():
+    grid = grid_of()
+    federation = FlowerFederation(grid, ["south"])
+    assert [reply.rows for reply in federation.ask(Query("describe"))] == [400]
+    with pytest.raises(ArgumentError, match="no site is called 'north'"):
+        federation.ask(Query("describe"), ["north"])
+    assert {sent.dst_node_id for sent in grid.asked[2:]} == {10}
+
+
+def test_a_site_that_falls_silent():
+    grid = grid_of()
+    federation = FlowerFederation(grid, list(SIZES), **FAST)
+    server = TrustedServer(federation, noise=SimulationNoise(0), missing="continue")
+    grid.silent = {10}
+    started = time.monotonic()
+    found = server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
+    assert 0.3 <= time.monotonic() - started < 5.0
+    assert found.sites == server.sites == ("north",)
+    started = time.monotonic()
+    server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
+    assert time.monotonic() - started < 0.3  # it is not waited for again
+    strict = FlowerFederation(grid_of(), list(SIZES), **FAST)
+    server = TrustedServer(strict, noise=SimulationNoise(0))
+    strict._grid.broken = {10}
+    with pytest.raises(AlignmentError, match="no answer from site 'south'"):
+        server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
+
+
+def test_a_late_answer_is_not_taken_for_another():
+    """What arrives after its time belongs to no question any more."""
+    grid = grid_of()
+    federation = FlowerFederation(grid, list(SIZES), **FAST)
+    pull, kept = grid.pull_messages, {}
+
+    def late(names):
+        found = pull(names)
+        for message in found:
+            kept[message.metadata.reply_to_message_id] = message
+        return []
+
+    grid.pull_messages = late
+    assert federation.ask(Query("describe")) == []
+    grid.pull_messages = lambda names: [*kept.values(), *pull(names)]
+    assert [reply.site for reply in federation.ask(Query("describe"))] == ["north", "south"]
+
+
+def test_an_answer_from_another_node_is_not_taken():
+    grid = grid_of()
+    federation = FlowerFederation(grid, list(SIZES), **FAST)
+    pull = grid.pull_messages
+
+    def forged(names):
+        found = pull(names)
+        for message in found:
+            message.metadata.__dict__["_src_node_id"] = 11
+        return found
+
+    grid.pull_messages = forged
+    assert [reply.site for reply in federation.ask(Query("describe"))] == ["north"]
+
+
+def test_a_site_that_is_not_there():
+    for options in ({"silent": {10}}, {"broken": {10}}):
+        with pytest.raises(AlignmentError, match=r"no answer from site 'south' within 0\.3 s"):
+            FlowerFederation(grid_of(**options), list(SIZES), **FAST)
+
+
+def test_a_site_that_comes_later():
+    grid = grid_of(broken={10})
+    look = grid.get_node_ids
+
+    def get_node_ids():
+        if len(grid.asked) > 5:
+            grid.broken = set()
+        return look()
+
+    grid.get_node_ids = get_node_ids
+    assert FlowerFederation(grid, list(SIZES)).sites == ("north", "south")
+    assert [sent.dst_node_id for sent in grid.asked].count(11) == 1  # who has answered is not asked again
+
+
+def test_two_nodes_of_one_name():
+    sites = sites_of()
+    app = client_app(lambda config: ("north", sites["north"]))
+    with pytest.raises(AlignmentError, match="two nodes say that they are the site 'north'"):
+        FlowerFederation(LocalGrid(app, [{}, {}]), ["north", "south"], **FAST)
+
+
+def test_sites_with_other_columns():
+    sites = sites_of()
+    sites["south"] = Site(rows_of(20, 1), design_of(bound=1.0), policy=OPEN)
+    with pytest.raises(AlignmentError, match="'south' has other bounds"):
+        FlowerFederation(grid_of(sites), list(SIZES))
+
+
+class Spoiling:
+    """A site whose answers are spoiled on the way."""
+
+    def __init__(self, spoil):
+        self.site, self.spoil = sites_of()["north"], spoil
+
+    def handle(self, query, name):
+        reply = self.site.handle(query, name)
+        return reply if query.op == "describe" else self.spoil(reply)
+
+
+def fail(reply):
+    raise ValueError(f"bad value {rows_of(200, 0)[0][0]}")
+
+
+def refuse(reply):
+    raise NotAvailableError("not today")
+
+
+def test_what_a_site_may_do_wrong():
+    def asked(spoil):
+        site = Spoiling(spoil)
+        federation = FlowerFederation(grid_of({"north": site}), ["north"], **FAST)
+        server = TrustedServer(federation, noise=SimulationNoise(0))
+        server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
+
+    asked(lambda reply: reply)
+    with pytest.raises(AlignmentError, match="site 'north': it answered under another name"):
+        asked(lambda reply: Reply("south", reply.sums, reply.rows))
+    with pytest.raises(StorageError, match="site 'north': what it sent is no reply"):
+        asked(lambda reply: Query("describe"))
+    for spoil in (fail, refuse):
+        with pytest.raises(AlignmentError, match="no answer from site 'north'"):
+            asked(spoil)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"), [(fail, "ValueError"), (refuse, "NotAvailableError: not today")], ids=["own", "other"]
+)
+def test_errors_on_the_way_tell_no_value(spoil, told):
+    grid = grid_of({"north": Spoiling(spoil)})
+    sent = Message(packed(Query("design", {"design": {}}).pack()), 10, "query.privinf")
+    (name,) = grid.push_messages([sent])
+    assert grid.replies[name].error.reason == told
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        RecordDict({"message": ConfigRecord({"text": 3}), "arrays": ArrayRecord({})}),
+        RecordDict({"message": ConfigRecord({"text": "{}"}), "arrays": ArrayRecord({})}),
+        RecordDict({"message": ConfigRecord({"text": "[" * 100_000}), "arrays": ArrayRecord({})}),
+        RecordDict({"message": ConfigRecord({"text": "x"}), "arrays": ConfigRecord({"a": 1})}),
+    ],
+    ids=["nothing", "a number", "no query", "nested", "no arrays"],
+)
+def test_what_is_no_question_does_not_reach_the_site(monkeypatch, content):
+    grid = grid_of()
+    monkeypatch.setattr(Site, "handle", lambda *a: pytest.fail("the site was asked"))
+    (name,) = grid.push_messages([Message(content, 10, "query.privinf")])
+    reply = Reply.unpack(*unpacked(grid.replies[name].content))
+    assert (reply.site, reply.error) == ("south", "StorageError: the message is not a Query")
+
+
+def test_an_analysis_as_a_server_app():
+    seen = {}
+
+    def analysis(federation, config):
+        seen["numbers"], _ = fitted(federation)
+        seen["config"] = config
+
+    app = server_app(analysis, list(SIZES), timeout=5.0)
+    app(grid_of(), Context(1, 0, {}, RecordDict(), {"rho": 0.5}))
+    assert seen["config"] == {"rho": 0.5}
+    assert seen["numbers"].tobytes() == fitted(federation_of())[0].tobytes()
+
+
+def test_the_nodes_configuration():
+    name, site = daemon_of({"site": "north", "socket": "/run/north"})
+    assert (name, type(site)) == ("north", RemoteSite)
+    for config in ({}, {"site": "north"}, {"site": 3, "socket": "x"}):
+        with pytest.raises(ArgumentError, match="socket"):
+            daemon_of(config)
+
+
+def test_arguments():
+    grid = grid_of()
+    for wrong in ("north", [], ["north", "north"], [1]):
+        with pytest.raises(ArgumentError, match="sites"):
+            FlowerFederation(grid, wrong)
+    for wrong in ("timeout", "patience", "poll"):
+        with pytest.raises(ArgumentError, match=wrong):
+            FlowerFederation(grid, ["north"], **{wrong: 0.0})
+    federation = FlowerFederation(grid, ["north"])
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(federation)
+    assert repr(federation) == "<FlowerFederation of 1 sites>"
+    assert json.loads(federation.ask(Query("describe"))[0].pack()[0])["site"] == "north"
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", None)
+    with pytest.raises(NotAvailableError, match=r"privinf\[flower\]"):
+        client_app()
+    assert flower.engine("app") is sys.modules["flwr.app"]
