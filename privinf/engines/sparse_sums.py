@@ -246,6 +246,31 @@ class SparseSums:
         found = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
         return found.mean, found.mean_sd
 
+    def product(
+        self,
+        op: str,
+        score: Score,
+        bound: float,
+        rho: float,
+        label: str,
+        **more: Any,
+    ) -> tuple[Floats, float]:
+        """Return means of a statistic of scores whose products with the residual are clipped at `bound`."""
+        args = self.args(
+            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
+            bound=min(bound, UNCLIPPED), **more,
+        )  # fmt: skip
+        found = self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
+        return found.mean, found.mean_sd
+
+    def squared_residual(
+        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
+    ) -> float:
+        """Return the mean square of residuals that are clipped at `bound`."""
+        args = self.args(support, beta, residual_clip=min(bound, UNCLIPPED))
+        found = self.server.vector_sum("squared_residuals", args, label=label, rho=rho, sites=self.sites)
+        return float(found.mean[0])
+
     def _of(self, score: Score) -> dict[str, Any]:
         return self.args(
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,

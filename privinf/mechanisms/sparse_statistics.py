@@ -32,6 +32,7 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.mechanisms.glm_statistics import GLM_OPS
 from privinf.mechanisms.paper_statistics import PAPER_OPS
+from privinf.mechanisms.single_statistics import SINGLE_OPS
 from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.site_rows import (
     Args,
@@ -287,7 +288,9 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
-SITE_OPS: dict[str, SiteOp] = PAPER_OPS | GLM_OPS | named(
+_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS
+
+SITE_OPS: dict[str, SiteOp] = _ELSEWHERE | named(
     SiteOp(
         "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
     ),

@@ -11,20 +11,25 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import ConcentratedLoss, PrivacyReport
-from privinf.engines.machine_parts import MachineBudget, MachineFits, machine_fits
+from privinf.engines.machine_parts import (
+    SIZES,
+    MachineBudget,
+    MachineFits,
+    interval_columns,
+    machine_fits,
+)
+from privinf.engines.machine_scores import MEAN_SHARE
 from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance, score_correlation
+from privinf.models.debiased_lasso_machine_shares import MachineSize, machine_shares
 from privinf.models.debiased_lasso_plan import ROUNDING
 from privinf.models.debiased_lasso_results import LassoResults
 from privinf.validation import check_count, check_positive
 
-# Of one interval's budget: u, v_i, w_j, sizes, score.
-OWN_SHARES = {
-    "selection": 0.03, "refit": 0.05, "scales": 0.04, "own_selection": 0.165, "own_refit": 0.185,
-    "neighbours": 0.045, "gram": 0.07, "slopes": 0.04, "score": 0.375,
-}  # fmt: skip
+# Rows that default shares are made for where the parties' are not given.
+TYPICAL_ROWS, TYPICAL_PARTIES = 4000, 15
 EXTRA = (1, 2)
 
 
@@ -88,8 +93,12 @@ def check_machine_plan(
     shares: Mapping[str, float] | None,
     targets: int,
     p: int,
+    rows: Sequence[int] = (TYPICAL_ROWS,) * TYPICAL_PARTIES,
 ) -> MachinePlan:
-    """Return the plan of a heterogeneous fit; ArgumentError says what is wrong with the request."""
+    """Return the plan of a heterogeneous fit; ArgumentError says what is wrong with the request.
+
+    `rows` are the parties' numbers of rows, which the default shares depend on.
+    """
     if shared_sparsity is None:
         raise ArgumentError("heterogeneous=True needs shared_sparsity=: the part of sparsity that is shared")
     shared = check_count(shared_sparsity, "shared_sparsity")
@@ -98,20 +107,35 @@ def check_machine_plan(
     if shared + EXTRA[0] + sparsity - shared + EXTRA[1] > p:
         raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(EXTRA)} more are picked")
     names = [one.name for one in fields(MachineBudget)]
-    given = OWN_SHARES if shares is None else shares
+    given: Mapping[str, float] | None = shares
+    if given is None:
+        size = MachineSize(
+            sum(rows), int(np.median(rows)), p, shared + EXTRA[0], sparsity - shared + EXTRA[1], sparsity,
+            neighbours,
+        )  # fmt: skip
+        given = machine_shares(rho if math.isfinite(rho) else 1.0, size)
     if not isinstance(given, Mapping) or set(given) != set(names):
         raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
     for name, share in given.items():
         check_positive(share, f"shares[{name!r}]")
     if abs(sum(given.values()) - 1.0) > 1e-9:
         raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
-    size = sparsity + sum(EXTRA) + neighbours + 1
-    many = {"neighbours": targets, "slopes": targets, "score": targets, "gram": (p / size) ** 2}
-    joint = math.inf
-    if math.isfinite(rho):
-        joint = rho * sum(share * many.get(name, 1.0) for name, share in given.items())
+    columns = interval_columns(shared, sparsity - shared, EXTRA, neighbours)
+    joint = math.inf if math.isinf(rho) else rho * joint_factor(given, targets, p, columns)
     budget = MachineBudget(**{name: share * rho * ROUNDING for name, share in given.items()})
     return MachinePlan(budget, shared, sparsity - shared, neighbours, joint)
+
+
+def joint_factor(shares: Mapping[str, float], targets: int, p: int, columns: int) -> float:
+    """Return what everything together costs where one interval, which uses so many columns, costs 1."""
+    many = {
+        "neighbours": float(targets),
+        "slopes": MEAN_SHARE + (1.0 - MEAN_SHARE) * targets,
+        "score": float(targets),
+        "gram": (p / columns) ** 2,
+        "scales": 1.0 - SIZES + SIZES * p / columns,
+    }
+    return sum(share * many.get(name, 1.0) for name, share in shares.items())
 
 
 def fit_machines(server: Any, units: Units, plan: MachinePlan, targets: Sequence[int]) -> MachineFits:
@@ -152,7 +176,7 @@ def machine_results(
             "columns": list(names),
             "positions": [j for j, _ in kept],
             "values": [value / float(units.scale[j]) for j, value in kept],
-            "scale": fits.scale,
+            "scale": fit.scale,
         }
         results[labels[site]] = LassoResults(
             Estimate(

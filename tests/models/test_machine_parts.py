@@ -33,17 +33,17 @@ def fitted(sample, rho, targets, rng, shared=3, own=2):
         SparseSums(server, units, server.nobs), parties, targets, budget,
         shared_sparsity=shared, own_sparsity=own,
     )  # fmt: skip
-    return found, server
+    return found, server, units.scale
 
 
 def test_without_noise_it_is_least_squares_of_each_party():
     sample = LassoDesign(machines=3, n=500, p=6, sparsity=4, shared_sparsity=3).draw(0)
-    found, _ = fitted(sample, math.inf, range(6), None, own=1)
+    found, _, unit = fitted(sample, math.inf, range(6), None, own=1)
     for i in range(3):
         y, X = sample.rows(i)
         slopes = np.linalg.lstsq(X, y, rcond=None)[0]
         # Columns and slopes are pooled: the same up to the parties' differences in Sigma and P(|r| < R).
-        assert np.abs(found.debiased[str(i)].params - slopes).max() < 0.25 * 0.5 / math.sqrt(500)
+        assert np.abs(found.debiased[str(i)].params / unit - slopes).max() < 0.25 * 0.5 / math.sqrt(500)
 
 
 @pytest.fixture(scope="module")
@@ -53,23 +53,23 @@ def strong():
 
 
 def test_parts_are_found(strong):
-    for sample, found, _ in strong:
+    for sample, found, _, unit in strong:
         assert sorted(found.shared) == [0, 1, 2]
         for i, truth in enumerate(sample.params):
             fit = found.own[str(i)]
             kept = [fit.support[k] for k in fit.kept]
             assert sorted(kept) == np.flatnonzero(truth).tolist()
-            assert np.abs(fit.beta[fit.kept] - truth[kept]).max() < 0.1
+            assert np.abs(fit.beta[fit.kept] / unit[kept] - truth[kept]).max() < 0.1
 
 
 def test_intervals_cover_at_every_party(strong):
     """Each interval has a noise of its own; what they share moves the variance of the mean little."""
     shares = []
-    for sample, found, _ in strong:
+    for sample, found, _, unit in strong:
         hits = []
         for i, truth in enumerate(sample.params):
             one = found.debiased[str(i)]
-            hits.append(np.abs(one.params - truth) < 1.96 * np.sqrt(one.variance))
+            hits.append(np.abs(one.params / unit - truth) < 1.96 * np.sqrt(one.variance) / unit)
         shares.append(np.mean(hits))
     low, high = binomial_limits(0.95, 6 * 4 * 30, level=0.999)
     assert low <= np.mean(shares) <= high
@@ -77,11 +77,12 @@ def test_intervals_cover_at_every_party(strong):
 
 def test_the_ledger_counts_every_coordinate(strong):
     """Prices of one interval times how many were released; parties are disjoint."""
-    _, _, server = strong[0]
+    _, _, server, _ = strong[0]
     rho = 0.2
     joint = server.ledger.total().rho
     size = 3 + 2 + 3 + 3 + 1
-    wanted = rho * (sum(SHARES[:5]) + 30 * (SHARES[5] + SHARES[7] + SHARES[8]) + (30 / size) ** 2 * SHARES[6])
+    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.25 + 0.75 * 30, 30]
+    wanted = rho * sum(share * times for share, times in zip(SHARES, many, strict=True))
     assert joint == pytest.approx(wanted, rel=1e-6)
 
 

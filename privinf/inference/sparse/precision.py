@@ -15,6 +15,7 @@ for an error d of the coefficients, independent of Z and with covariance D,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,10 @@ from privinf.validation import check_array
 
 # Eigenvalues of a noisy Gram are kept above this share of its mean eigenvalue.
 FLOOR = 0.05
+# Released numbers below so many sds of their noise are taken to be noise.
+THRESHOLD = 2.0
+# Squares of clipped columns in units of their size are kept above this.
+SMALLEST_SQUARE = 0.1
 
 
 def floored(gram: Floats, share: float = FLOOR) -> Floats:
@@ -98,3 +103,64 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
     lengths = np.einsum("ij,ij->j", columns, columns)
     inner = np.einsum("ij,ik,kj->j", on_support, error_cov, on_support)
     return np.asarray(gram_sd**2 / 2.0 * (lengths * np.trace(error_cov) + inner))
+
+
+def standing_out(values: Floats, noise_sd: float | Floats) -> Floats:
+    """Return noisy numbers as far as they stand out of their noise: ``v max(0, 1 - (2 sd / v)^2)``.
+
+    Notes
+    -----
+    **Privacy.** Post-processing; of each number alone. Breiman's garrote: numbers that are noise become 0,
+    those of many sds stay as they are.
+    """
+    squares = np.maximum(np.square(values), np.finfo(np.float64).tiny)
+    return np.asarray(values * np.maximum(0.0, 1.0 - np.square(THRESHOLD * np.asarray(noise_sd)) / squares))
+
+
+def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
+    """Return correlations from a noisy Gram matrix, and the variances of the errors of its entries.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (p, p)
+    gram_sd : float
+        Sd of the noise of a diagonal entry; those above it have 1 / sqrt 2 of it.
+
+    Notes
+    -----
+    **Privacy.** Post-processing, entry by entry: an entry depends on its own release and on two of the
+    diagonal. Entries of columns that are clipped are brought to correlations by the clipped columns' own
+    sizes. Those that do not stand out of the noise become 0, and count as wrong by half its variance.
+    """
+    symmetric = (gram + gram.T) / 2.0
+    size = np.sqrt(np.maximum(np.diag(symmetric), SMALLEST_SQUARE))
+    noise_sd = gram_sd / math.sqrt(2.0) / np.outer(size, size)
+    raw = symmetric / np.outer(size, size)
+    found = np.clip(standing_out(raw, noise_sd), -1.0, 1.0)
+    variance = np.where(found == 0.0, 0.5, 1.0) * noise_sd**2
+    np.fill_diagonal(found, 1.0)
+    return found, variance
+
+
+def entry_noise_variance(column: Floats, variances: Floats, positions: Integers, error_cov: Floats) -> float:
+    """Return E (w' Z d)^2 of one precision column, for entries of Z of given variances.
+
+    Parameters
+    ----------
+    column : ndarray, shape (size,)
+        w.
+    variances : ndarray, shape (size, size)
+        Of the entries of the symmetric Z, independent but for the symmetry.
+    positions : ndarray of int, shape (s,)
+        Where the support stands.
+    error_cov : ndarray, shape (s, s)
+        Covariance of d, the error of the coefficients on the support.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    direct = float(np.diag(error_cov) @ (variances[positions] @ column**2))
+    on = column[positions]
+    mixed = variances[np.ix_(positions, positions)] * error_cov * np.outer(on, on)
+    return direct + float(mixed.sum() - np.trace(mixed))

@@ -1,0 +1,178 @@
+r"""Debiased coordinates of every party: scores clipped as products, one target at a time.
+
+An interval uses its own target's score, slope and variance, and one number that is an average over targets:
+
+- the variance is released for every party and target, and used as it is, within its public limits;
+- the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and parties, B being in units of the
+  party's residuals. Its average over targets moves little with a record, and is cheap. Parties and targets
+  depart from its mean over parties as far as their own releases stand out of the noise: a target whose
+  errors' size depends on it has a slope of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.engines.hard_thresholding import positions
+from privinf.engines.machine_own import OwnFit
+from privinf.engines.sparse_sums import UNCLIPPED, Score, SparseSums
+from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates
+from privinf.inference.sparse.precision import (
+    entry_noise_variance,
+    floored,
+    precision_columns,
+    standing_out,
+)
+from privinf.inference.sparse.radii import product_moments, product_radius
+from privinf.typing import Floats
+
+# Of the price of slopes: averages over targets, single targets; the rest goes to variances.
+MEAN_SHARE, TARGET_SHARE = 0.25, 0.375
+# u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
+SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
+# Limits of a variance, in units of what normal scores have; B^2 is another.
+LEAST_VARIANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePrices:
+    """Prices in zCDP of one target's score, of its slope and variance, and of the average slope."""
+
+    score: float
+    slope: float
+    variance: float
+    average: float
+
+    @classmethod
+    def of(cls, slopes: float, score: float) -> ScorePrices:
+        """Return the prices from those of the slopes and of the score."""
+        rest = 1.0 - MEAN_SHARE - TARGET_SHARE
+        return cls(score, TARGET_SHARE * slopes, rest * slopes, MEAN_SHARE * slopes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Released:
+    """One party's releases, slopes in units of 1 / unit."""
+
+    score: Floats
+    score_sd: float
+    square: Floats
+    slope: Floats
+    slope_sd: Floats
+    average: float
+    average_sd: float
+    unit: Floats
+
+
+def machine_scores(
+    parties: Mapping[str, SparseSums],
+    gram: Floats,
+    spread: Floats,
+    own: Mapping[str, OwnFit],
+    targets: Sequence[int],
+    near: Sequence[Sequence[int]],
+    prices: ScorePrices,
+) -> tuple[dict[str, Debiased], dict[str, Floats]]:
+    """Return every party's debiased targets and its precision columns.
+
+    Parameters
+    ----------
+    parties : mapping of str to SparseSums
+    gram, spread : ndarray, shape (p, p)
+        Correlations of the columns, and the variances of the errors of their entries.
+    own : mapping of str to OwnFit
+    targets : sequence of k ints
+    near : sequence of k sequences of int
+        Neighbours of the targets.
+    prices : ScorePrices
+
+    Raises
+    ------
+    NotAvailableError
+        The noise hides the average slope.
+
+    Notes
+    -----
+    **Privacy.** Spends the prices of k targets and of one average.
+    """
+    columns, noise, released = {}, {}, {}
+    for name, sums in parties.items():
+        columns[name], noise[name] = target_columns(gram, spread, own[name], targets, near)
+        released[name] = _release(sums, columns[name], own[name], targets, prices)
+    slopes, slope_sds = _slopes(list(released.values()))
+    found = {}
+    for place, (name, one) in enumerate(released.items()):
+        start = np.zeros(len(gram))
+        start[own[name].support] = own[name].beta
+        score = ScoreRelease(
+            one.score, slopes[place] / one.unit, one.square, one.score_sd,
+            slope_sds[place] / one.unit, parties[name].n,
+        )  # fmt: skip
+        found[name] = debiased_coordinates(start[list(targets)], score, noise[name])
+    return found, columns
+
+
+def target_columns(
+    gram: Floats, spread: Floats, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
+) -> tuple[Floats, Floats]:
+    """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
+    columns, noise = np.zeros((len(gram), len(targets))), np.empty(len(targets))
+    for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
+        members = list(dict.fromkeys([target, *fit.support, *chosen]))
+        w = precision_columns(floored(gram[np.ix_(members, members)]), [range(len(members))])[:, 0]
+        columns[members, place] = w
+        others = [i for i, j in enumerate(fit.support) if j != target]
+        at = positions([fit.support[i] for i in others], members)
+        noise[place] = entry_noise_variance(
+            w, spread[np.ix_(members, members)], at, fit.error_cov[np.ix_(others, others)]
+        )
+    return columns, noise
+
+
+def _release(
+    sums: SparseSums, columns: Floats, fit: OwnFit, targets: Sequence[int], prices: ScorePrices
+) -> _Released:
+    k, clear = len(targets), math.isinf(prices.score)
+    unit = np.sqrt(columns[list(targets), np.arange(k)])
+    radius = product_radius(sums.n, prices.score).bound
+    bound = radius * fit.scale
+    score = Score(range(len(columns)), columns / unit, math.inf, math.inf, fit.support, fit.beta)
+    mean, mean_sd = sums.product("product_scores", score, bound, prices.score * k, "debiasing scores")
+    square, _ = sums.product(
+        "product_variances", score, bound, prices.variance * k, "variances of the scores"
+    )
+    at = np.asarray(targets)
+    slope, slope_sd = sums.product(
+        "product_slopes", score, bound, prices.slope * k, "slopes of the scores",
+        targets=at, slope_clip=UNCLIPPED if clear else SLOPE_CLIP,
+    )  # fmt: skip
+    clip = min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
+    average, average_sd = sums.product(
+        "mean_slope", score, bound, prices.average, "average slope of the scores",
+        targets=at, slope_clip=UNCLIPPED if clear else clip, weights=unit,
+    )  # fmt: skip
+    if not clear:
+        square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
+    return _Released(
+        mean, mean_sd, square, slope * unit, slope_sd * unit, float(average[0]), average_sd, unit
+    )
+
+
+def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats]]:
+    """Return every party's slopes in units of 1 / unit, and the sds of their noise."""
+    average = float(np.mean([one.average for one in released]))
+    average_sd = math.sqrt(sum(one.average_sd**2 for one in released)) / len(released)
+    slope = np.mean([one.slope for one in released], axis=0)
+    slope_sd = np.sqrt(sum(one.slope_sd**2 for one in released)) / len(released)
+    apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
+    slopes, sds = [], []
+    for one in released:
+        party = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
+        slopes.append(average + party + apart)
+        noise = np.where(apart != 0.0, slope_sd, 0.0)
+        sds.append(np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2))
+    return slopes, sds
