@@ -91,7 +91,7 @@ def test_released_draws_have_the_noise_that_is_stated(targets):
         # A pick is right more often than chance: more than a single noisy target is large.
         alone = np.mean(np.square(noisy.values)) / (1.0 + noisy.value_sd**2)
         assert alone > 1.0 + 4.0 * math.sqrt(2.0 / 3_000)
-        assert noisy.pick_scale == pytest.approx(noisy.value_sd, rel=1e-6)
+        assert noisy.pick_scale / noisy.value_sd == pytest.approx(math.sqrt(7 / 3), rel=1e-6)
 
 
 def test_the_price_is_what_was_said():
