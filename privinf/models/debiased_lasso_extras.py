@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -161,12 +161,15 @@ class Extras:
     noise_variance : NoiseVariance or None
     bias_bound : ndarray, shape (number of targets,), or None
         Units of the sums.
+    reasons : mapping of str to str
+        Why the noise left nothing of what was asked for and paid for, by name.
     """
 
     bootstrap: BootstrapDraws | None = None
     eigenvalues: RestrictedEigenvalues | None = None
     noise_variance: NoiseVariance | None = None
     bias_bound: Floats | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self, unit: Floats) -> dict[str, Any]:
         """Return everything as plain numbers, the bias bound divided by `unit`."""
@@ -179,7 +182,9 @@ class Extras:
         found: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
         if "bootstrap" in found:
             found["bootstrap"]["values"] = list(found["bootstrap"]["values"])
-        return found if bound is None else found | {"bias_bound": bound}
+        if bound is not None:
+            found["bias_bound"] = bound
+        return found | {"reasons": dict(self.reasons)} if self.reasons else found
 
 
 def run_extras(
@@ -203,31 +208,36 @@ def run_extras(
     rho : float
         The **whole** budget of the fit, zCDP; the basic fit gets ``plan.basic(rho)``.
 
-    Raises
-    ------
-    NotAvailableError
-        The noise hides a quantity; what was released stays charged.
-
     Notes
     -----
-    **Privacy.** Spends ``plan.share * rho``.
+    **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the fit, are
+    kept: the results say why when they are asked for it.
     """
-    bootstrap = eigenvalues = variance = bound = None
+    seed, found, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
+
+    def release(name: str, make: Callable[[], Any]) -> None:
+        try:
+            found[name] = make()
+        except NotAvailableError as reason:
+            reasons[name] = str(reason)
+
     if plan.eigenvalues:
-        price = plan.price(plan.eigenvalues_share, rho)
-        sparsity = max(1, len(fit.support))
-        eigenvalues = restricted_eigenvalues(sums, sparsity, price, public_seed=plan.public_seed)
+        sparsity, price = max(1, len(fit.support)), plan.price(plan.eigenvalues_share, rho)
+        release("eigenvalues", lambda: restricted_eigenvalues(sums, sparsity, price, public_seed=seed))
+    if plan.bias_bound and "eigenvalues" in found:
+        release("bias_bound", lambda: _bias_bound(fit, debiased, found["eigenvalues"].ratio, sums.n))
+    elif plan.bias_bound:
+        reasons["bias_bound"] = reasons["eigenvalues"]
     if plan.noise_variance:
-        variance = noise_variance(sums, fit, plan.price(plan.noise_variance_share, rho))
+        own = plan.price(plan.noise_variance_share, rho)
+        release("noise_variance", lambda: noise_variance(sums, fit, own))
     if plan.bootstrap_draws is not None:
-        bootstrap = bootstrap_draws(
-            sums, fit, debiased, standardised(debiased, targets, plan.every), plan.bootstrap_draws,
-            plan.price(plan.bootstrap_share, rho), multipliers=plan.bootstrap_multipliers,
-            public_seed=plan.public_seed,
-        )  # fmt: skip
-    if plan.bias_bound and eigenvalues is not None:
-        bound = _bias_bound(fit, debiased, eigenvalues.ratio, sums.n)
-    return Extras(bootstrap, eigenvalues, variance, bound)
+        draws, rest = plan.bootstrap_draws, plan.price(plan.bootstrap_share, rho)
+        columns, law = standardised(debiased, targets, plan.every), plan.bootstrap_multipliers
+        release("bootstrap", lambda: bootstrap_draws(
+            sums, fit, debiased, columns, draws, rest, multipliers=law, public_seed=seed,
+        ))  # fmt: skip
+    return Extras(**found, reasons=reasons)
 
 
 def standardised(debiased: DebiasedFit, targets: Sequence[int], every: bool) -> Floats:

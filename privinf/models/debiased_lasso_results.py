@@ -85,8 +85,8 @@ class LassoResults(Results):
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
 
-        Columns in units of their typical sizes. With r nonzero entries there are worse directions than the
-        random ones: the largest is at most, the smallest at least, the true one.
+        Columns in units of their typical sizes. There are more extreme directions than the random ones:
+        the largest is at most, the smallest at least, the true one.
         """
         return RestrictedEigenvalues(**self._extra("eigenvalues", "restricted_eigenvalues=True"))
 
@@ -213,6 +213,9 @@ class LassoResults(Results):
         return extras
 
     def _extra(self, name: str, option: str) -> Any:
+        reasons = self._extras.get("reasons", {})
+        if name in reasons:
+            raise NotAvailableError(f"no {name.replace('_', ' ')}: {reasons[name]}")
         if name not in self._extras:
             raise NotAvailableError(
                 f"{name.replace('_', ' ')} was not released, and costs budget: ask for it with fit({option})"

@@ -233,6 +233,28 @@ def test_what_was_not_released_says_how_to_ask(ask, option):
         ask(fitted())
 
 
+def test_an_extra_that_the_noise_hides_does_not_take_the_fit_with_it():
+    tiny = dict.fromkeys(("eigenvalues", "noise_variance", "bootstrap"), 1e-9)
+    results = [fitted(rho=2.0, rng=seed, extra_shares=tiny, **ALL) for seed in range(4)]
+    for result in results:
+        assert result.privacy.rho == pytest.approx(2.0, rel=1e-6)
+        assert (result.bse > 0.0).all()
+        assert "DebiasedLasso" in str(result.summary())
+    asked = [
+        lambda r: r.bias_bound, lambda r: r.noise_variance,
+        lambda r: r.simultaneous(method="private-bootstrap"),
+    ]  # fmt: skip
+    for ask in asked:
+        reasons = []
+        for result in results:
+            try:
+                ask(result)
+            except NotAvailableError as reason:
+                reasons.append(str(reason))
+        assert reasons
+        assert not any("ask for it" in reason for reason in reasons)
+
+
 def test_results_with_extras_travel(full, tmp_path):
     full.save(tmp_path / "fit")
     for again in (pickle.loads(pickle.dumps(full)), LassoResults.load(tmp_path / "fit")):
