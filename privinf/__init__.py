@@ -35,6 +35,7 @@ __all__ = [
     "DebiasedLasso",
     "Design",
     "Factor",
+    "FederatedGLM",
     "GaussianRows",
     "Ledger",
     "LedgerEntry",
@@ -45,6 +46,7 @@ __all__ = [
     "Modulation",
     "MomentOLS",
     "Moments",
+    "Newton",
     "Numeric",
     "PartyPlan",
     "PrivacyReport",
@@ -66,7 +68,9 @@ __all__ = [
 _ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
 _ELSEWHERE = {
     "DebiasedLasso": "privinf.models.debiased_lasso",
+    "FederatedGLM": "privinf.models.federated_glm",
     "LedgerFile": "privinf.accounting.files",
+    "Newton": "privinf.engines.newton_rounds",
     "sparse_mean": "privinf.models.sparse_mean",
 }
 

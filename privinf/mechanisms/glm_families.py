@@ -8,6 +8,7 @@ depend on x alone, so that a correctly specified mean keeps its coefficients.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -127,15 +128,19 @@ def score_diameter(args: Args, bound: float) -> float:
     grid of angles; m and its derivative are at most R and t R^2 / 4, which bounds what lies between.
     """
     radius = float(args["radius"])
-    whole = 2.0 * radius * bound
     if args["family"] != "binomial":
-        return whole
-    reach = _steepness(args)
+        return 2.0 * radius * bound
+    return radius * _unit_diameter(_steepness(args))
+
+
+@lru_cache(maxsize=64)
+def _unit_diameter(reach: float) -> float:
+    """Return the diameter at R = 1 for t R = `reach`."""
     angles = np.linspace(0.0, math.pi, ANGLES)
     slant = reach * np.cos(angles)
     ahead = HIGHEST_PRODUCT / np.maximum(slant, PRODUCT_PEAK)
-    lengths = radius * np.where(slant <= PRODUCT_PEAK, expit(-slant), ahead)
+    lengths = np.where(slant <= PRODUCT_PEAK, expit(-slant), ahead)
     along, beside = lengths * np.cos(angles), lengths * np.sin(angles)
     distance2 = (along[:, None] - along) ** 2 + (beside[:, None] + beside) ** 2
-    between = radius * (1.0 + reach / 4.0) * (math.pi / (ANGLES - 1))
-    return min(whole, math.sqrt(float(distance2.max())) + between)
+    between = (1.0 + reach / 4.0) * (math.pi / (ANGLES - 1))
+    return min(2.0, math.sqrt(float(distance2.max())) + between)

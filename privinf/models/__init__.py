@@ -2,6 +2,7 @@
 
 from privinf.models.debiased_lasso_results import LassoResults
 from privinf.models.example_systems import example_system
+from privinf.models.federated_glm_results import FederatedGLMResults
 from privinf.models.iwp_glm import IWPGLM
 from privinf.models.iwp_glm_results import IWPGLMResults
 from privinf.models.joined import join
@@ -19,6 +20,7 @@ __all__ = [
     "DGMOLS",
     "IWPGLM",
     "RMGMOLS",
+    "FederatedGLMResults",
     "IWPGLMResults",
     "LassoResults",
     "MixingResults",
@@ -35,6 +37,7 @@ register_model(
 )
 register_model("MomentOLS", results=Results, system=lambda release, settings: moment_system(release))
 register_model("IWPGLM", results=IWPGLMResults, system=example_system)
+register_model("FederatedGLM", results=FederatedGLMResults, system=lambda release, settings: None)
 register_model("DebiasedLasso", results=LassoResults, system=lambda release, settings: None)
 for _model in (RMGMOLS, DGMOLS, BGMOLS):
     register_model(_model.__name__, results=MixingResults, system=rebuilt_system)

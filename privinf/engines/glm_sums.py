@@ -1,0 +1,139 @@
+"""What a generalised linear model asks of a server, in scaled units, with what was said counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from privinf.typing import Floats
+
+BYTES = 8
+# Above the largest mean, so that rounding never makes the cap bind.
+CAP_ROOM = 1.0 + 1e-9
+
+
+class Server(Protocol):
+    """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
+
+    def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> Any:
+        """Release a vector with Gaussian noise."""
+        ...
+
+    def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
+        """Release a symmetric matrix."""
+        ...
+
+
+@dataclass(slots=True)
+class Meter:
+    """Floats that one site received and sent, question by question.
+
+    Attributes
+    ----------
+    rounds : list of (label, floats down, floats up)
+
+    Notes
+    -----
+    Arrays only: headers and single numbers, a few hundred bytes a question, are not counted.
+    """
+
+    rounds: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def add(self, label: str, args: Mapping[str, Any], answer: int) -> None:
+        """Count one question's arrays and its answer."""
+        down = sum(int(value.size) for value in args.values() if isinstance(value, np.ndarray))
+        self.rounds.append((label, down, answer))
+
+    @property
+    def down(self) -> int:
+        """Floats that one site received."""
+        return sum(down for _, down, _ in self.rounds)
+
+    @property
+    def up(self) -> int:
+        """Floats that one site sent."""
+        return sum(up for _, _, up in self.rounds)
+
+
+@dataclass(slots=True)
+class GlmSums:
+    """Releases about one model's scores over all rows; prices are mu of Gaussian DP.
+
+    Attributes
+    ----------
+    server : Server
+    model : mapping
+        Family, radius, clips and units, as the statistics take them.
+    n, p : int
+        Rows and coefficients.
+    low, high : ndarray, shape (p,)
+        Bounds of the columns, scaled units.
+    scaled_constant : int or None
+        Position of the constant of a Poisson model, which scales all means.
+    meter : Meter
+
+    Notes
+    -----
+    **Privacy.** Everything returned is a release; prices are the caller's.
+    """
+
+    server: Server
+    model: Mapping[str, Any]
+    n: int
+    p: int
+    low: Floats
+    high: Floats
+    scaled_constant: int | None = None
+    meter: Meter = field(default_factory=Meter)
+
+    def args(self, theta: Floats, **more: Any) -> dict[str, Any]:
+        """Return the arguments of a statistic at `theta`.
+
+        A Poisson mean inside the columns' bounds stays below the largest one at theta: a cap there changes
+        nothing, and bounds the curvature.
+        """
+        told = {**self.model, "theta": theta, **more}
+        if "mean_cap" in told:
+            most = float(np.maximum(theta * self.low, theta * self.high).sum())
+            told["mean_cap"] = min(told["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
+        return told
+
+    def score(self, theta: Floats, mu: float, label: str = "score") -> tuple[Floats, float]:
+        """Return the mean score and the sd of its noise."""
+        args = self.args(theta)
+        found = self.server.vector_sum("glm.score", args, label=label, mu=mu)
+        self.meter.add(label, args, len(found.values))
+        return found.mean, found.mean_sd
+
+    def matrix(self, op: str, theta: Floats, mu: float, label: str, **more: Any) -> tuple[Floats, float]:
+        """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
+        args = self.args(theta, **more)
+        found = self.server.gram(args, label=label, op=op, mu=mu)
+        self.meter.add(label, args, self.p * (self.p + 1) // 2)
+        return found.mean, float(found.scale / found.rows)
+
+    def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:
+        """Return the mean Hessian and the sd of the noise of its diagonal."""
+        return self.matrix("glm.hessian", theta, mu, label, curvature=curvature)
+
+    def meat(self, theta: Floats, mu: float) -> tuple[Floats, float]:
+        """Return the mean outer product of the scores and the sd of the noise of its diagonal."""
+        return self.matrix("glm.meat", theta, mu, "meat")
+
+    def batch(
+        self, theta: Floats, mu: float, *, clip: float, batches: int, batch: int, seed: int, **more: Any
+    ) -> tuple[Floats, float]:
+        """Return the mean clipped (and sketched) score of one public batch and the sd of its noise.
+
+        The mean is over the expected size of a batch, n / batches.
+        """
+        given = {name: value for name, value in more.items() if value is not None}
+        args = self.args(theta, clip=clip, batches=batches, batch=batch, seed=seed, **given)
+        found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
+        self.meter.add("gradient", args, len(found.values))
+        size = self.n / batches
+        return found.values / size, found.scale / size

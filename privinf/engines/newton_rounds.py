@@ -1,0 +1,164 @@
+r"""Newton's method on noisy scores and Hessians, and the one-step estimate whose law is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.engines.glm_sums import GlmSums
+from privinf.errors import ConvergenceError, NotPositiveDefiniteError
+from privinf.typing import Floats
+from privinf.validation import check_count, check_fraction
+
+# Of the final release: score, Hessian, meat.
+FINAL_SHARES = (0.7, 0.2, 0.1)
+# Of a round before that: its Hessian, and how budgets grow from round to round.
+EARLY_HESSIAN, GROWTH = 0.2, 2.0
+# Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
+ROUNDING = 1.0 - 1e-12
+# The dimension rule: beyond it the noise of the Hessian biases its inverse.
+RULE = 0.1
+MOST_ROUNDS, TOLERANCE = 100, 1e-11
+
+
+@dataclass(frozen=True, slots=True)
+class Newton:
+    """Newton's method: a noisy score and Hessian a round, then the final release.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds before the final release.
+    final_share : float
+        Share of the budget (mu^2) that the final release gets.
+
+    Notes
+    -----
+    **Privacy.** Public settings. Every round reads every row: its price adds up.
+    """
+
+    rounds: int = 3
+    final_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_count(self.rounds, "rounds")
+        check_fraction(self.final_share, "final_share")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneStep:
+    """The final release at theta_T: a Newton step and the law of its error, scaled units.
+
+    Attributes
+    ----------
+    params : ndarray, shape (p,)
+        theta_T + bread^-1 score.
+    start : ndarray, shape (p,)
+        theta_T.
+    bread, meat : ndarray, shape (p, p)
+        Mean Hessian and mean outer product of the scores, noisy; the meat made positive semidefinite.
+    score_sd, bread_sd : float
+        Sd of the noise of the mean score, and of the diagonal of the bread.
+    """
+
+    params: Floats
+    start: Floats
+    bread: Floats
+    meat: Floats
+    score_sd: float
+    bread_sd: float
+
+    @property
+    def noise_meat(self) -> Floats:
+        """Covariance of what the noise adds to ``bread (params - truth)``.
+
+        Of the score, and of the bread's noise N times the step D: N has independent entries, of sd s on the
+        diagonal and s / sqrt 2 above it, so Cov(N D) = s^2/2 (|D|^2 I + D D').
+        """
+        step = self.params - self.start
+        eye = np.eye(len(step))
+        hessian = self.bread_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
+        return np.asarray(self.score_sd**2 * eye + hessian)
+
+
+def intervals_possible(p: int, n: int, mu: float) -> bool:
+    """Return whether ``p^1.5 <= 0.1 n mu_H``: whether the Hessian's noise leaves its inverse nearly unbiased.
+
+    Parameters
+    ----------
+    p, n : int
+    mu : float
+        Price of the final release; sqrt(2 rho_H) is the root of its Hessian's share times mu.
+    """
+    return math.pow(p, 1.5) <= RULE * n * math.sqrt(FINAL_SHARES[1]) * mu
+
+
+def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton) -> list[Floats]:
+    """Return all iterates, the start first; every round gets twice the budget of the one before.
+
+    Without noise (infinite `mu`) it runs to convergence, whatever `options` say.
+
+    Raises
+    ------
+    ConvergenceError
+        Without noise: no convergence, as where a logistic model separates the rows.
+    """
+    path = [start]
+    rounds = MOST_ROUNDS if math.isinf(mu) else options.rounds
+    for number in range(1, rounds + 1):
+        theta, price = path[-1], _round_price(mu, number, rounds)
+        score, _ = sums.score(theta, price * math.sqrt(1.0 - EARLY_HESSIAN), f"score, round {number}")
+        hessian, sd = sums.hessian(
+            theta, price * math.sqrt(EARLY_HESSIAN), curvature="bound", label=f"Hessian, round {number}"
+        )
+        path.append(theta + _step(score, hessian, sd, sums.scaled_constant))
+        if math.isinf(mu) and np.abs(path[-1] - theta).max() <= TOLERANCE * (1.0 + np.abs(theta).max()):
+            return path
+    if math.isinf(mu):
+        raise ConvergenceError(
+            f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
+        )
+    return path
+
+
+def _round_price(mu: float, number: int, rounds: int) -> float:
+    if math.isinf(mu):
+        return mu
+    shares = GROWTH ** np.arange(1, rounds + 1)
+    return mu * math.sqrt(float(shares[number - 1] / shares.sum()) * ROUNDING)
+
+
+def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> Floats:
+    """Return Newton's step; directions in which noise hides the curvature are held back."""
+    shift = np.zeros(len(score))
+    if constant is not None:
+        # Poisson: scaling all means by c is exact in the Hessian, whose column of the constant sums x mean.
+        mean = max(hessian[constant, constant], 1e-12)
+        ratio = float(np.clip((mean + score[constant]) / mean, 0.05, 20.0))
+        shift[constant] = math.log(ratio)
+        score = score + (1.0 - ratio) * hessian[:, constant]
+        hessian, sd = ratio * hessian, ratio * sd
+    values, vectors = np.linalg.eigh(hessian)
+    # The operator norm of the noise is about sd sqrt(2 p).
+    floor = sd * math.sqrt(2.0 * len(score))
+    if floor == 0.0 and values[0] <= 1e-13 * values[-1]:
+        raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
+    return np.asarray(shift + vectors @ ((vectors.T @ score) / np.maximum(values, floor)))
+
+
+def one_step(sums: GlmSums, theta: Floats, mu: float) -> OneStep | None:
+    """Release score, Hessian and meat at `theta`, and take one Newton step from there.
+
+    None where the noise of the Hessian hides it: there is no step, and no covariance.
+    """
+    prices = [mu if math.isinf(mu) else mu * math.sqrt(share * ROUNDING) for share in FINAL_SHARES]
+    score, score_sd = sums.score(theta, prices[0], "final score")
+    bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
+    meat, _ = sums.meat(theta, prices[2])
+    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)) * 0.5:
+        return None
+    values, vectors = np.linalg.eigh(meat)
+    meat = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return OneStep(theta + np.linalg.solve(bread, score), theta, bread, meat, score_sd, bread_sd)

@@ -1,0 +1,221 @@
+"""A generalised linear model over a federation: its rows' doors, bounds, units; checks before a charge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from privinf.accounting import calibrate_mu
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy
+from privinf.mechanisms.modulation import resolve_design
+from privinf.mechanisms.rows import Rows
+from privinf.models.debiased_lasso_rows import ONE_PARTY, matrix_of, response_of
+from privinf.schema import Design, Schema
+from privinf.typing import Floats
+from privinf.validation import check_choice, check_fraction, check_number, check_positive
+
+Family = Literal["gaussian", "binomial", "poisson"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlmRows:
+    """A federation, its design, and the public bounds that the statistics of a model need.
+
+    Attributes
+    ----------
+    design : Design
+    federation : Federation
+    family : str
+    radius : float
+        R: rows longer than it, in scaled units, count with weight R^2/||x||^2.
+    residual_clip : float or None
+        E; None for the logistic model.
+    rows : mapping of str to int
+        Numbers of rows by site.
+
+    Notes
+    -----
+    **Privacy.** Holds no rows: the federation does. Numbers of rows are public.
+    """
+
+    design: Design
+    federation: Federation
+    family: Family
+    radius: float
+    residual_clip: float | None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+        return sum(self.rows.values())
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return len(self.design.names)
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What every statistic of the model is told; units only where they are not the user's."""
+        design = self.design
+        told: dict[str, Any] = {"family": self.family, "radius": self.radius}
+        if self.residual_clip is not None:
+            told["residual_clip"] = self.residual_clip
+        if self.family == "poisson":
+            told["mean_cap"] = design.y_high
+        if design.center.any():
+            told["center"] = design.center
+        if (design.scale != 1.0).any():
+            told["scale"] = design.scale
+        return told
+
+    @property
+    def start(self) -> Floats:
+        """The public start, scaled units: the middle of the response's bounds, by the constant."""
+        start = np.zeros(self.p)
+        low, high = self.design.y_low, self.design.y_high
+        if self.design.constant is None or self.family == "binomial" or low is None or high is None:
+            return start
+        middle = (low + high) / 2.0
+        start[self.design.constant] = middle if self.family == "gaussian" else math.log(middle)
+        return start
+
+    @property
+    def limits(self) -> tuple[Floats, Floats]:
+        """Bounds of the columns in scaled units; of the constant, 1 and 1."""
+        low, high = self.design.scaled_low.copy(), self.design.scaled_high.copy()
+        if self.design.constant is not None:
+            low[self.design.constant] = high[self.design.constant] = 1.0
+        return low, high
+
+    @property
+    def to_user(self) -> Floats:
+        """T, shape (p, p): ``params_user = T params_scaled``."""
+        transform = np.diag(1.0 / self.design.scale)
+        if self.design.constant is not None:
+            transform[self.design.constant] -= self.design.center / self.design.scale
+        return transform
+
+
+def rows_of_formula(
+    formula: str, data: Any, schema: Schema, family: Family, radius: Any, residual_clip: Any
+) -> GlmRows:
+    """Return the rows that a formula makes of a federation's tables, or of one data frame."""
+    check_choice(family, Family, "family")
+    design = resolve_design(schema, formula, response="protected", radius=None)
+    if not hasattr(data, "ask"):
+        data = _in_process(design, {ONE_PARTY: Rows(data)})
+    return _bound(design, data, family, radius, residual_clip)
+
+
+def rows_of_arrays(
+    parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+    bounds: Any,
+    family: Family,
+    y_bounds: Any,
+    radius: Any,
+    residual_clip: Any,
+) -> GlmRows:
+    """Return the rows of one pair (y, X) a party, as sites of this process."""
+    check_choice(family, Family, "family")
+    given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
+    if not given:
+        raise ArgumentError("parties must hold at least one pair (y, X)")
+    parts: dict[Any, Rows] = {}
+    columns: dict[Any, list[str]] = {}
+    for label, (y, X) in given.items():
+        features, columns[label] = matrix_of(X)
+        parts[label] = Rows(features, response_of(y, len(features)))
+    first = next(iter(columns))
+    for label, names in columns.items():
+        if names != columns[first]:
+            raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
+    if family == "binomial":
+        if y_bounds is not None:
+            raise ArgumentError("y_bounds= is for other families: a binomial response is 0 or 1")
+        y_bounds = (0.0, 1.0)
+    if y_bounds is None:
+        raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
+    public = ["const"] if "const" in columns[first] else []
+    design = Design.from_arrays(columns[first], bounds=bounds, public=public, y_bounds=y_bounds)
+    return _bound(design, _in_process(design, parts), family, radius, residual_clip)
+
+
+def _in_process(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation:
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    return InProcessFederation(
+        {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
+    )
+
+
+def _bound(
+    design: Design, federation: Federation, family: Family, radius: Any, residual_clip: Any
+) -> GlmRows:
+    low, high = design.y_low, design.y_high
+    if low is None or high is None:
+        raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+    if family == "binomial" and (low, high) != (0.0, 1.0):
+        raise SchemaError("a binomial response is 0 or 1: declare the bounds (0, 1)")
+    if family == "poisson" and low < 0.0:
+        raise SchemaError("a Poisson response is not negative: declare bounds from 0")
+    for name, private, top in zip(design.names, design.private, design.high, strict=True):
+        if not private and not math.isfinite(top) and name != _constant_name(design):
+            raise SensitivityError(f"the public column {name!r} needs bounds too: its rows enter the scores")
+    return GlmRows(
+        design,
+        federation,
+        family,
+        _radius(design, radius),
+        _residual_clip(design, family, residual_clip),
+        {reply.site: reply.rows for reply in federation.ask(Query("describe"))},
+    )
+
+
+def _constant_name(design: Design) -> str | None:
+    return None if design.constant is None else design.names[design.constant]
+
+
+def _radius(design: Design, radius: Any) -> float:
+    """Return R: the longest row that the bounds allow, or what was asked for."""
+    if radius is not None:
+        return check_positive(radius, "radius")
+    public = ~design.private
+    reach = np.maximum(np.abs(design.scaled_low), np.abs(design.scaled_high))
+    if design.constant is not None:
+        reach[design.constant] = 1.0
+    reach = reach[public]
+    return math.sqrt(design.norm**2 + float(reach @ reach))
+
+
+def _residual_clip(design: Design, family: Family, residual_clip: Any) -> float | None:
+    if family == "binomial":
+        if residual_clip is not None:
+            raise ArgumentError("residual_clip= is for other families: |y - p| <= 1")
+        return None
+    if residual_clip is not None:
+        return check_positive(residual_clip, "residual_clip")
+    low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
+    if family == "poisson":
+        return high
+    return high - low if design.constant is not None else max(high - low, abs(low), abs(high))
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What a fit may spend: mu of Gaussian DP (infinite for no noise), and the delta of its report."""
+
+    mu: float
+    delta: float
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float | None, n: int) -> Spending:
+        """Return the spending of a request; `delta` is by default 1/(2n)."""
+        epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+        delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
+        return cls(calibrate_mu(epsilon=epsilon, delta=delta), delta)

@@ -1,0 +1,140 @@
+"""Results of FederatedGLM: the common facade, the public path, what was sent."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.engines.glm_sums import BYTES, Meter
+from privinf.engines.newton_rounds import OneStep
+from privinf.inference.estimate import Estimate
+from privinf.inference.examples import Loss
+from privinf.inference.prediction import predict_mean
+from privinf.inference.sandwich import sandwich
+from privinf.models.federated_glm_plan import GlmRows
+from privinf.models.link import LinkPrediction, mean_response
+from privinf.results import Results
+from privinf.results.prediction import Prediction
+from privinf.typing import Floats
+from privinf.validation import check_choice
+
+Which = Literal["mean", "linear"]
+
+LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
+
+
+class FederatedGLMResults(Results):
+    """Results of `FederatedGLM`.
+
+    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests need
+    per-record scores, which no one releases: they are not available.
+    """
+
+    @property
+    def family(self) -> str:
+        """The family."""
+        return str(self._context.settings["family"])
+
+    @cached_property
+    def trace(self) -> pd.DataFrame:
+        """Public iterates, user units: one row a round, the start first."""
+        return pd.DataFrame(np.array(self._context.settings["trace"]), columns=list(self.names))
+
+    @cached_property
+    def communication(self) -> pd.DataFrame:
+        """What one site received and sent, question by question: floats and bytes, down and up."""
+        found = pd.DataFrame(
+            list(self._context.settings["rounds"]), columns=["question", "floats_down", "floats_up"]
+        )
+        return found.assign(bytes_down=BYTES * found["floats_down"], bytes_up=BYTES * found["floats_up"])
+
+    def predict(self, exog: Any, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
+        """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
+
+        Parameters
+        ----------
+        exog : DataFrame or array
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+        """
+        check_choice(which, Which, "which")
+        rows, index = self._rows(exog, transform)
+        linear: Floats = rows @ self.params.to_numpy()
+        if which == "mean":
+            linear = mean_response(LOSSES[self.family], linear)
+        return pd.Series(linear, index, name=which)
+
+    def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
+        """Return predicted means with standard errors (delta method) and intervals (from the predictor's)."""
+        rows, index = self._rows(exog, transform)
+        linear = predict_mean(rows, self._estimate.params, self._estimate.covariance)
+        return Prediction(cast("Any", LinkPrediction(linear, LOSSES[self.family])), index)
+
+
+def glm_results(
+    rows: GlmRows,
+    found: OneStep,
+    path: list[Floats],
+    meter: Meter,
+    report: PrivacyReport,
+    *,
+    method: str,
+    options: dict[str, str],
+) -> FederatedGLMResults:
+    """Return the results of a fit that ended with a one-step estimate, in the user's units.
+
+    Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
+    """
+    sampling = sandwich(found.bread, found.meat, rows.total)
+    noise = sandwich(found.bread, found.noise_meat, 1)
+    names = rows.design.names
+    estimate = Estimate(
+        found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type="HC0"
+    ).transformed(rows.to_user, names=names)
+    back = rows.to_user
+    return FederatedGLMResults(
+        estimate,
+        report=report,
+        design=rows.design,
+        sampling_cov=back @ sampling @ back.T,
+        model="FederatedGLM",
+        method=method,
+        options=options,
+        settings=_settings(rows, path, meter),
+    )
+
+
+def weak_results(
+    rows: GlmRows,
+    path: list[Floats],
+    params: Floats,
+    meter: Meter,
+    report: PrivacyReport,
+    *,
+    method: str,
+    options: dict[str, str],
+    reason: str,
+) -> FederatedGLMResults:
+    """Return the results of a fit that has coefficients and no covariance, with the reason."""
+    estimate = Estimate(
+        rows.to_user @ params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason
+    )
+    return FederatedGLMResults(
+        estimate,
+        report=report,
+        design=rows.design,
+        model="FederatedGLM",
+        method=method,
+        options=options,
+        settings=_settings(rows, path, meter),
+    )
+
+
+def _settings(rows: GlmRows, path: list[Floats], meter: Meter) -> dict[str, Any]:
+    trace = [(rows.to_user @ theta).tolist() for theta in path]
+    return {"family": rows.family, "trace": trace, "rounds": [list(one) for one in meter.rounds]}

@@ -1,0 +1,269 @@
+"""FederatedGLM: pooled maximum likelihood without noise, intervals with it, mutants, doors, refusals."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy.special import expit
+
+import privinf as pi
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    ConvergenceError,
+    NotAvailableError,
+    NotPositiveDefiniteError,
+    SchemaError,
+    SensitivityError,
+)
+from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.mechanisms.glm_statistics import GLM_OPS
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.simulation import binomial_limits
+
+TRUE = np.array([0.3, 0.5, -0.5, 0.0, 1.0])
+COLUMNS = ["const", "a", "b", "c", "d"]
+BOUNDS = {"a": (-1, 3), "b": (-1, 1), "c": (-1, 1), "d": (-1, 1)}
+Y_BOUNDS = {"gaussian": (-4.0, 5.0), "binomial": None, "poisson": (0, 40)}
+FAMILIES = {
+    "gaussian": sm.families.Gaussian(), "binomial": sm.families.Binomial(), "poisson": sm.families.Poisson()
+}  # fmt: skip
+
+
+def draw(family, n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.uniform(-1, 1, (n, 5)), columns=COLUMNS)
+    X["const"] = 1.0
+    eta = X.to_numpy() @ TRUE
+    y = {
+        "gaussian": lambda: eta + rng.normal(0.0, 0.5, n),
+        "binomial": lambda: (rng.uniform(size=n) < expit(eta)).astype(float),
+        "poisson": lambda: rng.poisson(np.exp(eta)).astype(float),
+    }[family]()
+    return y, X
+
+
+def model_of(family, y, X, sites=8, **options):
+    parts = np.array_split(np.arange(len(y)), sites)
+    given = {"bounds": BOUNDS, "y_bounds": Y_BOUNDS[family]} | options
+    return pi.FederatedGLM.from_arrays([(y[i], X.iloc[i]) for i in parts], family=family, **given)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_noise_it_is_pooled_maximum_likelihood(family):
+    y, X = draw(family, 1500)
+    fit = model_of(family, y, X).fit(epsilon=np.inf)
+    pooled = sm.GLM(y, X, family=FAMILIES[family]).fit(cov_type="HC0", tol=1e-14, maxiter=100)
+    np.testing.assert_allclose(fit.params, pooled.params, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(fit.cov_params(), pooled.cov_params(), rtol=1e-6, atol=1e-9)
+    rows = X.iloc[:5].assign(a=[0.0, 2.9, -0.3, 1.0, 2.0])
+    expected = pooled.get_prediction(rows).summary_frame()
+    np.testing.assert_allclose(fit.predict(rows), expected["mean"], rtol=1e-6)
+    np.testing.assert_allclose(fit.get_prediction(rows).se_mean, expected["mean_se"], rtol=1e-5)
+    assert list(fit.trace.columns) == COLUMNS
+    np.testing.assert_allclose(fit.trace.iloc[-1], fit.params, atol=1e-8)
+
+
+def test_a_formula_over_a_federation_is_the_same_fit():
+    y, X = draw("binomial", 900)
+    table = X.assign(y=y)
+    schema = pi.Schema({"y": pi.Numeric(0, 1)} | {k: pi.Numeric(*b) for k, b in BOUNDS.items()})
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    sites = {str(i): Site(table.iloc[i::3], schema, policy=policy) for i in range(3)}
+    by_formula = pi.FederatedGLM.from_formula(
+        "y ~ a + b + c + d", InProcessFederation(sites), schema=schema, family="binomial"
+    ).fit(epsilon=np.inf)
+    arrays = model_of("binomial", y, X).fit(epsilon=np.inf)
+    np.testing.assert_allclose(by_formula.params, arrays.params, atol=1e-10)
+    framed = pi.FederatedGLM.from_formula("y ~ a + b + c + d", table, schema=schema, family="binomial")
+    np.testing.assert_allclose(framed.fit(epsilon=np.inf).params, arrays.params, atol=1e-10)
+    np.testing.assert_allclose(by_formula.predict(table[:3]), arrays.predict(X[:3]), atol=1e-10)
+
+
+def test_the_whole_facade(tmp_path):
+    y, X = draw("binomial", 20_000)
+    model = model_of("binomial", y, X)
+    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
+    assert fit.privacy.epsilon(1e-6) <= 2.0
+    assert "federation" not in repr(fit)
+    np.testing.assert_allclose(fit.t_test(np.eye(5)).tvalue.ravel(), fit.tvalues)
+    np.testing.assert_allclose(fit.bse**2, fit.bse_sampling**2 + fit.bse_privacy**2)
+    for text in (fit.summary().as_text(), fit.summary().as_html(), fit.summary().as_latex()):
+        assert "FederatedGLM" in text
+    fit.save(tmp_path / "fit.privinf")
+    again = pi.load_results(tmp_path / "fit.privinf")
+    assert type(again) is type(fit)
+    pd.testing.assert_frame_equal(again.trace, fit.trace)
+    pd.testing.assert_series_equal(again.bse, fit.bse)
+    sent = fit.communication
+    # three rounds of score and Hessian, then score, Hessian and meat
+    assert list(sent["floats_up"]) == [5, 15] * 3 + [5, 15, 15]
+    assert (sent["bytes_up"] == 8 * sent["floats_up"]).all()
+    assert (sent["floats_down"] <= 15).all()
+    with pytest.raises(NotAvailableError):
+        fit.score_test()
+
+
+def test_every_round_is_charged_and_sites_agree():
+    y, X = draw("binomial", 5000)
+    ledger = pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-6))
+    model = model_of("binomial", y, X, ledger=ledger)
+    fit = model.fit(epsilon=1.0, delta=1e-6, optimizer=pi.Newton(rounds=2, final_share=0.7), rng=0)
+    assert len(fit.privacy.entries) == 2 * 2 + 3
+    assert fit.privacy.mu == pytest.approx(pi.Budget(epsilon=1.0, delta=1e-6).mu, rel=1e-9)
+    sites = model._rows.federation._sites.values()
+    assert all(math.isclose(site.ledger.total().mu, fit.privacy.mu) for site in sites)
+    final = [entry.loss.mu**2 for entry in fit.privacy.entries[-3:]]
+    np.testing.assert_allclose(final, np.array([0.7, 0.2, 0.1]) * 0.7 * fit.privacy.mu**2, rtol=1e-9)
+    with pytest.raises(BudgetExceededError):
+        model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    assert len(ledger.entries) == 7
+
+
+def test_secure_noise_is_the_default():
+    y, X = draw("binomial", 3000)
+    fit = model_of("binomial", y, X, sites=2).fit(epsilon=8.0, delta=1e-6)
+    assert not fit.privacy.simulated
+    assert (np.abs(fit.params - TRUE) < 6.0 * fit.bse).all()
+
+
+# ---- intervals
+
+D, N = 10, 10_000
+BETA = np.array([0.8, -0.6, 0.5, -0.4, 0.3, -0.2, 0.1, 0.0, 0.0, 0.5])
+
+
+def replications(epsilon, count):
+    """Return errors, standard errors and sampling standard errors of private logistic fits, (count, D)."""
+    found = []
+    for seed in range(count):
+        rng = np.random.default_rng([7, seed])
+        X = rng.choice([-1.0, 1.0], (N, D))
+        y = (rng.uniform(size=N) < expit(X @ BETA)).astype(float)
+        sites = [(y[i::4], X[i::4]) for i in range(4)]
+        model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * D, family="binomial")
+        fit = model.fit(epsilon=epsilon, delta=1e-6, rng=rng)
+        found.append((fit.params - BETA, fit.bse, fit.bse_sampling))
+    return np.swapaxes(np.array(found), 0, 1)
+
+
+def coverage(errors, bse):
+    return float((np.abs(errors) < 1.959964 * bse).mean())
+
+
+def test_intervals_cover_and_those_without_the_noise_do_not():
+    count = 25
+    errors, bse, sampling = replications(0.5, count)
+    low, high = binomial_limits(0.95, count * D)
+    assert low <= coverage(errors, bse) <= high
+    assert coverage(errors, sampling) < 0.9
+    assert np.median(bse / sampling) > 1.2
+
+
+def test_clipping_whole_scores_is_seen(monkeypatch):
+    """Scores clipped at 2, and not weighted in x: the estimate is biased however small the noise is."""
+    whole = GLM_OPS["glm.sketched_score"]
+    clipped = replace(
+        GLM_OPS["glm.score"], function=lambda block, args: whole.function(block, {**args, "clip": 2.0})
+    )
+    errors, bse, _ = replications(np.inf, 4)
+    assert coverage(errors, bse) > 0.8
+    monkeypatch.setitem(SITE_OPS, "glm.score", clipped)
+    errors, bse, _ = replications(np.inf, 4)
+    assert coverage(errors, bse) < 0.6
+
+
+def test_rows_that_are_weighted_down_keep_the_coefficients():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1.0, 1.0, (60_000, D))
+    y = (rng.uniform(size=len(X)) < expit(X @ BETA)).astype(float)
+    fit = pi.FederatedGLM.from_arrays([(y, X)], bounds=[(-1, 1)] * D, family="binomial", radius=1.5).fit(
+        epsilon=np.inf
+    )
+    assert ((X**2).sum(axis=1) > 1.5**2).mean() > 0.8
+    assert (np.abs(fit.params - BETA) < 3.5 * fit.bse).all()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_other_families_with_noise(family):
+    y, X = draw(family, 60_000, seed=3)
+    options = {"residual_clip": 2.0} if family == "gaussian" else {"y_bounds": (0, 12)}
+    fit = model_of(family, y, X, sites=2, **options).fit(epsilon=2.0, delta=1e-6, rng=4)
+    reference = sm.GLM(y, X, family=FAMILIES[family]).fit(cov_type="HC0")
+    assert (np.abs(fit.params - reference.params) < 3.5 * fit.bse_privacy).all()
+    assert (fit.bse > reference.bse).all()
+
+
+def test_a_clip_that_binds_gives_the_clipped_score_estimate():
+    y, X = draw("gaussian", 2000)
+    y[::20] += 3.0
+    fit = model_of("gaussian", y, X, y_bounds=(-10, 10), residual_clip=0.6).fit(epsilon=np.inf)
+    rows = X.to_numpy()
+    raw = y - rows @ fit.params.to_numpy()
+    np.testing.assert_allclose(rows.T @ np.clip(raw, -0.6, 0.6) / len(y), 0.0, atol=1e-9)
+    bread = np.linalg.inv((rows * (np.abs(raw) < 0.6)[:, None]).T @ rows)
+    meat = (rows * (np.clip(raw, -0.6, 0.6) ** 2)[:, None]).T @ rows
+    np.testing.assert_allclose(fit.cov_params(), bread @ meat @ bread, rtol=1e-6, atol=1e-10)
+    assert np.abs(fit.params - TRUE).max() < 0.15
+
+
+def test_too_much_noise_leaves_coefficients_without_intervals():
+    y, X = draw("binomial", 400)
+    fit = model_of("binomial", y, X).fit(epsilon=0.2, delta=1e-6, rng=0)
+    assert np.isfinite(fit.params).all()
+    with pytest.raises(NotAvailableError, match="noise hides the Hessian"):
+        fit.conf_int()
+    assert "FederatedGLM" in fit.summary().as_text()
+
+
+def test_bad_requests():
+    y, X = draw("binomial", 300)
+    with pytest.raises(ArgumentError, match="family"):
+        pi.FederatedGLM.from_arrays([(y, X)], bounds=BOUNDS, family="gamma")
+    with pytest.raises(ArgumentError, match="y_bounds"):
+        model_of("binomial", y, X, y_bounds=(0, 1))
+    with pytest.raises(SchemaError, match="y_bounds"):
+        model_of("gaussian", y, X, y_bounds=None)
+    with pytest.raises(SchemaError, match="not negative"):
+        model_of("poisson", y, X, y_bounds=(-1, 4))
+    with pytest.raises(ArgumentError, match="residual_clip"):
+        model_of("binomial", y, X, residual_clip=1.0)
+    with pytest.raises(SensitivityError):
+        model_of("binomial", y, X, bounds=None)
+    with pytest.raises(ArgumentError, match="at least one pair"):
+        pi.FederatedGLM.from_arrays([], bounds=BOUNDS, family="binomial")
+    with pytest.raises(ArgumentError, match="other columns"):
+        pi.FederatedGLM.from_arrays([(y, X), (y, X[["const", "a"]])], bounds=BOUNDS, family="binomial")
+    model = model_of("binomial", y, X)
+    for bad in ({"epsilon": -1.0}, {"epsilon": 1.0, "delta": 2.0}):
+        with pytest.raises(ArgumentError):
+            model.fit(**bad)
+    assert len(model.ledger) == 0
+    with pytest.raises(ArgumentError):
+        pi.Newton(rounds=0)
+    with pytest.raises(ArgumentError):
+        pi.Newton(final_share=1.0)
+    schema = pi.Schema({"y": pi.Numeric(0, 2), "a": pi.Numeric(-1, 1)})
+    with pytest.raises(SchemaError, match="0 or 1"):
+        pi.FederatedGLM.from_formula("y ~ a", X.assign(y=y), schema=schema, family="binomial")
+
+
+def test_no_finite_or_unique_estimate_is_said():
+    y, X = draw("binomial", 300)
+    separated = (X["b"] > 0).astype(float).to_numpy()
+    with pytest.raises((ConvergenceError, NotPositiveDefiniteError)):
+        model_of("binomial", separated, X).fit(epsilon=np.inf)
+    with pytest.raises(NotPositiveDefiniteError, match="collinear"):
+        model_of("binomial", y, X.assign(c=X["b"])).fit(epsilon=np.inf)
+
+
+def test_models_are_not_pickled():
+    import pickle
+
+    y, X = draw("binomial", 100)
+    with pytest.raises(TypeError, match="raw rows"):
+        pickle.dumps(model_of("binomial", y, X))
