@@ -70,7 +70,7 @@ class PaperTuning:
     column_bound : float
         c_x.
     norm_bound, precision_norm : float
-        C of coefficients, and of precision columns.
+        C of coefficients, and of precision columns; infinite for no projection.
     form : {"residual", "response"}
         Of the gradient.
     """
@@ -223,7 +223,7 @@ def _thresholded(
         label=label, sites=sums.sites,
     )  # fmt: skip
     length = float(np.linalg.norm(found.values))
-    values = found.values * (norm / max(length, norm))
+    values = found.values * (1.0 if length <= norm else norm / length)
     return SparseVector([int(j) for j in found.support], np.asarray(values))
 
 

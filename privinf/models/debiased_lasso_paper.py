@@ -122,7 +122,7 @@ def fit_paper(
     **Privacy.** Replace-one of one record, central model. NoisyHT costs what its Laplace noises cost in
     zCDP, not what the paper's formula says. The report has the joint cost of everything released.
 
-    Every bound is public. Without noise nothing is clipped unless `clip` or `precision_clip` is given.
+    Every bound is public. Without noise nothing is clipped or projected unless a bound is given.
 
     References
     ----------

@@ -200,16 +200,21 @@ def _tuning(
     units, growth = rows.units(), math.sqrt(2.0 * math.log(max(rows.total, 2)))
     rounds = math.ceil(math.log(max(rows.total, 3))) if iterations is None else iterations
     reach = units.y_reach
-    residual = min(reach, reach / TYPICAL * growth) if noise else math.inf
+
+    def bound(given: float | None, name: str, default: float) -> float:
+        """Return a public bound; without noise there is none by default."""
+        if given is None:
+            return default if noise else math.inf
+        return check_positive(given, name)
+
+    precision = bound(precision_clip, "precision_clip", growth)
     return PaperTuning(
         iterations=check_count(rounds, "iterations"),
         step=STEP if step is None else check_positive(step, "step"),
-        residual_clip=residual if clip is None else check_positive(clip, "clip"),
-        precision_clip=(growth if noise else math.inf)
-        if precision_clip is None
-        else check_positive(precision_clip, "precision_clip"),
+        residual_clip=bound(clip, "clip", min(reach, reach / TYPICAL * growth)),
+        precision_clip=precision,
         column_bound=float(units.reach.max()),
-        norm_bound=reach if norm_bound is None else check_positive(norm_bound, "norm_bound"),
-        precision_norm=growth if precision_clip is None else precision_clip,
+        norm_bound=bound(norm_bound, "norm_bound", reach),
+        precision_norm=precision,
         form=check_choice(form, Form, "form"),
     )

@@ -77,7 +77,10 @@ def paper_machine_results(
         for site, size in rows.items()
     }  # fmt: skip
     shared = pd.Series(fits.shared.dense(len(names)) / scale, names, name="shared_params")
-    return MachineResults(tuple(results), shared, described.report, described.interval_epsilon, results)
+    return MachineResults(
+        labels=tuple(results), shared_params=shared, privacy=described.report,
+        interval_epsilon=described.interval_epsilon, results=results,
+    )  # fmt: skip
 
 
 def multiplier_intervals(result: LassoResults, alpha: float = 0.05) -> pd.DataFrame:

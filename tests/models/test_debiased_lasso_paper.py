@@ -61,6 +61,23 @@ def test_without_noise_it_is_least_squares(sample, form):
     assert fit.residual_scale == pytest.approx(math.sqrt(square))
 
 
+def test_without_noise_only_bounds_that_are_given_bind(sample):
+    """By default the bound of the norm would be half the width of y_bounds, here below the norm itself."""
+    rows = rows_of_arrays(sample.y, sample.X, 8.0, None, (-0.5, 0.5), 1.0, None)
+    ledger = pi.Ledger()
+    server = TrustedServer(rows.federation, ledger=ledger)
+    given = {"epsilon": math.inf, "sparsity": 3, "targets": [0], "iterations": 150}
+    free = fit_paper(rows, server, ledger, **given)
+    y = np.clip(sample.y, -8.0, 8.0)  # cut at 16 times the width of y_bounds
+    best = np.linalg.lstsq(sample.X[:, :3], y, rcond=None)[0]
+    assert np.allclose(free.sparse_params[:3], best, atol=1e-7)
+    assert np.linalg.norm(best) > 0.5
+    bound = fit_paper(rows, server, ledger, **given, norm_bound=0.2)
+    assert np.linalg.norm(bound.sparse_params) == pytest.approx(0.2)
+    clipped = fit_paper(rows, server, ledger, **given, clip=0.1)
+    assert clipped.residual_scale <= 0.1
+
+
 def test_without_noise_it_is_near_the_default_variant(sample):
     ours = fitted(sample, epsilon=math.inf, iterations=150, x_bound=8.0)
     default = pi.DebiasedLasso(sample.y, sample.X, x_bound=8.0, y_bounds=(-9, 9)).fit(
