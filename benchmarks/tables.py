@@ -58,9 +58,19 @@ def cell(value: object) -> str:
 
 
 def write_table(
-    path: Path, title: str, command: str, rows: Sequence[dict] | pd.DataFrame, seconds: float, note: str = ""
+    path: Path,
+    title: str,
+    command: str,
+    rows: Sequence[dict] | pd.DataFrame,
+    seconds: float,
+    note: str = "",
+    *,
+    growing: bool = False,
 ) -> None:
-    """Write one table with the command that made it and the seconds that it took, and print it."""
+    """Write one table with the command that made it and the seconds that it took, and print it.
+
+    Of a `growing` table, written anew after each row, only the last row is printed.
+    """
     path.parent.mkdir(exist_ok=True)
     table = pd.DataFrame(rows)
     lines = [f"# {title}", "", f"Made by `python {command}` in {seconds:.0f} s.", ""]
@@ -70,4 +80,4 @@ def write_table(
     rule = "|" + "---|" * len(table.columns)
     body = ["| " + " | ".join(cell(v) for v in row) + " |" for row in table.itertuples(index=False)]
     path.write_text("\n".join([*lines, header, rule, *body]) + "\n")
-    print("\n".join([f"\n{title}", header, rule, *body]), flush=True)
+    print("\n".join([f"\n{title}", header, rule, *body[-1 if growing else 0 :]]), flush=True)

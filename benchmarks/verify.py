@@ -15,22 +15,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tables import RESULTS, limits, monte_carlo, write_table
 
 import privinf as pi
-from privinf.simulation import binomial_limits, cube_design, replicate, sphere_design
+from privinf.simulation import cube_design, sphere_design
 
-RESULTS = Path(__file__).parent / "results"
 BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
 DELTA = 1e-5
-
-
-def limits(p: float, n: int, cells: int) -> tuple[float, float]:
-    """Return 99% binomial limits of a share, jointly over `cells` cells."""
-    return binomial_limits(p, n, 1.0 - 0.01 / cells)
 
 
 def sphere(rng: np.random.Generator, n: int, covariates: bool = False):
@@ -76,29 +70,11 @@ def modulated(seed: np.random.SeedSequence, *, n: int, epsilon: float, covariate
     return out
 
 
-def monte_carlo(function, replications: int, seed: int, label: str) -> pd.DataFrame:
-    """Return one row per replication, on two processes."""
-    print(f"{label}: {replications} replications", flush=True)
-    return replicate(function, replications, seed, processes=2)
-
-
 def write(name: str, title: str, table: pd.DataFrame, started: float, note: str = "") -> None:
-    """Write one table with the command that made it."""
-    RESULTS.mkdir(exist_ok=True)
-    command = f"python benchmarks/verify.py --only {name}"
-    lines = [f"# {title}", "", f"Made by `{command}` in {time.time() - started:.0f} s.", ""]
-    if note:
-        lines += [note, ""]
-    header = "| " + " | ".join(table.columns) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    body = ["| " + " | ".join(_cell(v) for v in row) + " |" for row in table.itertuples(index=False)]
-    (RESULTS / f"{name}.md").write_text("\n".join([*lines, header, rule, *body]) + "\n")
+    """Write one table, and its numbers as csv."""
+    command = f"benchmarks/verify.py --only {name}"
+    write_table(RESULTS / f"{name}.md", title, command, table, time.time() - started, note)
     table.to_csv(RESULTS / f"{name}.csv", index=False)
-    print("\n".join([f"\n{title}", header, rule, *body]), flush=True)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def coverage(scale: float) -> None:

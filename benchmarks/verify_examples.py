@@ -16,10 +16,10 @@ import argparse
 import math
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tables import RESULTS, limits, monte_carlo, write_table
 
 import privinf as pi
 from privinf.engines.example_sgd import fit_sgd
@@ -36,47 +36,20 @@ from privinf.mechanisms import RandomizedResponse
 from privinf.models.example_systems import example_system
 from privinf.noise import SimulationNoise
 from privinf.simulation import (
-    binomial_limits,
     classification_design,
     examples_target,
     labelled_examples,
-    replicate,
     staged_examples,
 )
 from privinf.simulation.examples import LOGIT
 
-RESULTS = Path(__file__).parent / "results"
 RADIUS, DELTA, NORMAL = math.sqrt(2.0), 1e-5, 1.959963984540054
 
 
-def limits(p: float, n: int, cells: int) -> tuple[float, float]:
-    """Return 99% binomial limits of a share, jointly over `cells` cells."""
-    return binomial_limits(p, n, 1.0 - 0.01 / cells)
-
-
-def monte_carlo(function, replications: int, seed: int, label: str) -> pd.DataFrame:
-    """Return one row per replication, on two processes."""
-    print(f"{label}: {replications} replications", flush=True)
-    return replicate(function, replications, seed, processes=2)
-
-
 def write(name: str, title: str, rows: list[dict], started: float, note: str = "") -> None:
-    """Write one table with the command that made it."""
-    RESULTS.mkdir(exist_ok=True)
-    table = pd.DataFrame(rows)
-    command = f"python benchmarks/verify_examples.py --only {name}"
-    lines = [f"# {title}", "", f"Made by `{command}` in {time.time() - started:.0f} s.", ""]
-    if note:
-        lines += [note, ""]
-    header = "| " + " | ".join(table.columns) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    body = ["| " + " | ".join(_cell(v) for v in row) + " |" for row in table.itertuples(index=False)]
-    (RESULTS / f"examples_{name}.md").write_text("\n".join([*lines, header, rule, *body]) + "\n")
-    print("\n".join([f"\n{title}", header, rule, *body]), flush=True)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Write one table."""
+    command = f"benchmarks/verify_examples.py --only {name}"
+    write_table(RESULTS / f"examples_{name}.md", title, command, rows, time.time() - started, note)
 
 
 def outcome(name: str, r, truth: np.ndarray) -> dict:

@@ -20,11 +20,12 @@ import warnings
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from tables import RESULTS, limits, write_table
+from tables import monte_carlo as replicated
 
 import privinf as pi
 from privinf.accounting import classic_mu
@@ -39,14 +40,12 @@ from privinf.mechanisms.plan_check import IDENTIFIED
 from privinf.simulation import (
     MIXING_PARTIES,
     PeopleSums,
-    binomial_limits,
     mixed_rows_limit,
     mixing_design,
     mixing_sums,
-    replicate,
 )
 
-RESULTS = Path(__file__).parent / "results"
+monte_carlo = partial(replicated, progress=False)
 D, DELTA, RESIDUAL = 10, 1e-5, 0.2
 SLOPE_VARIANCE = 0.1**2 / 3.0  # of one true slope, U(-.1, .1)
 H = 1.0 / 3.0  # variance of a feature
@@ -499,32 +498,10 @@ TABLES = {
 }
 
 
-def limits(p: float, n: int, cells: int) -> tuple[float, float]:
-    """Return 99% binomial limits of a share, jointly over `cells` cells."""
-    return binomial_limits(p, n, 1.0 - 0.01 / cells)
-
-
-def monte_carlo(function, replications: int, seed: int, label: str) -> pd.DataFrame:
-    """Return one row per replication, on two processes."""
-    print(f"{label}: {replications} replications", flush=True)
-    return replicate(function, replications, seed, processes=2, progress=False)
-
-
 def write(name: str, title: str, rows: list[dict], started: float, note: str) -> None:
-    """Write one table with the command that made it."""
-    RESULTS.mkdir(exist_ok=True)
-    table = pd.DataFrame(rows)
-    lines = [f"# {title}", "", f"Made by `python benchmarks/verify_mixing.py --only {name}` in "
-             f"{time.time() - started:.0f} s.", "", note, ""]  # fmt: skip
-    header = "| " + " | ".join(table.columns) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    body = ["| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)]
-    (RESULTS / f"mixing_{name}.md").write_text("\n".join([*lines, header, rule, *body]) + "\n")
-    print("\n".join([f"\n{title}", header, rule, body[-1]]), flush=True)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Write one table, as it grows."""
+    command, seconds = f"benchmarks/verify_mixing.py --only {name}", time.time() - started
+    write_table(RESULTS / f"mixing_{name}.md", title, command, rows, seconds, note, growing=True)
 
 
 def main() -> None:
