@@ -210,8 +210,8 @@ def run_extras(
 
     Notes
     -----
-    **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the fit, are
-    kept: the results say why when they are asked for it.
+    **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the
+    fit, are kept: the results say why when they are asked for it.
     """
     seed, found, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
 

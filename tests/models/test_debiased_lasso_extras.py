@@ -9,13 +9,20 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
-from privinf.engines.debiasing import debias
+from privinf.engines.debiasing import DebiasingBudget, debias
 from privinf.engines.debiasing_all import debias_all
-from privinf.engines.hard_thresholding import sparse_fit
+from privinf.engines.hard_thresholding import ThresholdingBudget, sparse_fit
 from privinf.engines.sparse_sums import SparseSums
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.models.debiased_lasso_extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
+from privinf.models.debiased_lasso_extras import (
+    EXTRA_SHARES,
+    Extras,
+    ExtrasPlan,
+    check_extras,
+    run_extras,
+    standardised,
+)
 from privinf.models.debiased_lasso_plan import check_plan
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import rows_of_arrays
@@ -145,6 +152,7 @@ def test_joint_inference_from_released_draws(full):
     one = full.simultaneous(0.05, "x2 = 0.6", method="private-bootstrap")
     assert one.critical_value == joint.critical_value
     assert one.tvalues.iloc[0] == pytest.approx((full.params["x2"] - 0.6) / full.bse["x2"])
+    assert one.pvalues().iloc[0] > joint.pvalues()["x2"]
     with pytest.raises(NotAvailableError, match="simulation"):
         full.simultaneous(0.05, "x2 = x5", method="private-bootstrap")
     with pytest.raises(ArgumentError):
@@ -278,6 +286,19 @@ def test_every_column_as_a_target():
     clean = fitted(rho=math.inf, targets="all", bootstrap_draws=2_000)
     free = clean.simultaneous(0.1, rng=0).critical_value
     assert clean.simultaneous(0.1, method="private-bootstrap").critical_value == pytest.approx(free, rel=0.06)
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_scores_are_standardised_before_they_are_clipped(every):
+    y, X = draw(2)
+    rows = rows_of_arrays(y, X, 6.0, None, (-6, 6), None, None)
+    sums = SparseSums(TrustedServer(rows.federation), rows.units(), N)
+    fit = sparse_fit(sums, 2, ThresholdingBudget(*[math.inf] * 4))
+    budget = DebiasingBudget(*[math.inf] * 5)
+    targets = list(range(P)) if every else TARGETS
+    found = debias_all(sums, fit, budget) if every else debias(sums, fit, targets, budget)
+    forms = X[:, found.union] / sums.units.scale[found.union] @ standardised(found, targets, every)
+    assert np.allclose((forms**2).mean(axis=0), 1.0, atol=0.12 if every else 1e-6)
 
 
 def test_selected_targets_carry_a_note():
