@@ -31,11 +31,13 @@ from privinf.inference.sparse.radii import product_moments, product_radius
 from privinf.typing import Floats
 
 # Of the price of slopes: averages over targets, single targets; the rest goes to variances.
-MEAN_SHARE, TARGET_SHARE = 0.25, 0.375
+MEAN_SHARE, TARGET_SHARE = 0.3, 0.35
 # u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
 SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
 # Limits of a variance, in units of what normal scores have; B^2 is another.
 LEAST_VARIANCE = 0.5
+# Slopes of parties and targets in units of the average, and the noise of one in units of itself.
+LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,10 @@ def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats]]:
     slopes, sds = [], []
     for one in released:
         party = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
-        slopes.append(average + party + apart)
+        found = np.maximum(average + party + apart, LEAST_SLOPE * average)
         noise = np.where(apart != 0.0, slope_sd, 0.0)
-        sds.append(np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2))
+        sd = np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2)
+        slopes.append(found)
+        # Only an average that the noise hides leaves no slopes.
+        sds.append(np.minimum(sd, MOST_NOISE * found) if average > average_sd / MOST_NOISE else sd)
     return slopes, sds

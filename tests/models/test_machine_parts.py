@@ -81,7 +81,7 @@ def test_the_ledger_counts_every_coordinate(strong):
     rho = 0.2
     joint = server.ledger.total().rho
     size = 3 + 2 + 3 + 3 + 1
-    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.25 + 0.75 * 30, 30]
+    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.3 + 0.7 * 30, 30]
     wanted = rho * sum(share * times for share, times in zip(SHARES, many, strict=True))
     assert joint == pytest.approx(wanted, rel=1e-6)
 

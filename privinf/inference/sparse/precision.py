@@ -28,6 +28,8 @@ from privinf.validation import check_array
 FLOOR = 0.05
 # Released numbers below so many sds of their noise are taken to be noise.
 THRESHOLD = 2.0
+# Mean square error of a correlation that is taken to be 0, in units of its noise: from 0 to about 2.
+DROPPED = 0.3
 # Squares of clipped columns in units of their size are kept above this.
 SMALLEST_SQUARE = 0.1
 
@@ -130,14 +132,14 @@ def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
     -----
     **Privacy.** Post-processing, entry by entry: an entry depends on its own release and on two of the
     diagonal. Entries of columns that are clipped are brought to correlations by the clipped columns' own
-    sizes. Those that do not stand out of the noise become 0, and count as wrong by half its variance.
+    sizes. Those that do not stand out of the noise become 0, and count as wrong by a part of its variance.
     """
     symmetric = (gram + gram.T) / 2.0
     size = np.sqrt(np.maximum(np.diag(symmetric), SMALLEST_SQUARE))
     noise_sd = gram_sd / math.sqrt(2.0) / np.outer(size, size)
     raw = symmetric / np.outer(size, size)
     found = np.clip(standing_out(raw, noise_sd), -1.0, 1.0)
-    variance = np.where(found == 0.0, 0.5, 1.0) * noise_sd**2
+    variance = np.where(found == 0.0, DROPPED, 1.0) * noise_sd**2
     np.fill_diagonal(found, 1.0)
     return found, variance
 
