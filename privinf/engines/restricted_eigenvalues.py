@@ -1,7 +1,8 @@
 r"""Restricted eigenvalues (Algorithm 5) and the noise variance (Algorithm 4): means of clipped squares.
 
-Eigenvalues are those of S = mean x x', columns in units of their typical sizes. n_1 public random unit
-vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is picked with
+Eigenvalues are those of S = mean x x', columns in units of their typical sizes. Only columns whose sizes were
+released should take part: in declared units one with a generous bound makes a small eigenvalue. n_1 public
+random unit vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is picked with
 noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible points of the
 two extremal problems: up to noise the largest restricted eigenvalue is at least, the smallest at most, what
 is released. The paper's Lemma 4.2 closes the gap with a covering of the sphere, exponentially many vectors.
@@ -16,6 +17,7 @@ normal the correction is right only for the part inside the clips: heavy tails s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,7 +49,8 @@ class RestrictedEigenvalues:
     pick_scale : float
         Scale of the Gumbel noise of the picks: what is picked is within ``pick_scale * log(vectors)`` of the
         extreme on average.
-    sparsity, vectors : int
+    sparsity, vectors, columns : int
+        Nonzero entries of a vector, number of vectors, number of columns among which they are.
     """
 
     smallest: float
@@ -57,6 +60,7 @@ class RestrictedEigenvalues:
     pick_scale: float
     sparsity: int
     vectors: int
+    columns: int
 
     @property
     def ratio(self) -> float:
@@ -136,7 +140,13 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
 
 
 def restricted_eigenvalues(
-    sums: SparseSums, sparsity: int, rho: float, *, vectors: int = VECTORS, public_seed: int = 0
+    sums: SparseSums,
+    sparsity: int,
+    rho: float,
+    *,
+    columns: Sequence[int] | None = None,
+    vectors: int = VECTORS,
+    public_seed: int = 0,
 ) -> RestrictedEigenvalues:
     """Release the extreme mean squares over random sparse directions.
 
@@ -147,6 +157,8 @@ def restricted_eigenvalues(
         s.
     rho : float
         Price, zCDP: half for each extreme, of which half for the pick.
+    columns : sequence of int, optional
+        Among which; default: all.
     vectors : int
         n_1.
     public_seed : int
@@ -160,12 +172,12 @@ def restricted_eigenvalues(
     -----
     **Privacy.** Spends `rho`.
     """
-    p = len(sums.units.scale)
-    size = min(sparsity, p)
+    among = np.arange(len(sums.units.scale)) if columns is None else np.asarray(columns)
+    size = min(sparsity, len(among))
     clip = FORM_CLIP if math.isfinite(rho) else math.inf
     args = sums.args(
-        (), np.empty(0), columns=np.arange(p), clip=min(clip, UNCLIPPED),
-        transform=sparse_directions(p, size, vectors, public_seed),
+        (), np.empty(0), columns=among, clip=min(clip, UNCLIPPED),
+        transform=sparse_directions(len(among), size, vectors, public_seed),
     )  # fmt: skip
     ends, server = [], cast(Any, sums.server)
     for sign, name in ((-1.0, "smallest"), (1.0, "largest")):
@@ -176,7 +188,7 @@ def restricted_eigenvalues(
         value, slope = normal_variance(sign * float(top.values[0]), clip)
         ends.append((value, slope * float(top.values_sd), float(top.scale)))
     (smallest, smallest_sd, pick), (largest, largest_sd, _) = ends
-    return RestrictedEigenvalues(smallest, largest, smallest_sd, largest_sd, pick, size, vectors)
+    return RestrictedEigenvalues(smallest, largest, smallest_sd, largest_sd, pick, size, vectors, len(among))
 
 
 def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVariance:

@@ -223,7 +223,9 @@ def run_extras(
 
     if plan.eigenvalues:
         sparsity, price = max(1, len(fit.support)), plan.price(plan.eigenvalues_share, rho)
-        release("eigenvalues", lambda: restricted_eigenvalues(sums, sparsity, price, public_seed=seed))
+        release("eigenvalues", lambda: restricted_eigenvalues(
+            sums, sparsity, price, columns=debiased.union, public_seed=seed,
+        ))  # fmt: skip
     if plan.bias_bound and "eigenvalues" in found:
         release("bias_bound", lambda: _bias_bound(fit, debiased, found["eigenvalues"].ratio, sums.n))
     elif plan.bias_bound:

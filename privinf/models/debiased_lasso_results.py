@@ -85,8 +85,9 @@ class LassoResults(Results):
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
 
-        Columns in units of their typical sizes. There are more extreme directions than the random ones:
-        the largest is at most, the smallest at least, the true one.
+        Among the columns that were picked, the targets and their neighbours, in units of their released sizes.
+        There are more extreme directions than the random ones: the largest is at most, the smallest at least,
+        the true one.
         """
         return RestrictedEigenvalues(**self._extra("eigenvalues", "restricted_eigenvalues=True"))
 

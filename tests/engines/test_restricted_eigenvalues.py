@@ -65,6 +65,10 @@ def test_without_noise_they_are_the_extremes_over_the_directions():
     assert found.smallest == pytest.approx(squares.min(), rel=1e-12)
     assert (found.smallest_sd, found.largest_sd, found.pick_scale) == (0.0, 0.0, 0.0)
     assert found.ratio == pytest.approx(squares.max() / squares.min())
+    some = restricted_eigenvalues(sums_of(y, X), 3, math.inf, columns=[7, 2, 4], vectors=80)
+    assert some.columns == 3
+    part = X[:, [7, 2, 4]] @ sparse_directions(3, 3, 80, 0)
+    assert some.largest == pytest.approx((part**2).mean(axis=0).max(), rel=1e-12)
     values = np.linalg.eigvalsh(X.T @ X / 900)
     assert values[0] <= found.smallest <= found.largest <= values[-1]
 

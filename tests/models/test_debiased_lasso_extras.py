@@ -41,10 +41,10 @@ def draw(seed, n=N):
     return X @ BETA + 0.5 * rng.standard_normal(n), X
 
 
-def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, **options):
+def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, **options):
     """Return the results of a fit with extras, the steps of `DebiasedLasso.fit` one by one."""
     y, X = draw(seed, n)
-    rows = rows_of_arrays(y, X * scale, 5.0 * scale, None, (-6, 6), None, None)
+    rows = rows_of_arrays(y, X * scale, bound * scale, None, (-6, 6), None, None)
     every = targets == "all"
     plan = check_plan(
         epsilon=math.inf if math.isinf(rho) else 1.0, delta=1e-5, sparsity=2, max_sparsity=None,
@@ -186,6 +186,11 @@ def test_noise_variance_and_eigenvalues(full):
     room = 4.0 * found.largest_sd + 4.0 * found.pick_scale + 0.1
     assert values[0] - room < found.smallest < 1.0 < found.largest < values[-1] + room
     assert found.sparsity == 2
+
+
+def test_eigenvalues_do_not_depend_on_how_generous_the_bounds_are(full):
+    wide = fitted(rho=30.0, bound=15.0, **ALL).restricted_eigenvalues
+    assert wide.smallest == pytest.approx(full.restricted_eigenvalues.smallest, rel=0.3)
 
 
 def test_the_bias_bound(full):
