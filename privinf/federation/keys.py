@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from os import PathLike
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from privinf.errors import ArgumentError, NotAvailableError, StorageError
 KEY_BYTES = 32
 
 
+@cache
 def primitives(name: str) -> Any:
     """Return a module of the package cryptography.
 

@@ -178,7 +178,7 @@ class Site:
         entries = self.policy.accept(query.charges, reach)
         if query.masking:
             return self._masked(query, name, reach, entries)
-        self._journal.begin(query, entries)
+        self._journal.begin(query, query.digest, entries)
         return Reply(name, op.total(self._placed(name), query.args), self.size)
 
     def _masked(self, query: Query, name: str, reach: Reach, entries: tuple[LedgerEntry, ...]) -> Reply:
@@ -192,7 +192,7 @@ class Site:
         digest = query.digest
         if (sent := self._journal.recall(digest)) is not None:
             return sent
-        self._journal.begin(query, entries)
+        self._journal.begin(query, digest, entries)
         total = SITE_OPS[query.op].total(self._placed(name), query.args)
         words = noisy_words(quantised(total, terms, self.size, reach.bound), terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)

@@ -41,8 +41,8 @@ class Journal:
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
 
-    def begin(self, query: Query, entries: tuple[LedgerEntry, ...]) -> None:
-        """Charge a question, unless it was charged before.
+    def begin(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
+        """Charge a question of this digest, unless it was charged before.
 
         Raises
         ------
@@ -51,7 +51,6 @@ class Journal:
         BudgetExceededError
             The ledger's limit would be passed; nothing is remembered.
         """
-        digest = query.digest
         if digest in self._charged:
             return
         if query.sequence <= self._last.get(query.session, -1):

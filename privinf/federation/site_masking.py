@@ -91,7 +91,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     if unknown:
         raise ArgumentError(f"a secure sum knows no {', '.join(map(repr, unknown))}")
     roster = given.get("roster")
-    if not isinstance(roster, list) or not all(isinstance(name, str) for name in roster):
+    if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
         raise ArgumentError("roster must be a list of names")
     if roster != sorted(set(roster)):
         raise ArgumentError("roster must be sorted and name every site once")

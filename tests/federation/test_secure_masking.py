@@ -70,6 +70,7 @@ def test_without_cryptography_the_extra_is_named(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
+    keys.primitives.cache_clear()
     monkeypatch.setattr(keys, "import_module", missing)
     with pytest.raises(NotAvailableError, match=r"privinf\[federation\]"):
         IdentityKey()
