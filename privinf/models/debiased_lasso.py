@@ -5,30 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
-from privinf.engines.debiasing import debias
-from privinf.engines.debiasing_all import debias_all
-from privinf.engines.hard_thresholding import sparse_fit
-from privinf.engines.sparse_sums import SparseSums
-from privinf.errors import ArgumentError, NotAvailableError
-from privinf.federation import TrustedServer
-from privinf.inference.normal import upper_quantile
-from privinf.models.debiased_lasso_machines import (
-    MachineResults,
-    check_machine_plan,
-    fit_machines,
-    joint_loss,
-    machine_results,
-)
-from privinf.models.debiased_lasso_plan import Accounting, Center, LassoPlan, Targets, check_plan
-from privinf.models.debiased_lasso_results import LassoResults, lasso_results
+from privinf.accounting import Ledger
+from privinf.engines.private_bootstrap import Multipliers
+from privinf.models.debiased_lasso_fits import fit_by_paper, fit_heterogeneous, fit_jointly
+from privinf.models.debiased_lasso_machines import MachineResults
+from privinf.models.debiased_lasso_options import LassoOptions, Precision, Variant
+from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
+from privinf.models.debiased_lasso_results import LassoResults
 from privinf.models.debiased_lasso_rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
 from privinf.schema import Schema
 from privinf.typing import RngLike
-from privinf.validation import check_choice
-
-# Chance that sparsity="auto" keeps a column that matters not.
-FALSE_PICKS = 0.05
 
 
 class DebiasedLasso:
@@ -167,14 +153,24 @@ class DebiasedLasso:
         sparsity: int | Literal["auto"],
         max_sparsity: int | None = None,
         targets: Targets = "selected",
-        precision_sparsity: int | None = None,
-        iterations: int | None = None,
-        clip: float | None = None,
-        center: Center = "declared",
+        variant: Variant = "default",
         heterogeneous: bool = False,
         shared_sparsity: int | None = None,
         accounting: Accounting = "joint",
+        precision: Precision = "pooled",
+        precision_sparsity: int | None = None,
+        iterations: int | None = None,
+        clip: float | None = None,
+        refit: bool | None = None,
+        center: Center = "declared",
+        bootstrap_draws: int | None = None,
+        bootstrap_multipliers: Multipliers = "rademacher",
+        restricted_eigenvalues: bool = False,
+        noise_variance: bool = False,
+        bias_bound: bool = False,
         shares: Mapping[str, float] | None = None,
+        extra_shares: Mapping[str, float] | None = None,
+        paper_options: Mapping[str, Any] | None = None,
         rng: RngLike = None,
     ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
@@ -191,30 +187,51 @@ class DebiasedLasso:
         max_sparsity : int, optional
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
-            that the fit keeps (homogeneous); "all": every column (heterogeneous).
-        precision_sparsity : int
-            Neighbours in each precision column, beside the columns that were picked; 4 by default, none for
-            all columns.
-        iterations : int, optional
-            Blocks in which columns are picked, each on the residuals of the last fit; 3 by default.
-        clip : float, optional
-            Where residuals and products are clipped in selection and refit, in multiples of the residuals'
-            released scale; 1.5 by default.
-        center : {"declared", "released"}
-            Centre columns and response at the middle of their bounds, or at means that are released for a
-            share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
-            a rare level, and where there is no constant.
+            that the fit keeps (not heterogeneous); "all": every column.
+        variant : {"default", "paper"}
+            "paper": the paper's own algorithms, for comparison (`privinf.models.debiased_lasso_paper`).
         heterogeneous : bool
             Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
             with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
         shared_sparsity : int, optional
         accounting : {"joint", "per-interval"}
-            "per-interval", for heterogeneous fits, gives every interval the whole budget for what it uses
-            (u, v_i, its precision column, sizes, score), as the paper does. That is not a joint guarantee:
-            ledgers, limits and reports always have the joint cost.
+            "per-interval", for heterogeneous fits and the paper's variant, gives every interval the whole
+            budget for what it uses, as the paper does. That is not a joint guarantee: ledgers, limits and
+            reports always have the joint cost.
+        precision : {"pooled", "machine"}
+            Precision columns of heterogeneous fits: from all rows, or from each party's own where their
+            columns have different laws.
+        precision_sparsity : int, optional
+            Neighbours in each precision column, beside the columns that were picked; 4 by default, none for
+            all columns of a homogeneous fit. For the paper's variant the entries of a column, 5.
+        iterations : int, optional
+            Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
+            paper's variant its T, log N.
+        clip : float, optional
+            Where residuals and products are clipped in selection and refit, in multiples of the residuals'
+            released scale; 1.5 by default. For the paper's variant its R, in units of y.
+        refit : bool, optional
+            For the paper's variant: whether least squares on the support end it (it has none). The default
+            variant is such a fit.
+        center : {"declared", "released"}
+            Centre columns and response at the middle of their bounds, or at means that are released for a
+            share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
+            a rare level, and where there is no constant.
+        bootstrap_draws : int, optional
+            Draws of the private bootstrap (Algorithm 7), for ``simultaneous(method="private-bootstrap")``;
+            the simulation from the released covariance is free.
+        bootstrap_multipliers : {"rademacher", "gaussian"}
+        restricted_eigenvalues, noise_variance, bias_bound : bool
+            Release these too: attributes of the same names. The bias bound needs the eigenvalues.
         shares : mapping, optional
             All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
             own_selection and own_refit), and means if they are released; they sum to one.
+        extra_shares : mapping, optional
+            Of the whole budget, before `shares` divide what is left: bootstrap (.15), eigenvalues (.05),
+            noise_variance (.03).
+        paper_options : mapping, optional
+            Any of step, norm_bound, precision_clip, form, variance, multiplier_draws and public_seed of
+            `privinf.models.debiased_lasso_paper.fit_paper`.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -227,94 +244,19 @@ class DebiasedLasso:
         NotAvailableError, NotPositiveDefiniteError
             The noise leaves no estimate; what was released stays charged.
         """
-        plain = not isinstance(sparsity, str) and iterations is None and clip is None and center == "declared"
-        self._check_accounting(heterogeneous, shared_sparsity, accounting, targets, plain)
-        names = self._rows.names
-        every = isinstance(targets, str) and targets == "all"
-        plan = check_plan(
-            epsilon=epsilon, delta=delta, sparsity=sparsity, max_sparsity=max_sparsity,
-            targets=range(len(names)) if heterogeneous and every else targets,
-            precision_sparsity=precision_sparsity, iterations=iterations, clip=clip, center=center,
-            shares=None if heterogeneous else shares, names=names, constant=self._rows.constant,
-            n=self._rows.total,
+        options = LassoOptions(
+            epsilon, delta, sparsity, targets, precision_sparsity, shares, max_sparsity=max_sparsity,
+            shared_sparsity=shared_sparsity, accounting=accounting, precision=precision,
+            iterations=iterations, clip=clip, refit=refit, center=center, bootstrap_draws=bootstrap_draws,
+            bootstrap_multipliers=bootstrap_multipliers, restricted_eigenvalues=restricted_eigenvalues,
+            noise_variance=noise_variance, bias_bound=bias_bound, extra_shares=extra_shares,
+            paper_options=paper_options,
         )  # fmt: skip
-        if heterogeneous:
-            return self._fit_machines(plan, epsilon, shared_sparsity, shares, rng)
-        self.ledger.check(ConcentratedLoss(plan.rho))
-        before = len(self.ledger.entries)
-        server = self._server(rng)
-        sums = SparseSums(server, self._rows.units(), server.nobs)
-        always = () if self._rows.constant is None else (self._rows.constant,)
-        if "means" in plan.extras:
-            sums.center(plan.price("means"), always)
-        fit = sparse_fit(
-            sums, plan.sparsity, plan.shares.thresholding(plan.rho), blocks=plan.blocks, clip=plan.clip,
-            threshold=upper_quantile(FALSE_PICKS / 2.0 / len(names)) if plan.automatic else 0.0,
-            always=always,
-        )  # fmt: skip
-        kept = sorted(j for j in fit.support if j not in always)
-        chosen = kept if plan.targets is None else list(plan.targets)
-        if not chosen:
-            raise NotAvailableError("no column stands out of the noise: name the targets")
-        prices = plan.shares.debiasing(plan.rho)
-        if plan.every:
-            debiased = debias_all(sums, fit, prices)
-        else:
-            debiased = debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=always)
-        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
-        return lasso_results(self._rows, plan.sparsity, sums, fit, chosen, debiased, report)
-
-    def _check_accounting(
-        self,
-        heterogeneous: bool,
-        shared_sparsity: int | None,
-        accounting: Accounting,
-        targets: Any,
-        plain: bool,
-    ) -> None:
-        per_interval = check_choice(accounting, Accounting, "accounting") == "per-interval"
-        if heterogeneous != per_interval:
-            raise NotAvailableError(
-                "heterogeneous fits are offered with accounting='per-interval', others with "
-                "accounting='joint': precision columns for every party under one joint budget are not"
-            )
-        if heterogeneous and not plain:
-            raise NotAvailableError(
-                "heterogeneous fits need sparsity= as a number, and have no iterations=, clip= or center="
-            )
-        if not heterogeneous and shared_sparsity is not None:
-            raise ArgumentError("shared_sparsity= belongs to heterogeneous=True")
-        if heterogeneous and self._rows.constant is not None:
-            raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
-        if heterogeneous and isinstance(targets, str) and targets == "selected":
-            raise ArgumentError("heterogeneous fits need targets='all' or a list of columns")
-
-    def _fit_machines(
-        self,
-        plan: LassoPlan,
-        epsilon: float,
-        shared_sparsity: int | None,
-        shares: Mapping[str, float] | None,
-        rng: RngLike,
-    ) -> MachineResults:
-        targets = () if plan.targets is None else plan.targets
-        own = check_machine_plan(
-            plan.rho, sparsity=plan.sparsity, shared_sparsity=shared_sparsity, neighbours=plan.neighbours,
-            shares=shares, targets=len(targets), p=len(self._rows.names),
-        )  # fmt: skip
-        self.ledger.check(joint_loss(own))
-        before = len(self.ledger.entries)
-        server = self._server(rng)
-        units = self._rows.units()
-        fits = fit_machines(server, units, own, targets)
-        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
-        return machine_results(
-            fits, units, targets, self._rows.names, self._rows.labels, self._rows.rows, report, epsilon
-        )
-
-    def _server(self, rng: RngLike) -> TrustedServer:
-        design = None if self._rows.design.schema is None else self._rows.design
-        return TrustedServer(self._rows.federation, ledger=self.ledger, rng=rng, design=design)
+        kind = options.kind(variant, heterogeneous)
+        if kind == "paper":
+            return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
+        fit = fit_heterogeneous if kind == "heterogeneous" else fit_jointly
+        return fit(self._rows, self.ledger, options, rng)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {len(self._rows.names)} columns"

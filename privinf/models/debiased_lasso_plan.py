@@ -189,7 +189,7 @@ def check_plan(
         delta=delta,
         sparsity=sparsity,
         neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
-        targets=tuple(range(len(names))) if every else _targets(targets, names, constant),
+        targets=tuple(range(len(names))) if every else target_positions(targets, names, constant),
         every=every,
         automatic=automatic,
         blocks=BLOCKS if iterations is None else check_count(iterations, "iterations"),
@@ -216,7 +216,14 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     return found, automatic
 
 
-def _targets(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
+def target_positions(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
+    """Return the positions of targets given by name or position; None for those that the fit selects.
+
+    Raises
+    ------
+    ArgumentError
+        One is not among the columns, is the constant, or is named twice; or there is none.
+    """
     if isinstance(targets, str):
         if targets != "selected":
             raise ArgumentError(f"targets={targets!r} must be 'selected', 'all' or a list of columns")

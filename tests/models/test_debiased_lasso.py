@@ -314,3 +314,69 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
         pi.DebiasedLasso.from_formula(
             formula, federation.InProcessFederation(sites), schema=schema, machines="clinic"
         )
+
+
+EXTRAS = {
+    "bootstrap_draws": 39, "restricted_eigenvalues": True, "noise_variance": True, "bias_bound": True,
+}  # fmt: skip
+
+
+def test_extras_are_paid_out_of_the_same_budget():
+    fit = model(20)[0].fit(epsilon=6.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=0, **EXTRAS)
+    assert fit.privacy.epsilon(1e-5) == pytest.approx(6.0, rel=1e-6)
+    assert fit.privacy.epsilon(1e-5) <= 6.0
+    assert fit.noise_variance.value == pytest.approx(0.25, rel=0.2)
+    assert 0.0 < fit.restricted_eigenvalues.smallest < fit.restricted_eigenvalues.largest
+    assert (fit.bias_bound > 0.0).all()
+    wide, plain = fit.conf_int(bias_bound=True), fit.conf_int()
+    assert np.allclose(wide[1] - wide[0], plain[1] - plain[0] + 2.0 * fit.bias_bound)
+    assert fit.simultaneous(method="private-bootstrap").critical_value > 1.96
+    assert fit.max_test(which=["x3", "x10"]).pvalue < 1e-6
+    assert "(bias bound)" in str(fit.summary())
+    with pytest.raises(NotAvailableError, match="bootstrap_draws"):
+        model(20)[0].fit(epsilon=2.0, sparsity=3, targets=[2], rng=0).simultaneous(method="private-bootstrap")
+
+
+def test_extras_and_selection_are_kept_by_a_file(tmp_path):
+    fit = model(21)[0].fit(epsilon=6.0, sparsity=3, rng=0, **EXTRAS)
+    fit.save(tmp_path / "fit")
+    again = pi.load_results(tmp_path / "fit")
+    assert str(again.summary()) == str(fit.summary())
+    assert again.noise_variance == fit.noise_variance
+    assert again.bias_bound.equals(fit.bias_bound)
+    assert "selected on the same rows" in str(fit.summary())
+
+
+def test_the_papers_variant():
+    fitting, beta = model(22)
+    fit = fitting.fit(
+        epsilon=30.0, sparsity=3, targets=["x3", 9, 30], variant="paper", iterations=8, refit=True, rng=0,
+        paper_options={"variance": "robust"},
+    )  # fmt: skip
+    assert fit.privacy.epsilon() == pytest.approx(30.0, rel=1e-6)
+    assert list(fit.params.index) == ["x3", "x10", "x31"]
+    assert (np.abs(fit.params - beta[[2, 9, 30]]) < 4.0 * fit.bse).all()
+    assert "paper" in str(fit.summary())
+
+
+@pytest.mark.parametrize(
+    ("request_", "match"),
+    [
+        ({"variant": "paper", "clip": 2.0, "center": "released"}, "center= has no place"),
+        ({"refit": False}, "refit= has no place"),
+        ({"shared_sparsity": 2}, "heterogeneous=True"),
+        ({"accounting": "per-interval"}, "variant='paper'"),
+        ({"heterogeneous": True, "shared_sparsity": 2, "iterations": 4}, "iterations= has no place"),
+        ({"heterogeneous": True, "shared_sparsity": 2, "noise_variance": True}, "noise_variance="),
+        ({"variant": "paper", "paper_options": {"speed": 3}}, "speed"),
+        ({"variant": "paper", "paper_options": {"epsilon": 3.0}}, "epsilon"),
+        ({"variant": "theirs"}, "variant"),
+        ({"precision": "own"}, "precision"),
+        ({"extra_shares": {"bootstrap": 0.3}}, "extra_shares"),
+    ],
+)
+def test_options_that_have_no_place_are_refused(request_, match):
+    fitting, _ = model()
+    with pytest.raises((ArgumentError, NotAvailableError), match=match):
+        fitting.fit(**{"epsilon": 1.0, "sparsity": 3, "targets": [0], "rng": 0} | request_)
+    assert len(fitting.ledger.entries) == 0
