@@ -2,10 +2,12 @@ r"""Restricted eigenvalues (Algorithm 5) and the noise variance (Algorithm 4): m
 
 Eigenvalues are those of S = mean x x', columns in units of their typical sizes. Only columns whose sizes were
 released should take part: in declared units one with a generous bound makes a small eigenvalue. n_1 public
-random unit vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is picked with
-noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible points of the
-two extremal problems: up to noise the largest restricted eigenvalue is at least, the smallest at most, what
-is released. The paper's Lemma 4.2 closes the gap with a covering of the sphere, exponentially many vectors.
+random unit vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is
+picked with noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible
+points of the two extremal problems: up to noise the largest restricted eigenvalue is at least, the smallest
+at most, what is released. The paper's Lemma 4.2 closes the gap with a covering of the sphere, exponentially
+many vectors: with s = 5, among 29 of 100 columns of an AR(.5) design, 400 vectors found .66 and 1.75, where
+.36 and 2.26 are true of all columns.
 
 The noise variance is the mean of Pi_R(y - x'b)^2, one record moving it by R^2/N.
 

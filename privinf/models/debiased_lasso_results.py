@@ -15,7 +15,7 @@ from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import BootstrapDraws
 from privinf.engines.restricted_eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.engines.sparse_sums import SparseSums
-from privinf.errors import NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
 from privinf.models.debiased_lasso_extras import (
@@ -85,9 +85,9 @@ class LassoResults(Results):
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
 
-        Among the columns that were picked, the targets and their neighbours, in units of their released sizes.
-        There are more extreme directions than the random ones: the largest is at most, the smallest at least,
-        the true one.
+        Among the columns that were picked, the targets and their neighbours, in units of their released
+        sizes. There are more extreme directions than the random ones: the largest is at most, the smallest
+        at least, the true one.
         """
         return RestrictedEigenvalues(**self._extra("eigenvalues", "restricted_eigenvalues=True"))
 
@@ -188,7 +188,10 @@ class LassoResults(Results):
             As for `simultaneous`, whose single-step p-value of the largest difference is the test's.
         """
         names = list(self.names) if which is None else list(which)
-        values = np.broadcast_to(np.asarray(b0, dtype=np.float64), (len(names),))
+        values = np.asarray(b0, dtype=np.float64)
+        if values.shape not in ((), (len(names),)) or not names:
+            raise ArgumentError(f"b0 must be one number, or one for each of the {len(names)} coefficients")
+        values = np.broadcast_to(values, (len(names),))
         rows = np.eye(len(self.names))[[self._position(name) for name in names]]
         joint = self.simultaneous(alpha, (rows, values), method, rng=rng)
         largest = int(np.argmax(np.abs(joint.tvalues.to_numpy())))

@@ -174,8 +174,9 @@ def test_the_max_test(full, method):
     part = full.max_test(0.0, ["x5", "x9"], method=method, rng=0)
     assert part.statistic == full.tvalues[["x5", "x9"]].abs().max()
     assert (part.pvalue <= 0.05) == bool(part.rejected)
-    with pytest.raises(ArgumentError):
-        full.max_test(which=["x99"])
+    for wrong in ({"which": ["x99"]}, {"which": []}, {"b0": [0.0, 1.0]}):
+        with pytest.raises(ArgumentError):
+            full.max_test(**wrong)
 
 
 def test_noise_variance_and_eigenvalues(full):
