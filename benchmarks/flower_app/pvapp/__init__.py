@@ -1,0 +1,1 @@
+"""What `flwr run` sends: the analysis for the server, and nothing but a door for the sites."""

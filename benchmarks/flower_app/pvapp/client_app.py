@@ -1,0 +1,3 @@
+from privinf.federation.flower import client_app
+
+app = client_app()
