@@ -5,6 +5,7 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 `InProcessFederation` and a real transport carry the same messages.
 """
 
+from privinf.federation.double_masking import DoubleMaskedServer
 from privinf.federation.in_process import Federation, InProcessFederation
 from privinf.federation.keys import IdentityKey, Roster, pinned_keys
 from privinf.federation.messages import Query, Reply
@@ -16,6 +17,7 @@ from privinf.federation.site_ledger import SiteLedger
 from privinf.federation.trusted import TrustedServer
 
 __all__ = [
+    "DoubleMaskedServer",
     "Federation",
     "IdentityKey",
     "InProcessFederation",

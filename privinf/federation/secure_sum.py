@@ -252,16 +252,20 @@ class SecureServer(TrustedServer):
     def _query(self, op: str, args: Args, plan: SumPlan, asked: list[str]) -> Query:
         known, _, _ = self._prepare(op, args, asked)
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
-        terms = {
+        return Query(
+            op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
+            (plan.entry.to_dict(),), self._terms(plan, asked),
+        )  # fmt: skip
+
+    def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
+        """Return the terms of a secure sum, for its query."""
+        terms: dict[str, Any] = {
             "kind": "masked", "roster": asked, "pinned": self._pinned, "grid": plan.grid,
             "max_colluding": self._max_colluding,
         }  # fmt: skip
         if self._seeds is not None and plan.site_scale > 0.0:
             terms["seed"] = int(self._seeds.integers(2**62))
-        return Query(
-            op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
-            (plan.entry.to_dict(),), terms,
-        )  # fmt: skip
+        return terms
 
     def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:
         return masked_sum(self._federation, query, reach.size, self._rows)

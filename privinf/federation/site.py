@@ -16,7 +16,7 @@ from privinf.errors import (
     SchemaError,
 )
 from privinf.federation.keys import IdentityKey, Roster
-from privinf.federation.masking import PairKeys
+from privinf.federation.masking import PairKeys, Words
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
 from privinf.federation.site_ledger import Journal, SiteLedger
@@ -28,6 +28,7 @@ from privinf.federation.site_masking import (
     quantised,
     read_terms,
 )
+from privinf.federation.site_sharing import STAGES, Sharing
 from privinf.mechanisms.rows import Rows, as_rows
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import SiteBlock, stream_of
@@ -86,6 +87,7 @@ class Site:
         "_journal",
         "_pairs",
         "_rows",
+        "_sharing",
         "design",
         "ledger",
         "policy",
@@ -116,6 +118,7 @@ class Site:
         self._block: SiteBlock | None = None
         self._digest = ""
         self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
+        self._sharing = Sharing(self._journal)
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Design):
             self.adopt(schema)
@@ -164,6 +167,8 @@ class Site:
         if query.op == "design":
             self.adopt(Design.from_dict(query.args.get("design", {})))
             return Reply(name, NOTHING, self.size, self.description())
+        if query.op in STAGES:
+            return self._sharing.answer(query, name, self.size, NOTHING)
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         op = SITE_OPS[query.op]
@@ -193,10 +198,16 @@ class Site:
         if (sent := self._journal.recall(digest)) is not None:
             return sent
         self._journal.begin(query, digest, entries)
-        total = SITE_OPS[query.op].total(self._placed(name), query.args)
-        words = noisy_words(quantised(total, terms, self.size, reach.bound), terms, name)
-        masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
-        reply = Reply(name, NOTHING, self.size, masked=masked)
+
+        def words() -> Words:
+            total = SITE_OPS[query.op].total(self._placed(name), query.args)
+            return noisy_words(quantised(total, terms, self.size, reach.bound), terms, name)
+
+        if terms.kind == "shared":
+            reply = Reply(name, NOTHING, self.size, self._sharing.share(name, digest, terms, pairs, words))
+        else:
+            masked = pairs.masked(words(), name, terms.roster, terms.max_colluding, digest)
+            reply = Reply(name, NOTHING, self.size, masked=masked)
         self._journal.keep(digest, reply)
         return reply
 

@@ -139,6 +139,8 @@ def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach,
     """
     if len(terms.roster) < policy.min_sites or terms.threshold < policy.min_sites:
         raise NotAvailableError(f"its policy takes part in sums over at least {policy.min_sites} sites")
+    if terms.kind == "shared" and 2 * terms.threshold <= len(terms.roster) + terms.max_colluding:
+        raise NotAvailableError("twice the threshold must be more than the sites and the colluding ones")
     if terms.max_colluding < policy.max_colluding:
         raise NotAvailableError(f"its policy counts with {policy.max_colluding} colluding sites")
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
