@@ -2,15 +2,20 @@
 
 import json
 import pickle
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from federation_sites import OPEN, design_of, federation_of, rows_of
 
+import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import (
+    InProcessFederation,
     Query,
     Reply,
     SecureServer,
@@ -127,6 +132,26 @@ def test_the_same_numbers_and_charges_as_without_flower():
     assert found.tobytes() == expected.tobytes()
     assert server.ledger.total().rho == reference.ledger.total().rho
     assert [len(site.ledger) for site in sites.values()] == [len(server.ledger)] * 2
+
+
+def test_a_model_fits_over_flower_as_it_is():
+    rng = np.random.default_rng(1)
+    schema = pi.Schema({"y": (-4.0, 4.0)} | {f"x{j}": (-1.0, 1.0) for j in range(6)})
+    tables = {}
+    for name, n in SIZES.items():
+        X = rng.uniform(-1.0, 1.0, (n, 6))
+        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(6)])
+        tables[name] = frame.assign(y=2.0 * X[:, 0] - X[:, 3] + rng.normal(0.0, 0.5, n))
+    formula = "y ~ " + " + ".join(f"x{j}" for j in range(6))
+
+    def params(federate):
+        sites = {name: Site(table, schema, policy=OPEN) for name, table in tables.items()}
+        model = pi.DebiasedLasso.from_formula(formula, federate(sites), schema=schema)
+        return model.fit(epsilon=5.0, delta=1e-5, sparsity=2, rng=0).params
+
+    over = params(lambda sites: FlowerFederation(grid_of(sites), list(SIZES)))
+    pd.testing.assert_series_equal(over, params(InProcessFederation), rtol=0.0, atol=0.0)
+    assert over.notna().all()
 
 
 def test_secure_sums_travel_too():
@@ -388,3 +413,11 @@ def test_without_the_extra(monkeypatch):
     with pytest.raises(NotAvailableError, match=r"privinf\[flower\]"):
         client_app()
     assert flower.engine("app") is sys.modules["flwr.app"]
+
+
+def test_one_module_knows_flwr_and_loads_it_late():
+    package = Path(pi.__file__).parent
+    knowing = [path.name for path in package.rglob("*.py") if "flwr" in path.read_text(encoding="utf-8")]
+    assert knowing == ["flower.py"]
+    look = "import sys, privinf.federation.flower; sys.exit('flwr' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
