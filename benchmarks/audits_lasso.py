@@ -3,7 +3,8 @@
 Every row draws a release on its worst pair of records and proves, at 99.9%, a lower bound on its loss; a mutant is
 the same with one thing broken, and its bound must exceed the claim. The draws and their exact log-likelihood ratios
 are those of tests/privacy/test_lasso_audits.py, whole fits those of tests/privacy/test_lasso_whole_fit.py.
-``--only releases`` and ``--only whole`` make one of the two tables and leave the other as it stands.
+``--only releases``, ``--only whole`` and ``--only broken`` make one of the three tables and leave the others as they
+stand; ``--scale 0.1`` takes a tenth of the whole fits.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "benchmarks" / "results" / "audits_lasso.md"
 DRAWS, SECURE_DRAWS, ASKED = 1_000_000, 500_000, 10_000
-FITS, MUTANT_FITS = 20_000, 4_000
+WHOLE_TESTS = ROOT / "tests" / "privacy" / "test_lasso_whole_fit.py"
+FITS, OTHER_FITS, LEAKING_FITS = 20_000, 5_000, 1_000
 
 HEAD = """# Audits of peeling, gradient steps and debiased coordinates
 
-Made by `python benchmarks/audits_lasso.py --only releases` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold is
+Made by `python benchmarks/audits_lasso.py --only releases{scaled}` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold is
 chosen on half of the draws and measured on the other half. Peeling claims epsilon at the delta in brackets (0: pure),
 through the exact account of its ledger lines, zCDP where it is known only there; the exact loss is that of the pair
 under the known law. A row passes if the bound is below the claim and at least 0.85 of the exact loss; a mutant is
@@ -37,20 +39,28 @@ caught if its bound exceeds the claim.
 |---|---|---|---|---|---|---|---|
 """
 
-WHOLE_TITLE = "# Whole fits"
 WHOLE_HEAD = """# Whole fits of DebiasedLasso
 
-Made by `python benchmarks/audits_lasso.py --only whole` in {seconds:.0f} s. 50 records, 5 columns; two data sets that differ in
-one record, of which the neighbours "opposite responses" (one x at its bounds, residuals at opposite clips) have the
-larger loss. Every row is a whole fit (scales, picks, Gram matrices, steps, neighbours, slopes, variances, scores:
-about 25 releases, joint budget) through `DebiasedLasso.fit`; a fit that refuses is an output like any other. The claim
-is epsilon at delta = {delta:g}: what the ledger says, never more than was asked for. "All releases": the log-likelihood
-ratio of everything that the server let out, of which results and refusals are functions; its exact loss is by
-Monte Carlo over the same fits. "Public results": a discriminant of estimates, errors, scale, sparse coefficients and
-kind of refusal, learned from half of the fits. Spent: what the releases really cost on the pair, in zCDP, the largest
-share of the ledger's in any fit (mutants: of the budget's where that is less).
+Made by `python benchmarks/audits_lasso.py --only whole{scaled}` in {seconds:.0f} s. 50 records, 5 columns; two data sets that differ in
+one record. Of "opposite responses" the records have one x at its bounds and residuals at opposite clips; "orthogonal x"
+move these sums less, and Gram matrices and histograms as well. Every draw is a whole fit through `DebiasedLasso.fit`,
+about 25 releases under one joint budget: scales, picks, sizes, Gram matrices, steps, neighbours, slopes, variances,
+scores. A fit that refuses is an output like any other. The claim is epsilon at delta = {delta:g}: what the ledger says.
+"All releases": the log-likelihood ratio of everything that the server let out, of which results and refusals are
+functions; the exact loss is by Monte Carlo over the same fits. "Public results": a discriminant of estimates, standard
+errors, scale, sparse coefficients and kind of refusal, learned from half of the fits. Spent: what the releases cost on
+the pair, in zCDP, as a share of what the ledger says, the largest in any fit: never above 1.
 
-| fit | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict | spent / charged | refused |
+"""
+BROKEN_HEAD = """# Whole fits of DebiasedLasso with one thing broken
+
+Made by `python benchmarks/audits_lasso.py --only broken{scaled}` in {seconds:.0f} s. Opposite responses, as above; the claim is what the
+ledger says at delta = {delta:g}, but never more than was asked for. A mutant is caught if its bound exceeds the claim. Spent:
+above 1 where the mutant is caught without sampling; half noise is not, as the count takes the stated noise for granted.
+
+"""
+HEADS = (HEAD, WHOLE_HEAD, BROKEN_HEAD)
+WHOLE_COLUMNS = """| fit | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict | spent / charged | refused |
 |---|---|---|---|---|---|---|---|---|---|
 """
 
@@ -120,58 +130,86 @@ def whole_row(t: Any, table: Any, name: str, fits: Any, scores: Any, asked: floa
     table.lines[-1] += f" {share:.3f} | {refused:.3f} |"
 
 
-def whole_fits(t: Any, table: Any) -> None:
-    """Audit whole fits, and whole fits with one thing broken."""
+def whole_fits(t: Any, table: Any, scale: float) -> None:
+    """Audit whole fits as they are."""
     for pair in t.PAIRS:
-        fits = t.fits(pair, FITS)
+        fits = t.fits(pair, int(scale * (FITS if pair == t.OPPOSITE else OTHER_FITS)))
         whole_row(t, table, f"{pair}, all releases", fits, fits.ratios, t.EPSILON, False)
         whole_row(t, table, f"{pair}, public results", fits, t.learned(fits.outcomes), t.EPSILON, False)
+
+
+def broken_fits(t: Any, table: Any, scale: float) -> None:
+    """Audit whole fits with one thing broken."""
     for name in t.MUTANTS:
-        fits = t.mutant_fits(name, MUTANT_FITS, epsilon=t.MUTANT_EPSILON)
+        fits = t.mutant_fits(name, int(scale * t.MUTANTS[name][2]), epsilon=t.MUTANT_EPSILON)
         whole_row(t, table, f"{name}, all releases", fits, fits.ratios, t.MUTANT_EPSILON, True)
-    fits = t.leaking(t.OPPOSITE, MUTANT_FITS, t.MUTANT_EPSILON)
+    fits = t.leaking(t.OPPOSITE, int(scale * LEAKING_FITS), t.MUTANT_EPSILON)
     name = "one un-noised mean among the results, public results"
     whole_row(t, table, name, fits, t.learned(fits.outcomes), t.MUTANT_EPSILON, True)
 
 
-def releases_text(reports: ModuleType) -> tuple[str, int]:
-    """Return the table of single releases, and the number of wrong verdicts."""
+def scaled(scale: float) -> str:
+    """Return the option of a command that took other than the usual numbers of draws."""
+    return "" if scale == 1.0 else f" --scale {scale:g}"
+
+
+def filled(head: str, started: float, scale: float, delta: float) -> str:
+    """Return what stands above a table of whole fits."""
+    return head.format(seconds=time.time() - started, scaled=scaled(scale), delta=delta) + WHOLE_COLUMNS
+
+
+def releases_text(table: Any, scale: float) -> str:
+    """Return what stands above the table of single releases, made on the way."""
     started = time.time()
     tests: Any = load(ROOT / "tests" / "privacy" / "test_lasso_audits.py", "lasso_audit_tests")
-    tests.DRAWS, tests.SECURE_DRAWS = DRAWS, SECURE_DRAWS
-    tests.ASKED = tests.SECURE_ASKED = ASKED
-    table = reports.Table()
+    tests.DRAWS, tests.SECURE_DRAWS = int(scale * DRAWS), int(scale * SECURE_DRAWS)
+    tests.ASKED = tests.SECURE_ASKED = int(scale * ASKED)
     for part in (peeling, scores, mutants):
         part(tests, table)
-    return HEAD.format(seconds=time.time() - started) + "\n".join(table.lines) + "\n", table.wrong
+    return HEAD.format(seconds=time.time() - started, scaled=scaled(scale))
 
 
-def whole_text(reports: ModuleType) -> tuple[str, int]:
-    """Return the table of whole fits, and the number of wrong verdicts."""
+def whole_text(table: Any, scale: float) -> str:
+    """Return what stands above the table of whole fits, made on the way."""
     started = time.time()
-    tests: Any = load(ROOT / "tests" / "privacy" / "test_lasso_whole_fit.py", "lasso_whole_fit_tests")
-    table = reports.Table()
-    whole_fits(tests, table)
-    head = WHOLE_HEAD.format(seconds=time.time() - started, delta=tests.DELTA)
-    return head + "\n".join(table.lines) + "\n", table.wrong
+    tests: Any = load(WHOLE_TESTS, "lasso_whole_fit_tests")
+    whole_fits(tests, table, scale)
+    return filled(WHOLE_HEAD, started, scale, tests.DELTA)
+
+
+def broken_text(table: Any, scale: float) -> str:
+    """Return what stands above the table of broken whole fits, made on the way."""
+    started = time.time()
+    tests: Any = load(WHOLE_TESTS, "lasso_whole_fit_tests")
+    broken_fits(tests, table, scale)
+    return filled(BROKEN_HEAD, started, scale, tests.DELTA)
+
+
+TABLES = {"releases": releases_text, "whole": whole_text, "broken": broken_text}
+
+
+def stored_tables() -> dict[str, str]:
+    """Return the tables that stand in the file, by name: each begins with its own title."""
+    parts = ("\n" + TARGET.read_text()).split("\n# ")[1:] if TARGET.exists() else []
+    titles = {name: head.split("\n")[0] for name, head in zip(TABLES, HEADS, strict=True)}
+    found = {f"# {part.splitlines()[0]}": f"# {part.strip()}" for part in parts}
+    return {name: found[title] for name, title in titles.items() if title in found}
 
 
 def main() -> int:
     """Run every audit and every mutant, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("releases", "whole"))
-    only = parser.parse_args().only
+    parser.add_argument("--only", choices=TABLES)
+    parser.add_argument("--scale", type=float, default=1.0)
+    arguments = parser.parse_args()
     reports = load(ROOT / "benchmarks" / "audits.py", "audits_benchmark")
-    stored = TARGET.read_text() if TARGET.exists() else ""
-    at = stored.find(WHOLE_TITLE)
-    texts = {"releases": stored[: at if at >= 0 else None].rstrip(), "whole": stored[at:] if at >= 0 else ""}
     wrong = 0
-    for name, make in (("releases", releases_text), ("whole", whole_text)):
-        if only in (None, name):
-            texts[name], more = make(reports)
-            wrong += more
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text("\n\n".join(text.strip() for text in texts.values() if text.strip()) + "\n")
+    for name in [arguments.only] if arguments.only else TABLES:
+        table = reports.Table()
+        texts = stored_tables() | {name: TABLES[name](table, arguments.scale) + "\n".join(table.lines)}
+        wrong += table.wrong
+        TARGET.parent.mkdir(exist_ok=True)
+        TARGET.write_text("\n\n".join(texts[one] for one in TABLES if one in texts) + "\n")
     return int(wrong)
 
 
