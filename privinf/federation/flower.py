@@ -238,17 +238,23 @@ def server_app(
 
 
 def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
-    """Return the site's name and the way to its daemon, from ``--node-config 'site="..." socket="..."'``.
+    """Return the site's name and the way to its daemon, from a node's configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        ``flower-supernode --node-config 'site="name" socket="path" timeout=60.0'``; `timeout`, in seconds,
+        may be left out.
 
     Raises
     ------
     ArgumentError
-        The configuration does not say both.
+        The configuration does not say that.
     """
     name, path = config.get("site"), config.get("socket")
     if not isinstance(name, str) or not isinstance(path, str):
         raise ArgumentError('the node\'s configuration must say site="name" socket="path of its daemon"')
-    return name, RemoteSite(path)
+    return name, RemoteSite(path, timeout=config.get("timeout", 60.0))
 
 
 def packed(message: Message) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -385,12 +386,23 @@ def test_an_analysis_as_a_server_app():
     assert seen["numbers"].tobytes() == fitted(federation_of())[0].tobytes()
 
 
-def test_the_nodes_configuration():
+def test_the_nodes_configuration(tmp_path):
     name, site = daemon_of({"site": "north", "socket": "/run/north"})
     assert (name, type(site)) == ("north", RemoteSite)
     for config in ({}, {"site": "north"}, {"site": 3, "socket": "x"}):
         with pytest.raises(ArgumentError, match="socket"):
             daemon_of(config)
+    with pytest.raises(ArgumentError, match="timeout"):
+        daemon_of({"site": "north", "socket": "x", "timeout": "long"})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
+        deaf.bind(str(tmp_path / "s"))
+        deaf.listen()
+        started = time.monotonic()
+        with pytest.raises(AlignmentError, match="no answer"):
+            daemon_of({"site": "north", "socket": str(tmp_path / "s"), "timeout": 0.2})[1].handle(
+                Query("describe"), "north"
+            )
+        assert time.monotonic() - started < 30.0
 
 
 def test_arguments():
