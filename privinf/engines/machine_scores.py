@@ -2,7 +2,8 @@ r"""Debiased coordinates of every party: scores clipped as products, one target 
 
 An interval uses its own target's score, slope and variance, and one number that is an average over targets:
 
-- the variance is released for every party and target, and used as it is, within its public limits;
+- the variance is released for every party and target, and used as it is, within its public limits: beside a
+  score it costs nothing;
 - the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and parties, B being in units of the
   party's residuals. Its average over targets moves little with a record, and is cheap. Parties and targets
   depart from its mean over parties as far as their own releases stand out of the noise: a target whose
@@ -30,8 +31,9 @@ from privinf.inference.sparse.precision import (
 from privinf.inference.sparse.radii import product_moments, product_radius
 from privinf.typing import Floats
 
-# Of the price of slopes: averages over targets, single targets; the rest goes to variances.
-MEAN_SHARE, TARGET_SHARE = 0.3, 0.35
+# Of the price of slopes: averages over targets; the rest goes to single targets.
+MEAN_SHARE = 0.4
+SQUARE_WEIGHT = 1.5  # of `privinf.mechanisms.single_statistics`
 # u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
 SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
 # Limits of a variance, in units of what normal scores have; B^2 is another.
@@ -42,18 +44,23 @@ LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
 
 @dataclass(frozen=True, slots=True)
 class ScorePrices:
-    """Prices in zCDP of one target's score, of its slope and variance, and of the average slope."""
+    """Prices in zCDP of one target's score with its variance, of its slope, and of the average slope."""
 
     score: float
     slope: float
-    variance: float
     average: float
 
     @classmethod
     def of(cls, slopes: float, score: float) -> ScorePrices:
         """Return the prices from those of the slopes and of the score."""
-        rest = 1.0 - MEAN_SHARE - TARGET_SHARE
-        return cls(score, TARGET_SHARE * slopes, rest * slopes, MEAN_SHARE * slopes)
+        return cls(score, (1.0 - MEAN_SHARE) * slopes, MEAN_SHARE * slopes)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Weights of slope and average beside a score that one record moves by 2, themselves by 3/2."""
+        return 4.0 / 3.0 * math.sqrt(self.slope / self.score), 4.0 / 3.0 * math.sqrt(
+            self.average / self.score
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,29 +146,32 @@ def _release(
     sums: SparseSums, columns: Floats, fit: OwnFit, targets: Sequence[int], prices: ScorePrices
 ) -> _Released:
     k, clear = len(targets), math.isinf(prices.score)
+    used = np.flatnonzero(columns.any(axis=1))
     unit = np.sqrt(columns[list(targets), np.arange(k)])
     radius = product_radius(sums.n, prices.score).bound
-    bound = radius * fit.scale
-    score = Score(range(len(columns)), columns / unit, math.inf, math.inf, fit.support, fit.beta)
-    mean, mean_sd = sums.product("product_scores", score, bound, prices.score * k, "debiasing scores")
-    square, _ = sums.product(
-        "product_variances", score, bound, prices.variance * k, "variances of the scores"
-    )
-    at = np.asarray(targets)
-    slope, slope_sd = sums.product(
-        "product_slopes", score, bound, prices.slope * k, "slopes of the scores",
-        targets=at, slope_clip=UNCLIPPED if clear else SLOPE_CLIP,
+    bound = UNCLIPPED if clear else radius * fit.scale
+    slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
+    # In one vector the noise has one size: weights make the prices of its parts what they should be.
+    slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
+    score = Score(used, columns[used] / unit, math.inf, bound, fit.support, fit.beta)
+    mean, sd = sums.target_scores(
+        score, targets, k * (prices.score + prices.slope) + prices.average, weights=unit,
+        slope_clip=slope_clip, slope_weight=slope_weight, average_clip=average_clip,
+        average_weight=average_weight,
     )  # fmt: skip
-    clip = min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
-    average, average_sd = sums.product(
-        "mean_slope", score, bound, prices.average, "average slope of the scores",
-        targets=at, slope_clip=UNCLIPPED if clear else clip, weights=unit,
-    )  # fmt: skip
+    slope_unit, average_unit = slope_clip / slope_weight, average_clip / average_weight
+    square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
     if not clear:
         square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
     return _Released(
-        mean, mean_sd, square, slope * unit, slope_sd * unit, float(average[0]), average_sd, unit
-    )
+        mean[:k] * bound, sd * bound, square, mean[2 * k : 3 * k] * slope_unit * unit,
+        sd * slope_unit * unit, float(mean[3 * k]) * average_unit, sd * average_unit, unit,
+    )  # fmt: skip
+
+
+def average_bound(k: int) -> float:
+    """Return the clip of a record's average slope over k targets, which is about 1."""
+    return min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
 
 
 def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats]]:

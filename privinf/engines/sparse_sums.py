@@ -246,21 +246,21 @@ class SparseSums:
         found = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
         return found.mean, found.mean_sd
 
-    def product(
-        self,
-        op: str,
-        score: Score,
-        bound: float,
-        rho: float,
-        label: str,
-        **more: Any,
+    def target_scores(
+        self, score: Score, targets: Sequence[int], rho: float, **clips: Any
     ) -> tuple[Floats, float]:
-        """Return means of a statistic of scores whose products with the residual are clipped at `bound`."""
+        """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
+
+        `score.residual` clips the products; see `privinf.mechanisms.single_statistics`.
+        """
         args = self.args(
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
-            bound=min(bound, UNCLIPPED), **more,
+            bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
         )  # fmt: skip
-        found = self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
+        found = self.server.vector_sum(
+            "target_scores", args, label="debiasing scores with variances and slopes", rho=rho,
+            sites=self.sites,
+        )  # fmt: skip
         return found.mean, found.mean_sd
 
     def squared_residual(

@@ -45,7 +45,7 @@ def machine_shares(rho: float, size: MachineSize) -> dict[str, float]:
         "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
         "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
-        "own_selection": _within(_picking(size.own, size, one), 0.12, 0.33),
+        "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
         "own_refit": _within(0.12 * (REFERENCE / one) ** 0.25, 0.08, 0.18),
         "neighbours": _within(NEIGHBOUR_SUM * size.neighbours / every, 0.004, 0.05),
         "gram": _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07),

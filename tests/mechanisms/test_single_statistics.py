@@ -1,4 +1,6 @@
-"""Statistics of products clipped as wholes: values, sensitivities by search, exact sums, refusals."""
+"""Statistics of products clipped as wholes: values, sensitivity by search, exact sums, refusals."""
+
+import math
 
 import numpy as np
 import pytest
@@ -11,17 +13,17 @@ from privinf.mechanisms.site_rows import SiteBlock, exact_bits
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 
 P, LOW, HIGH = 3, -2.0, 2.0
-PRODUCTS = {
+OP = SINGLE_OPS["target_scores"]
+TWO = {
     "support": np.array([2]), "beta": np.array([0.5]), "intercept": 0.1, "columns": np.array([0, 1]),
-    "transform": np.array([[1.0, 0.2], [-0.1, 1.0]]), "bound": 0.7,
+    "transform": np.array([[1.0, 0.2], [-0.1, 1.0]]), "bound": 0.7, "targets": np.array([1, 0]),
+    "weights": np.array([1.0, 0.8]), "slope_clip": 1.5, "slope_weight": 0.9, "average_clip": 1.2,
+    "average_weight": 0.7,
 }  # fmt: skip
-SLOPES = PRODUCTS | {"targets": np.array([1, 0]), "slope_clip": 1.5}
-CASES = {
-    "product_scores": PRODUCTS,
-    "product_variances": PRODUCTS,
-    "product_slopes": SLOPES,
-    "mean_slope": SLOPES | {"weights": np.array([1.0, 0.8])},
-}
+ONE = TWO | {"transform": TWO["transform"][:, :1], "targets": np.array([1]), "weights": np.ones(1)}
+# Light and heavy slopes beside the scores.
+CASES = {"two": TWO, "one": ONE, "light": ONE | {"slope_weight": 0.1, "average_weight": 0.05},
+         "heavy": ONE | {"slope_weight": 3.0, "average_weight": 2.0}}  # fmt: skip
 
 
 def block(y, X):
@@ -29,15 +31,24 @@ def block(y, X):
     return SiteBlock(X, y, **limits, response_low=-3.0, response_high=3.0)
 
 
-def records(name, bits):
-    """Return f(z), one row a record: corners, points inside, far outside, absurd."""
+def pool():
+    """Return records: products just inside the bound on either side, corners, far outside, absurd."""
     rng = np.random.default_rng(0)
-    X = np.concatenate([rng.choice([LOW, -1.0, 0.0, 1.0, HIGH], (900, P)), rng.normal(0.0, 40.0, (80, P))])
+    X = np.concatenate([rng.choice([LOW, -1.0, 0.0, 1.0, HIGH], (1500, P)), rng.normal(0.0, 40.0, (80, P))])
     y = rng.choice([-3.0, 3.0, -0.5, 0.5, 0.0, 400.0], len(X))
-    y[:300] = 0.1 + 0.5 * X[:300, 2]  # residual 0: every product is inside
+    forms = X[:1200, :2] @ TWO["transform"]
+    reach = np.maximum(np.abs(forms[:, 0]), np.where(np.arange(1200) % 2, np.abs(forms[:, 1]), 0.0))
+    part = rng.choice([-0.9999, -0.6, 0.0, 0.6, 0.9999], 1200)
+    y[:1200] = 0.1 + 0.5 * X[:1200, 2] + part * 0.7 / np.maximum(reach, 0.3)
     X[-1], y[-1] = 1e308, -1e308
-    args, op = CASES[name] | {"bits": bits}, SINGLE_OPS[name]
-    return np.array([op.function(block(y[i : i + 1], X[i : i + 1]), args) for i in range(len(y))])
+    return y, X
+
+
+def records(args, bits):
+    y, X = pool()
+    return np.array(
+        [OP.function(block(y[i : i + 1], X[i : i + 1]), args | {"bits": bits}) for i in range(len(y))]
+    )
 
 
 def farthest(values):
@@ -47,44 +58,48 @@ def farthest(values):
 @pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits):
-    reach, values = SINGLE_OPS[name].reach(CASES[name], P), records(name, bits)
+    reach, values = OP.reach(CASES[name], P), records(CASES[name], bits)
     l2, linf = farthest(values)
     assert np.isfinite(values).all()
+    assert values.shape[1] == reach.size
     assert np.abs(values).max() <= reach.bound
-    for found, stated in ((l2, reach.l2), (linf, reach.linf)):
-        assert 0.999 * stated <= found <= stated * (1 + 1e-12)
+    assert 0.99 * reach.linf <= linf <= reach.linf * (1 + 1e-12)
+    # Of two targets both scores and both slopes would have to be opposite at once.
+    assert (0.9 if name == "two" else 0.99) * reach.l2 <= l2 <= reach.l2 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("name", "door"), [("product_scores", "clipped"), ("product_variances", "clipped")])
-def test_the_search_sees_a_clip_that_is_not_enforced(name, door, monkeypatch):
-    monkeypatch.setattr(single_statistics, door, lambda values, bound: values)
-    assert farthest(records(name, 0)[:-1])[1] > 1.05 * SINGLE_OPS[name].reach(CASES[name], P).linf
+def test_a_variance_beside_its_score_is_free():
+    """On a fine grid of pairs: squares weighted by 3/2 add nothing, by 2 they would."""
+    s, t = np.meshgrid(np.linspace(-1.0, 1.0, 801), np.linspace(-1.0, 1.0, 801))
+    distances = [
+        ((s - t) ** 2 + weight**2 * (s**2 - t**2) ** 2).max()
+        for weight in (single_statistics.SQUARE_WEIGHT, 2.0)
+    ]
+    assert distances[0] == 4.0 < distances[1]
 
 
-@pytest.mark.parametrize("name", ["product_slopes", "mean_slope"])
-def test_the_search_sees_a_slope_that_is_not_clipped(name, monkeypatch):
-    class Unclipped:
-        def __getattr__(self, member):
-            return (lambda values, low, high, out=None: values) if member == "clip" else getattr(np, member)
-
-    monkeypatch.setattr(single_statistics, "np", Unclipped())
-    assert farthest(records(name, 0)[:-1])[1] > 1.05 * SINGLE_OPS[name].reach(CASES[name], P).linf
+@pytest.mark.parametrize("name", ["two", "one"])
+def test_the_search_sees_a_score_that_is_not_clipped(name, monkeypatch):
+    monkeypatch.setattr(single_statistics, "clipped", lambda values, bound: values)
+    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.reach(CASES[name], P).l2
 
 
-def naive(name, args, y, X):
+@pytest.mark.parametrize("name", ["two", "heavy"])
+def test_the_search_sees_slopes_that_are_not_clipped(name, monkeypatch):
+    monkeypatch.setattr(single_statistics, "_between", lambda values, top, weight: values * weight / top)
+    assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.reach(CASES[name], P).l2
+
+
+def naive(args, y, X):
     x = np.clip(X, LOW, HIGH)
     r = np.clip(y, -3.0, 3.0) - args["intercept"] - x[:, args["support"]] @ args["beta"]
     u, B = x[:, args["columns"]] @ args["transform"], args["bound"]
-    products = np.clip(u * r[:, None], -B, B)
-    if name == "product_scores":
-        return products.sum(axis=0)
-    if name == "product_variances":
-        return (products**2).sum(axis=0)
-    top = args["slope_clip"]
-    slopes = u * x[:, args["targets"]] * (np.abs(u * r[:, None]) < B)
-    if name == "product_slopes":
-        return np.clip(slopes, -top / 2, top).sum(axis=0)
-    return [np.clip(slopes @ args["weights"] / 2, -top / 2, top).sum()]
+    s = np.clip(u * r[:, None], -B, B) / B
+    raw = u * x[:, args["targets"]] * (np.abs(u * r[:, None]) < B)
+    slopes = np.clip(raw, -args["slope_clip"] / 2, args["slope_clip"]) / args["slope_clip"]
+    average = np.clip(raw @ args["weights"] / raw.shape[1], -args["average_clip"] / 2, args["average_clip"])
+    parts = [s.sum(axis=0), 1.5 * (s**2).sum(axis=0), args["slope_weight"] * slopes.sum(axis=0)]
+    return np.concatenate([*parts, [args["average_weight"] * average.sum() / args["average_clip"]]])
 
 
 @pytest.fixture
@@ -98,31 +113,26 @@ def sample():
 @pytest.mark.parametrize("name", CASES)
 def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
     monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 300)  # several blocks
-    found = SITE_OPS[name].total(block(*sample), CASES[name] | {"bits": bits})
-    np.testing.assert_allclose(found, naive(name, CASES[name], *sample), rtol=0, atol=1e-8)
+    found = SITE_OPS["target_scores"].total(block(*sample), CASES[name] | {"bits": bits})
+    np.testing.assert_allclose(found, naive(CASES[name], *sample), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_exact_sums_do_not_depend_on_order_or_blocks(name, sample, monkeypatch):
+def test_exact_sums_do_not_depend_on_order_or_blocks(sample, monkeypatch):
     y, X = sample
-    args = CASES[name] | {"bits": exact_bits(700)}
-    whole = SINGLE_OPS[name].total(block(y, X), args)
+    args = TWO | {"bits": exact_bits(700)}
+    whole = OP.total(block(y, X), args)
     order = np.random.default_rng(0).permutation(700)
     monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 64)
-    np.testing.assert_array_equal(SINGLE_OPS[name].total(block(y[order], X[order]), args), whole)
+    np.testing.assert_array_equal(OP.total(block(y[order], X[order]), args), whole)
 
 
 def test_bad_arguments():
     wrong = [
-        ("product_scores", PRODUCTS | {"bound": -1.0}),
-        ("product_scores", PRODUCTS | {"transform": np.ones((3, 2))}),
-        ("product_scores", PRODUCTS | {"slope_clip": 1.0}),
-        ("product_variances", {key: PRODUCTS[key] for key in ("columns", "transform")}),
-        ("product_slopes", SLOPES | {"targets": np.array([0])}),
-        ("product_slopes", SLOPES | {"slope_clip": 0.0}),
-        ("mean_slope", SLOPES | {"weights": np.ones(3)}),
-        ("mean_slope", SLOPES),
-    ]
-    for name, args in wrong:
+        {"bound": -1.0}, {"transform": np.ones((3, 2))}, {"clip": 1.0}, {"targets": np.array([0])},
+        {"slope_clip": 0.0}, {"average_clip": math.nan}, {"weights": np.ones(3)}, {"average_weight": -1.0},
+    ]  # fmt: skip
+    for change in wrong:
         with pytest.raises(ArgumentError):
-            SITE_OPS[name].reach(args, P)
+            OP.reach(TWO | change, P)
+    with pytest.raises(ArgumentError):
+        OP.reach({key: TWO[key] for key in TWO if key != "slope_weight"}, P)

@@ -81,7 +81,7 @@ def test_the_ledger_counts_every_coordinate(strong):
     rho = 0.2
     joint = server.ledger.total().rho
     size = 3 + 2 + 3 + 3 + 1
-    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.3 + 0.7 * 30, 30]
+    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.4 + 0.6 * 30, 30]
     wanted = rho * sum(share * times for share, times in zip(SHARES, many, strict=True))
     assert joint == pytest.approx(wanted, rel=1e-6)
 
@@ -133,9 +133,8 @@ def test_a_limit_is_on_the_joint_cost(model):
 @pytest.mark.parametrize(
     ("changes", "kind", "match"),
     [
-        ({"accounting": "joint"}, NotAvailableError, "per-interval"),
         ({"heterogeneous": False}, NotAvailableError, "per-interval"),
-        ({"heterogeneous": False, "accounting": "joint", "targets": [0]}, ArgumentError, "belongs to"),
+        ({"heterogeneous": False, "accounting": "joint", "targets": [0]}, ArgumentError, "shared_sparsity"),
         ({"shared_sparsity": None}, ArgumentError, "needs shared_sparsity"),
         ({"shared_sparsity": 5}, ArgumentError, "must be less"),
         ({"targets": "selected"}, ArgumentError, "targets='all'"),
