@@ -153,7 +153,7 @@ def _release(
     slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
     # In one vector the noise has one size: weights make the prices of its parts what they should be.
     slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
-    score = Score(used, columns[used] / unit, math.inf, bound, fit.support, fit.beta)
+    score = Score(used.tolist(), columns[used] / unit, math.inf, bound, fit.support, fit.beta)
     mean, sd = sums.target_scores(
         score, targets, k * (prices.score + prices.slope) + prices.average, weights=unit,
         slope_clip=slope_clip, slope_weight=slope_weight, average_clip=average_clip,

@@ -56,7 +56,7 @@ def audit(drawn):
     )
 
 
-@pytest.mark.parametrize(("noise", "count"), [("seeded", 2000), ("secure", 2500)])
+@pytest.mark.parametrize(("noise", "count"), [("seeded", 3000), ("secure", 4000)])
 def test_scores_on_their_worst_pair(noise, count):
     result = audit(scores(noise, count))
     assert result.passed, result
