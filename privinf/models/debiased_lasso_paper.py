@@ -78,7 +78,8 @@ def fit_paper(
     heterogeneous, shared_sparsity, accounting
         As for `DebiasedLasso.fit`; here every combination is offered.
     iterations : int, optional
-        T of Algorithms 2 and 3; default log N, rounded up.
+        T of Algorithms 2 and 3; default log N, rounded up. Every iterate gets a T-th of the price: at small
+        budgets fewer are better, such as 4 with ``refit=True``.
     clip : float, optional
         R, for the response and residuals, in units of the response. Default ``sd sqrt(2 log N)``, at most
         half the width of `y_bounds`, with a sixth of that width for the sd, which is not known. The paper
