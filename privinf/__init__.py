@@ -29,9 +29,12 @@ __version__ = "0.1.0"
 __all__ = [
     "BGMOLS",
     "DGMOLS",
+    "DOME",
+    "DPSGD",
     "IWPGLM",
     "RMGMOLS",
     "Budget",
+    "DPAdam",
     "DebiasedLasso",
     "Design",
     "Factor",
@@ -51,6 +54,7 @@ __all__ = [
     "PartyPlan",
     "PrivacyReport",
     "RandomMixing",
+    "RandomSketch",
     "Release",
     "Results",
     "Schema",
@@ -67,10 +71,14 @@ __all__ = [
 
 _ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
 _ELSEWHERE = {
+    "DOME": "privinf.engines.dp_optimizers",
+    "DPAdam": "privinf.engines.dp_optimizers",
+    "DPSGD": "privinf.engines.dp_optimizers",
     "DebiasedLasso": "privinf.models.debiased_lasso",
     "FederatedGLM": "privinf.models.federated_glm",
     "LedgerFile": "privinf.accounting.files",
     "Newton": "privinf.engines.newton_rounds",
+    "RandomSketch": "privinf.engines.dp_optimizers",
     "sparse_mean": "privinf.models.sparse_mean",
 }
 

@@ -19,6 +19,8 @@ CAP_ROOM = 1.0 + 1e-9
 class Server(Protocol):
     """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
 
+    ledger: Any
+
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> Any:
         """Release a vector with Gaussian noise."""
         ...
@@ -133,7 +135,13 @@ class GlmSums:
         """
         given = {name: value for name, value in more.items() if value is not None}
         args = self.args(theta, clip=clip, batches=batches, batch=batch, seed=seed, **given)
-        found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
+        whole = self.server.ledger
+        # Fixed before the data were seen: a record is in one batch, and pays for that one alone.
+        self.server.ledger = whole.scope(str(batch), disjoint=f"batch of {batches} by seed {seed}")
+        try:
+            found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
+        finally:
+            self.server.ledger = whole
         self.meter.add("gradient", args, len(found.values))
         size = self.n / batches
         return found.values / size, found.scale / size

@@ -157,7 +157,8 @@ def one_step(sums: GlmSums, theta: Floats, mu: float) -> OneStep | None:
     score, score_sd = sums.score(theta, prices[0], "final score")
     bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
     meat, _ = sums.meat(theta, prices[2])
-    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)) * 0.5:
+    # No more than the operator norm of the noise: the columns could be collinear.
+    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)):
         return None
     values, vectors = np.linalg.eigh(meat)
     meat = (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -11,13 +11,15 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
   (R^2 V for a single column);
 - ``glm.meat``: sum u u' r^2, likewise with q = (R E)^2: l2 sqrt 2 R^2 E^2;
 - ``glm.sketched_score``: sum z over one public batch of records, z = S'(u r - m) / D shrunk to |z| <= C, S, m
-  and D public: l2 2C, attained by opposite z. Batches are fixed by (seed, site, position) before any row is
-  read: a record is in one of them, so the releases of different batches concern different records.
+  and D public: l2 2C, attained by opposite z. S is a public basis beside public random probes, made here from
+  their seed. Batches are fixed by (seed, site, position) before any row is read: a record is in one of them,
+  so the releases of different batches concern different records.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -124,22 +126,53 @@ def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
     return (words % np.uint64(batches)).astype(np.int64)
 
 
+def sketch_of(args: Args, columns: int) -> Floats | None:
+    """Return S, shape (columns, k): the basis beside scaled probes orthogonal to it; None without either."""
+    basis = np.asarray(args["basis"], dtype=np.float64) if "basis" in args else np.empty((columns, 0))
+    count = int(args.get("probes", 0))
+    if count == 0:
+        return basis if "basis" in args else None
+    probes = _probes(int(args["probe_seed"]), count, columns, np.ascontiguousarray(basis).tobytes())
+    return np.column_stack([basis, float(args["probe_scale"]) * probes])
+
+
+@lru_cache(maxsize=2)
+def _probes(seed: int, count: int, columns: int, basis: bytes) -> Floats:
+    """Return orthonormal normal directions orthogonal to a basis, shape (columns, count)."""
+    known = np.frombuffer(basis).reshape(columns, -1)
+    drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((columns, count))
+    drawn -= known @ (known.T @ drawn)
+    return np.asarray(np.linalg.qr(drawn)[0])
+
+
+def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
+    """Return the rows of the batch asked for; all without one."""
+    if "batches" not in args:
+        return block
+    drawn = batch_of(block, int(args["seed"]), int(args["batches"])) == int(args["batch"])
+    return SiteBlock(
+        block.features[drawn], block.response[drawn], block.low, block.high,
+        block.response_low, block.response_high, block.start, block.stream,
+    )  # fmt: skip
+
+
 def _sketched_score(block: SiteBlock, args: Args) -> Floats:
     clip, unit = float(args["clip"]), unit_of(args["clip"], digits(args)[0])
-    if "batches" in args:
-        drawn = batch_of(block, int(args["seed"]), int(args["batches"])) == int(args["batch"])
-        block = SiteBlock(
-            block.features[drawn], block.response[drawn], block.low, block.high,
-            block.response_low, block.response_high, block.start, block.stream,
-        )  # fmt: skip
+    block = _drawn(block, args)
     x = block.columns(args)
     r = residuals(block, x, args)
-    x = weighted(x, float(args["radius"]))
-    x *= r[:, None]
-    for name, change in (("moment", np.subtract), ("unit", np.divide)):
-        if name in args:
-            change(x, np.asarray(args[name]), out=x)
-    z = x @ np.asarray(args["sketch"]) if "sketch" in args else x
+    squares = np.einsum("ij,ij->i", x, x)
+    radius2 = float(args["radius"]) ** 2
+    factors = np.minimum(1.0, radius2 / np.maximum(squares, radius2)) * r
+    unit_of_score = np.asarray(args.get("unit", 1.0), dtype=np.float64)
+    sketch, moment = sketch_of(args, x.shape[1]), args.get("moment")
+    if sketch is None:
+        z = np.multiply(x, factors[:, None] / unit_of_score, out=x)
+    else:
+        sketch = sketch / unit_of_score[..., None]
+        z = (x @ sketch) * factors[:, None]
+    if moment is not None:
+        z -= np.asarray(moment) / unit_of_score if sketch is None else np.asarray(moment) @ sketch
     z, unit = cut(clip_norms(z, clip), unit)
     return np.asarray(z.sum(axis=0) * unit, dtype=np.float64)
 
@@ -151,11 +184,8 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
         vector(args, "moment", columns)
     if "unit" in args and not (vector(args, "unit", columns) > 0.0).all():
         raise ArgumentError("unit must be positive")
-    if "sketch" in args:
-        sketch = check_array(args["sketch"], "sketch", ndim=2)
-        if sketch.shape[0] != columns:
-            raise ArgumentError(f"sketch has {sketch.shape[0]} rows for {columns} columns")
-        size = int(sketch.shape[1])
+    if "basis" in args or "probes" in args:
+        size = _sketch_size(args, columns)
     if "batches" in args:
         batches = whole_number(args, "batches", least=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
@@ -164,12 +194,27 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
     return Reach.ball((size,), clip, "2C, |z| <= C")
 
 
+def _sketch_size(args: Args, columns: int) -> int:
+    basis = check_array(args.get("basis", np.empty((columns, 0))), "basis", ndim=2)
+    count = whole_number(args, "probes", default=0)
+    if basis.shape[0] != columns or not 1 <= basis.shape[1] + count <= columns:
+        raise ArgumentError(f"basis and probes must be 1 to {columns} directions in {columns} columns")
+    if count:
+        positive(args, "probe_scale")
+        if whole_number(args, "probe_seed") >= 2**63:
+            raise ArgumentError("probe_seed must be below 2^63")
+    return int(basis.shape[1]) + count
+
+
 GLM_OPS: dict[str, SiteOp] = named(
     SiteOp("glm.score", _score, _score_reach, GLM_ARGS),
     SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, "curvature")),
     SiteOp("glm.meat", _meat, _meat_reach, GLM_ARGS),
     SiteOp(
         "glm.sketched_score", _sketched_score, _sketched_reach,
-        (*GLM_ARGS, "clip", "sketch", "moment", "unit", "batches", "batch", "seed"),
+        (
+            *GLM_ARGS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit", "batches",
+            "batch", "seed",
+        ),
     ),
 )  # fmt: skip

@@ -7,15 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
 from privinf.federation import TrustedServer
-from privinf.models.federated_glm_plan import Family, GlmRows, Spending, rows_of_arrays, rows_of_formula
-from privinf.models.federated_glm_results import FederatedGLMResults, glm_results, weak_results
+from privinf.models.federated_glm_plan import (
+    Family,
+    FitPlan,
+    GlmRows,
+    plan_fit,
+    rows_of_arrays,
+    rows_of_formula,
+)
+from privinf.models.federated_glm_results import FederatedGLMResults, Told, glm_results, weak_results
 from privinf.schema import Schema
-from privinf.typing import RngLike
+from privinf.typing import Floats, RngLike
 
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
+BEYOND = (
+    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
+    "use fewer coefficients, spend more, or bring more rows"
+)
 
 
 class FederatedGLM:
@@ -133,7 +145,8 @@ class FederatedGLM:
         *,
         epsilon: float,
         delta: float | None = None,
-        optimizer: Newton | None = None,
+        optimizer: Newton | Optimizer | None = None,
+        public_seed: int = 0,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
         """Fit the model.
@@ -141,9 +154,13 @@ class FederatedGLM:
         Parameters
         ----------
         epsilon, delta : float
-            The joint budget of everything released; ``epsilon=inf`` runs Newton's method to convergence.
-            `delta` is 1/(2n) by default.
-        optimizer : Newton, optional
+            The joint budget of everything released; ``epsilon=inf`` adds no noise. `delta` is 1/(2n) by
+            default.
+        optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
+            By default `Newton` where the dimension allows intervals, else `DPSGD`. Newton's method without
+            noise runs to convergence.
+        public_seed : int
+            Of batches and probes; fixed before the data are seen.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -155,24 +172,28 @@ class FederatedGLM:
             The ledger's limit would be passed; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
             Without noise: there is no finite estimate, or columns are collinear.
+
+        Notes
+        -----
+        **Privacy.** `privacy` counts every release. Settings that were chosen by looking at the data are not
+        charged, and the summary says so.
+
+        Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian. Beyond that the whole
+        budget goes to the fit, which has coefficients only.
         """
-        spending = Spending.of(epsilon, delta, self._rows.total)
-        options = Newton() if optimizer is None else optimizer
-        if math.isfinite(spending.mu):
-            self.ledger.check(GaussianLoss(spending.mu))
+        rows = self._rows
+        plan = plan_fit(epsilon, delta, optimizer, public_seed, p=rows.p, n=rows.total)
+        if math.isfinite(plan.mu):
+            self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
         sums = self._sums(rng)
-        early, final = _split(spending.mu, options.final_share)
-        path = newton_path(sums, self._rows.start, early, options)
-        found = one_step(sums, path[-1], final)
-        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=spending.delta)
-        told: dict[str, Any] = {
-            "method": f"Newton, {len(path) - 1} rounds, trusted server",
-            "options": {"Family": self._rows.family, "Sites": str(len(self._rows.rows))},
-        }
+        params, path, method = _run(sums, rows.start, plan)
+        found = one_step(sums, params, plan.final_mu) if plan.intervals else None
+        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
+        told = Told(method, {"Family": rows.family, "Sites": str(len(rows.rows))}, path, sums.meter, report)
         if found is None:
-            return weak_results(self._rows, path, path[-1], sums.meter, report, **told, reason=HIDDEN)
-        return glm_results(self._rows, found, path, sums.meter, report, **told)
+            return weak_results(rows, params, told, HIDDEN if plan.intervals else BEYOND)
+        return glm_results(rows, found, told)
 
     def _sums(self, rng: RngLike) -> GlmSums:
         rows = self._rows
@@ -189,8 +210,11 @@ class FederatedGLM:
         raise TypeError("the model holds raw rows: pickle the results instead")
 
 
-def _split(mu: float, final_share: float) -> tuple[float, float]:
-    """Return the prices of the rounds and of the final release."""
-    if math.isinf(mu):
-        return mu, mu
-    return mu * math.sqrt(1.0 - final_share), mu * math.sqrt(final_share)
+def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Floats, list[Floats], str]:
+    """Return where the rounds ended, the public iterates, and the method's name."""
+    if isinstance(plan.optimizer, Newton):
+        path = newton_path(sums, start, plan.rounds_mu, plan.optimizer)
+        return path[-1], path, f"Newton, {len(path) - 1} rounds, trusted server"
+    found = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed)
+    rounds = plan.optimizer.epochs * plan.optimizer.batches
+    return found.params, found.path, f"{type(plan.optimizer).__name__}, {rounds} rounds, trusted server"

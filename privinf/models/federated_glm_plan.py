@@ -10,16 +10,19 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.accounting import calibrate_mu
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.engines.dp_optimizers import DPSGD, Optimizer
+from privinf.engines.newton_rounds import Newton, intervals_possible
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.debiased_lasso_rows import ONE_PARTY, matrix_of, response_of
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
-from privinf.validation import check_choice, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 Family = Literal["gaussian", "binomial", "poisson"]
+LARGEST_SEED = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,15 +210,56 @@ def _residual_clip(design: Design, family: Family, residual_clip: Any) -> float 
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
-    """What a fit may spend: mu of Gaussian DP (infinite for no noise), and the delta of its report."""
+class FitPlan:
+    """A checked request: prices are mu of Gaussian DP, infinite for no noise.
+
+    Attributes
+    ----------
+    mu, rounds_mu, final_mu : float
+        All, the rounds', and the final release's (0 where there is none).
+    delta : float
+        At which epsilon is reported.
+    optimizer : Newton or Optimizer
+    public_seed : int
+    intervals : bool
+        Whether the fit ends with the release that intervals need.
+    """
 
     mu: float
+    rounds_mu: float
+    final_mu: float
     delta: float
+    optimizer: Newton | Optimizer
+    public_seed: int
+    intervals: bool
 
-    @classmethod
-    def of(cls, epsilon: float, delta: float | None, n: int) -> Spending:
-        """Return the spending of a request; `delta` is by default 1/(2n)."""
-        epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-        delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
-        return cls(calibrate_mu(epsilon=epsilon, delta=delta), delta)
+
+def plan_fit(
+    epsilon: float,
+    delta: float | None,
+    optimizer: Newton | Optimizer | None,
+    public_seed: int,
+    *,
+    p: int,
+    n: int,
+) -> FitPlan:
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
+    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+    delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
+    mu = calibrate_mu(epsilon=epsilon, delta=delta)
+    if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
+        raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
+    seed = check_count(public_seed, "public_seed", least=0)
+    if seed >= LARGEST_SEED:
+        raise ArgumentError("public_seed must be below 2^62")
+    share = (Newton() if optimizer is None else optimizer).final_share
+    final = mu if math.isinf(mu) else mu * math.sqrt(share)
+    intervals = intervals_possible(p, n, final)
+    chosen = optimizer or (Newton() if intervals else DPSGD())
+    if not intervals and isinstance(chosen, Newton):
+        raise NotAvailableError(
+            f"Newton's method with {p} coefficients and {n} rows: the noise would hide the Hessian "
+            "(p^1.5 > 0.1 n mu_H): use DPSGD() or DOME()"
+        )
+    rest = mu if math.isinf(mu) or not intervals else mu * math.sqrt(1.0 - share)
+    return FitPlan(mu, rest, final if intervals else 0.0, delta, chosen, seed, intervals)

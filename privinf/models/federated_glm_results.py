@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -23,6 +25,8 @@ from privinf.typing import Floats
 from privinf.validation import check_choice
 
 Which = Literal["mean", "linear"]
+
+UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 
 LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
@@ -76,65 +80,45 @@ class FederatedGLMResults(Results):
         return Prediction(cast("Any", LinkPrediction(linear, LOSSES[self.family])), index)
 
 
-def glm_results(
-    rows: GlmRows,
-    found: OneStep,
-    path: list[Floats],
-    meter: Meter,
-    report: PrivacyReport,
-    *,
-    method: str,
-    options: dict[str, str],
-) -> FederatedGLMResults:
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What a fit says of itself: method, options of the summary, public iterates, what was sent, its cost."""
+
+    method: str
+    options: Mapping[str, str]
+    path: Sequence[Floats]
+    meter: Meter
+    report: PrivacyReport
+
+    def context(self, rows: GlmRows) -> dict[str, Any]:
+        """Return the surroundings of the estimate."""
+        trace = [(rows.to_user @ theta).tolist() for theta in self.path]
+        settings = {
+            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds]
+        }  # fmt: skip
+        return {
+            "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
+            "options": self.options, "settings": settings, "notes": (UNCHARGED,),
+        }  # fmt: skip
+
+
+def glm_results(rows: GlmRows, found: OneStep, told: Told) -> FederatedGLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
     """
     sampling = sandwich(found.bread, found.meat, rows.total)
     noise = sandwich(found.bread, found.noise_meat, 1)
-    names = rows.design.names
+    names, back = rows.design.names, rows.to_user
     estimate = Estimate(
         found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type="HC0"
-    ).transformed(rows.to_user, names=names)
-    back = rows.to_user
-    return FederatedGLMResults(
-        estimate,
-        report=report,
-        design=rows.design,
-        sampling_cov=back @ sampling @ back.T,
-        model="FederatedGLM",
-        method=method,
-        options=options,
-        settings=_settings(rows, path, meter),
-    )
+    ).transformed(back, names=names)
+    return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **told.context(rows))
 
 
-def weak_results(
-    rows: GlmRows,
-    path: list[Floats],
-    params: Floats,
-    meter: Meter,
-    report: PrivacyReport,
-    *,
-    method: str,
-    options: dict[str, str],
-    reason: str,
-) -> FederatedGLMResults:
+def weak_results(rows: GlmRows, params: Floats, told: Told, reason: str) -> FederatedGLMResults:
     """Return the results of a fit that has coefficients and no covariance, with the reason."""
     estimate = Estimate(
         rows.to_user @ params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason
     )
-    return FederatedGLMResults(
-        estimate,
-        report=report,
-        design=rows.design,
-        model="FederatedGLM",
-        method=method,
-        options=options,
-        settings=_settings(rows, path, meter),
-    )
-
-
-def _settings(rows: GlmRows, path: list[Floats], meter: Meter) -> dict[str, Any]:
-    trace = [(rows.to_user @ theta).tolist() for theta in path]
-    return {"family": rows.family, "trace": trace, "rounds": [list(one) for one in meter.rounds]}
+    return FederatedGLMResults(estimate, **told.context(rows))

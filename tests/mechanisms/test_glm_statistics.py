@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms import glm_families, glm_statistics, site_rows
-from privinf.mechanisms.glm_statistics import GLM_OPS, batch_of
+from privinf.mechanisms.glm_statistics import GLM_OPS, batch_of, sketch_of
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits
 from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric
 
@@ -27,8 +27,9 @@ FAMILIES = {
 SKETCH = np.linalg.qr(np.random.default_rng(1).standard_normal((P, 2)))[0]
 MORE = {
     "glm.sketched_score": [
-        {"clip": 0.5, "sketch": SKETCH, "moment": np.full(P, 0.1), "unit": np.array([0.5, 1.0, 2.0])},
+        {"clip": 0.5, "basis": SKETCH, "moment": np.full(P, 0.1), "unit": np.array([0.5, 1.0, 2.0])},
         {"clip": 0.7},
+        {"clip": 0.6, "basis": SKETCH[:, :1], "probes": 1, "probe_seed": 5, "probe_scale": 1.4},
     ]
 }
 CASES = [
@@ -128,7 +129,8 @@ def naive(name, args, y, X):
             return x.T @ (x * (w * v)[:, None])
         case "glm.meat":
             return (u * r[:, None]).T @ (u * r[:, None])
-    z = (u * r[:, None] - args.get("moment", 0.0)) / args.get("unit", 1.0) @ args.get("sketch", np.eye(P))
+    S = sketch_of(args, P)
+    z = (u * r[:, None] - args.get("moment", 0.0)) / args.get("unit", 1.0) @ (np.eye(P) if S is None else S)
     return (z * np.minimum(1.0, args["clip"] / np.maximum(np.linalg.norm(z, axis=1), 1e-9))[:, None]).sum(
         axis=0
     )
@@ -205,6 +207,16 @@ def test_every_record_is_in_one_public_batch(sample):
     assert (batch_of(block(y, X, stream=5), 9, 5) != found).any()
 
 
+def test_probes_are_orthonormal_and_orthogonal_to_the_basis():
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((30, 4)))[0]
+    args = {"basis": basis, "probes": 6, "probe_seed": 3, "probe_scale": 2.0}
+    sketch = sketch_of(args, 30)
+    np.testing.assert_allclose(sketch.T @ sketch, np.diag([1.0] * 4 + [4.0] * 6), atol=1e-12)
+    assert np.abs(sketch_of(args | {"probe_seed": 4}, 30) - sketch).max() > 0.1
+    alone = sketch_of({"probes": 6, "probe_seed": 3, "probe_scale": 1.0}, 30)
+    np.testing.assert_allclose(alone.T @ alone, np.eye(6), atol=1e-12)
+
+
 def test_bad_arguments():
     sketched = BINOMIAL | {"clip": 1.0}
     wrong = [
@@ -218,7 +230,9 @@ def test_bad_arguments():
         ("glm.hessian", BINOMIAL | {"curvature": "other"}),
         ("glm.sketched_score", BINOMIAL),
         ("glm.sketched_score", sketched | {"unit": np.zeros(P)}),
-        ("glm.sketched_score", sketched | {"sketch": np.ones((2, 2))}),
+        ("glm.sketched_score", sketched | {"basis": np.ones((2, 2))}),
+        ("glm.sketched_score", sketched | {"probes": P + 1, "probe_seed": 1, "probe_scale": 1.0}),
+        ("glm.sketched_score", sketched | {"probes": 1, "probe_scale": 1.0}),
         ("glm.sketched_score", sketched | {"batches": 2, "batch": 2, "seed": 0}),
         ("glm.sketched_score", sketched | {"batches": 2, "batch": 1}),
     ]

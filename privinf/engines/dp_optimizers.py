@@ -1,0 +1,288 @@
+r"""First-order private optimisers on public batches: full gradients, or gradients in a sketch (paper 3).
+
+Every record is in one of B batches, fixed before the data are seen, and in every epoch once: E epochs cost a
+record E releases of sensitivity 2C, whatever B is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from privinf.engines.glm_sums import GlmSums
+from privinf.engines.newton_rounds import ROUNDING
+from privinf.engines.sketch import LearnedSpace, Probes, Sketch, debiased_square
+from privinf.errors import ArgumentError
+from privinf.typing import Floats
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+
+Variant = Literal["repaired", "paper"]
+
+BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
+# Adam's second moment stays above this share of the noise's variance, where the noise was subtracted.
+FLOOR = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DPSGD:
+    """Stochastic gradient ascent on clipped scores of full dimension.
+
+    Parameters
+    ----------
+    epochs : int
+        Times that every record takes part.
+    batches : int
+        Rounds an epoch; a batch has about n / batches records.
+    step : float
+        Size of a step, in units in which every bounded column is in [-1, 1].
+    clip : float
+        C: a record's (sketched) score is shrunk to this norm.
+    average : float
+        Share of the last iterates that are averaged; 0 for the last one alone.
+    final_share : float
+        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+
+    Notes
+    -----
+    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
+    ledger sees.
+    """
+
+    epochs: int = 5
+    batches: int = 20
+    step: float = 1.0
+    clip: float = 1.0
+    average: float = 0.5
+    final_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_count(self.epochs, "epochs")
+        check_count(self.batches, "batches")
+        check_positive(self.step, "step")
+        check_positive(self.clip, "clip")
+        check_number(self.average, "average", low=0.0, high=1.0, open_high=True)
+        check_fraction(self.final_share, "final_share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DPAdam(DPSGD):
+    """Adam on clipped scores of full dimension, its second moment corrected for the noise.
+
+    Parameters
+    ----------
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`.
+    """
+
+    step: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSketch(DPSGD):
+    """Stochastic gradient ascent in a new random k-dimensional sketch every round (Chen et al. 2022).
+
+    Parameters
+    ----------
+    k : int
+        Numbers that a site sends a round.
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`.
+    """
+
+    k: int = 40
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not work in slotted dataclasses
+        DPSGD.__post_init__(self)
+        check_count(self.k, "k")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DOME(DPSGD):
+    """Gradients in a sketch of directions learned from past releases and random probes.
+
+    Parameters
+    ----------
+    k : int
+        Columns of the sketch: numbers that a site sends a round.
+    most_learned : int
+        Largest number of learned directions.
+    energy : float
+        Share of the spectrum of past gradients that they are to hold.
+    variant : {"repaired", "paper"}
+        "repaired" scales the probes so that the gradient's estimate is unbiased, neither centres nor
+        preconditions, and steps along it. "paper" centres and preconditions with Adam's moments, projects,
+        tracks the gradient itself, and takes Adam's steps without averaging: far worse losses.
+    centre, precondition : bool, optional
+        Subtract Adam's first moment, divide by the root of its second; default by the variant.
+    probes : {"unbiased", "orthonormal"}, optional
+        Default by the variant.
+    adam : bool, optional
+        Adam's steps instead of plain ones; default by the variant.
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`; the paper variant averages nothing.
+
+    References
+    ----------
+    "Communication efficient, differentially private distributed optimization using correlation-aware
+    sketching", Algorithms 1 and 2.
+    """
+
+    k: int = 40
+    most_learned: int = 5
+    energy: float = 0.9
+    variant: Variant = "repaired"
+    centre: bool | None = None
+    precondition: bool | None = None
+    probes: Probes | None = None
+    adam: bool | None = None
+
+    def __post_init__(self) -> None:
+        DPSGD.__post_init__(self)
+        if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
+            raise ArgumentError("most_learned must be below k: some probes find new directions")
+        check_fraction(self.energy, "energy")
+        paper = check_choice(self.variant, Variant, "variant") == "paper"
+        for name in ("centre", "precondition", "adam"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                raise ArgumentError(f"{name} must be True or False")
+            object.__setattr__(self, name, paper if value is None else value)
+        kind = self.probes or ("orthonormal" if paper else "unbiased")
+        object.__setattr__(self, "probes", check_choice(kind, Probes, "probes"))
+        if paper:
+            object.__setattr__(self, "average", 0.0)
+
+
+Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
+
+
+@dataclass(slots=True)
+class Moments:
+    """Adam's moments of the gradient, with the number of updates."""
+
+    first: Floats
+    second: Floats
+    updates: int = 0
+
+    def update(self, gradient: Floats, noise_variance: Floats | float) -> None:
+        """Take in a noisy gradient; its square without the noise's part (Lemma 3.2)."""
+        self.updates += 1
+        self.first = BETA1 * self.first + (1.0 - BETA1) * gradient
+        square = debiased_square(gradient, noise_variance)
+        self.second = BETA2 * self.second + (1.0 - BETA2) * square
+
+    def unit(self, floor: Floats | float = 0.0) -> Floats:
+        """Return the root of the second moment, corrected for its start at 0, plus a small number."""
+        if not self.updates:
+            return np.ones_like(self.second)
+        corrected = self.second / (1.0 - BETA2**self.updates)
+        return np.asarray(np.sqrt(np.maximum(corrected, floor)) + TINY)
+
+    def direction(self, floor: Floats | float) -> Floats:
+        """Return Adam's step of length 1."""
+        return np.asarray(self.first / (1.0 - BETA1**self.updates) / self.unit(floor))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstOrderFit:
+    """Where a private optimiser ended.
+
+    Attributes
+    ----------
+    params : ndarray, shape (d,)
+        Mean of the last iterates.
+    path : list of ndarray
+        Iterates at the start and at the end of every epoch.
+    """
+
+    params: Floats
+    path: list[Floats]
+
+
+def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: int) -> FirstOrderFit:
+    """Run a private optimiser from a public start.
+
+    Parameters
+    ----------
+    sums : GlmSums
+    start : ndarray, shape (d,)
+    mu : float
+        Price of the whole run; infinite for no noise.
+    options : DPSGD, DPAdam, RandomSketch or DOME
+    seed : int
+        Public: batches and probes.
+    """
+    price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / options.epochs)
+    rounds = options.epochs * options.batches
+    averaged = max(1, math.ceil(options.average * rounds))
+    theta, path, total = np.array(start), [start], np.zeros_like(start)
+    state = _Rounds(options, len(start), seed)
+    for number in range(rounds):
+        theta = theta + options.step * state.direction(sums, theta, price, number)
+        if number >= rounds - averaged:
+            total += theta
+        if (number + 1) % options.batches == 0:
+            path.append(theta)
+    return FirstOrderFit(total / averaged, path)
+
+
+class _Rounds:
+    """What the server keeps from round to round; functions of past releases."""
+
+    def __init__(self, options: Optimizer, d: int, seed: int) -> None:
+        if isinstance(options, (RandomSketch, DOME)) and options.k > d:
+            raise ArgumentError(f"k={options.k} is more than the {d} coefficients")
+        self.options, self.seed = options, seed
+        self.moments = Moments(np.zeros(d), np.zeros(d))
+        self.space = LearnedSpace.empty(d)
+        self.unit: Floats = np.ones(d)
+
+    def direction(self, sums: GlmSums, theta: Floats, price: float, number: int) -> Floats:
+        """Ask for one batch, take it in, and return the direction of the step."""
+        options = self.options
+        sketch, told = self._sketch(number)
+        released, sd = sums.batch(
+            theta, price, clip=options.clip, batches=options.batches, batch=number % options.batches,
+            seed=self.seed, **told,
+        )  # fmt: skip
+        raw = released if sketch is None else sketch.matrix @ released
+        spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
+        gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2
+        if isinstance(options, DOME) and options.centre:
+            gradient = gradient + self.moments.first
+        floor = FLOOR * variance
+        adam = isinstance(options, DPAdam) or (isinstance(options, DOME) and bool(options.adam))
+        if adam or (isinstance(options, DOME) and (options.centre or options.precondition)):
+            self.moments.update(gradient, variance)
+        if isinstance(options, DOME):
+            self._learn(options, raw, gradient, floor)
+        return self.moments.direction(floor) if adam else gradient
+
+    def _sketch(self, number: int) -> tuple[Sketch | None, dict[str, Any]]:
+        options = self.options
+        if not isinstance(options, (RandomSketch, DOME)):
+            return None, {}
+        kind: Probes = options.probes or "unbiased" if isinstance(options, DOME) else "unbiased"
+        # The batches' seed keys another stream of the same family.
+        sketch = Sketch.of(self.space, options.k, self.seed + 1 + number, kind)
+        told = dict(sketch.told)
+        if isinstance(options, DOME) and options.centre:
+            told["moment"] = self.moments.first
+        if isinstance(options, DOME) and options.precondition:
+            told["unit"] = self.unit
+        return sketch, told
+
+    def _learn(self, options: DOME, raw: Floats, gradient: Floats, floor: Floats) -> None:
+        """Track what is sketched (the paper: the gradient), in the next round's units."""
+        if options.most_learned:
+            tracked = gradient if options.variant == "paper" else raw
+            self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
+        if options.precondition:
+            unit = self.moments.unit(floor)
+            if options.variant != "paper":
+                self.space = self.space.rescaled(self.unit / unit)
+            self.unit = unit

@@ -1,0 +1,104 @@
+r"""The sketch of DOME: directions learned from past releases, and random probes beside them (paper 3).
+
+All of it is public: made of releases and of public seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from privinf.typing import Floats
+
+Probes = Literal["unbiased", "orthonormal"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedSpace:
+    """Leading eigenvectors of the mean outer product of past directions.
+
+    Attributes
+    ----------
+    basis : ndarray, shape (d, r)
+        Orthonormal columns.
+    values : ndarray, shape (r,)
+        Eigenvalues.
+    seen : int
+        Directions behind them.
+    """
+
+    basis: Floats
+    values: Floats
+    seen: int = 0
+
+    @classmethod
+    def empty(cls, d: int) -> LearnedSpace:
+        """Return the space before anything was seen."""
+        return cls(np.empty((d, 0)), np.empty(0))
+
+    def track(self, direction: Floats, *, most: int, energy: float) -> LearnedSpace:
+        """Return the space after one more direction h: history PCA (Yang et al. 2018).
+
+        Eigenvectors of ``t/(t+1) Q L Q' + 1/(t+1) h h'``, kept up to the share `energy` of their sum, at
+        most `most`.
+        """
+        old = math.sqrt(self.seen / (self.seen + 1.0)) * self.basis * np.sqrt(self.values)
+        both = np.column_stack([old, direction / math.sqrt(self.seen + 1.0)])
+        left, singular, _ = np.linalg.svd(both, full_matrices=False)
+        values = singular**2
+        if not values[0] > 0.0:
+            return LearnedSpace(self.basis, self.values, self.seen + 1)
+        reached = np.cumsum(values) / values.sum()
+        kept = min(most, int(np.searchsorted(reached, energy)) + 1, int((values > 1e-14 * values[0]).sum()))
+        return LearnedSpace(left[:, :kept], values[:kept], self.seen + 1)
+
+    def rescaled(self, ratio: Floats) -> LearnedSpace:
+        """Return the space of the directions times `ratio`, entry by entry: another preconditioner."""
+        if not len(self.values):
+            return self
+        return LearnedSpace(np.linalg.qr(ratio[:, None] * self.basis)[0], self.values, self.seen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketch:
+    """One round's sketch S, shape (d, k), and the arguments from which a site makes the same.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (d, k)
+    told : mapping
+        Basis, number of probes, their seed and scale: not S itself.
+    """
+
+    matrix: Floats
+    told: dict[str, Any]
+
+    @classmethod
+    def of(cls, space: LearnedSpace, k: int, seed: int, kind: Probes) -> Sketch:
+        """Return the learned directions and ``k - r`` probes: normal, then orthonormal, orthogonal to them.
+
+        Scaled by sqrt((d - r) / (k - r)) they give an unbiased estimate S S'h of any h ("unbiased"); without
+        that, a projection ("orthonormal").
+        """
+        d, r = space.basis.shape
+        count = k - r
+        scale = math.sqrt((d - r) / count) if kind == "unbiased" and count else 1.0
+        drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((d, count))
+        drawn -= space.basis @ (space.basis.T @ drawn)
+        told: dict[str, Any] = {"probes": count, "probe_seed": seed, "probe_scale": scale}
+        if r:
+            told["basis"] = space.basis
+        return cls(np.column_stack([space.basis, scale * np.linalg.qr(drawn)[0]]), told)
+
+    @property
+    def noise_diagonal(self) -> Floats:
+        """diag(S S'), shape (d,): variance of S xi for noise xi of variance 1."""
+        return np.asarray(np.einsum("ij,ij->i", self.matrix, self.matrix))
+
+
+def debiased_square(estimate: Floats, noise_variance: Floats | float) -> Floats:
+    """Return ``estimate^2`` less the noise's variance, entry by entry (Lemma 3.2): it may be negative."""
+    return np.asarray(estimate**2 - noise_variance)
