@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ class Site:
         "_pairs",
         "_rows",
         "_sharing",
+        "_turn",
         "design",
         "ledger",
         "policy",
@@ -119,6 +121,7 @@ class Site:
         self._digest = ""
         self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
         self._sharing = Sharing(self._journal)
+        self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Design):
             self.adopt(schema)
@@ -154,7 +157,7 @@ class Site:
             return Reply(name, NOTHING, self.size, error=told)
 
     def answer(self, query: Query, name: str) -> Reply:
-        """Answer as the site `name`.
+        """Answer as the site `name`, one question at a time.
 
         Raises
         ------
@@ -162,6 +165,10 @@ class Site:
             The policy, the ledger's limit, the order of queries or the arguments stand against it; nothing
             has been charged or read.
         """
+        with self._turn:
+            return self._answer(query, name)
+
+    def _answer(self, query: Query, name: str) -> Reply:
         if query.op == "describe":
             return Reply(name, NOTHING, self.size, self.description())
         if query.op == "design":

@@ -2,6 +2,8 @@
 
 import math
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +54,17 @@ def test_a_replay_gets_the_same_bytes_and_costs_nothing():
         assert one.masked.tobytes() == two.masked.tobytes()
         assert one.masked.size == 4
     assert ledgers_of(federation) == dict.fromkeys(THREE, 1)
+
+
+def test_two_askers_at_once_get_the_same_bytes(monkeypatch):
+    federation = secure_federation()
+    query, site = secure_query(federation), federation._sites["north"]
+    honest = Site._placed
+    monkeypatch.setattr(Site, "_placed", lambda self, name: (time.sleep(0.05), honest(self, name))[1])
+    with ThreadPoolExecutor(4) as askers:
+        replies = list(askers.map(lambda _: site.handle(query, "north"), range(4)))
+    assert len({reply.masked.tobytes() for reply in replies}) == 1
+    assert len(site.ledger) == 1
 
 
 def test_a_position_that_has_passed_is_not_asked_again():
