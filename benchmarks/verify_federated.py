@@ -34,10 +34,11 @@ STORE_EVERY = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting: law of the features, budget, and whether scores are wrongly clipped whole at 2."""
+    """One setting: law of the features, budget, whom sites trust, whether scores are wrongly clipped at 2."""
 
     features: str
     epsilon: float
+    trust: str = "server"
     clipped: bool = False
 
 
@@ -46,18 +47,24 @@ CELLS = {
     "uniform, eps 0.5": Cell("uniform", 0.5),
     "signs, eps 2": Cell("signs", 2.0),
     "signs, eps 0.5": Cell("signs", 0.5),
+    "uniform, eps 2, secure sums": Cell("uniform", 2.0, trust="secure-sum"),
+    "uniform, eps 0.5, secure sums": Cell("uniform", 0.5, trust="secure-sum"),
     "signs, eps 2, whole score clipped at 2": Cell("signs", 2.0, clipped=True),
 }
 
 
+# The same data and, where the noise is made in one place, the same noise for cells that differ elsewhere.
+SEEDS = [("uniform", 2.0), ("uniform", 0.5), ("signs", 2.0), ("signs", 0.5)]
+
+
 def one_fit(cell: Cell, number: int) -> dict[str, float]:
     """Draw, fit, and return errors, standard errors, and those without privacy, of all coefficients."""
-    rng = np.random.default_rng([20_000, list(CELLS.values()).index(cell), number])
+    rng = np.random.default_rng([20_000, SEEDS.index((cell.features, cell.epsilon)), number])
     X = rng.uniform(-1.0, 1.0, (N, D)) if cell.features == "uniform" else rng.choice([-1.0, 1.0], (N, D))
     mean = expit(X @ TRUE)
     y = (rng.uniform(size=N) < mean).astype(float)
     sites = [(y[i::SITES], X[i::SITES]) for i in range(SITES)]
-    model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * D, family="binomial")
+    model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * D, family="binomial", trust=cell.trust)
     r = model.fit(epsilon=cell.epsilon, delta=DELTA, rng=rng)
     plain = np.sqrt(np.diag(np.linalg.inv((X.T * (mean * (1.0 - mean))) @ X)))
     row = {f"error{j}": v for j, v in enumerate(r.params - TRUE)}

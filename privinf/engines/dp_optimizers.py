@@ -162,29 +162,49 @@ Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
 
 @dataclass(slots=True)
 class Moments:
-    """Adam's moments of the gradient, with the number of updates."""
+    """Adam's moments of the gradient, and the noise's variance averaged in the same way.
+
+    Attributes
+    ----------
+    first, second, noise : ndarray, shape (d,)
+        `second` has the noise's part taken off and may be negative.
+    updates : int
+    """
 
     first: Floats
     second: Floats
+    noise: Floats
     updates: int = 0
 
-    def update(self, gradient: Floats, noise_variance: Floats | float) -> None:
+    @classmethod
+    def start(cls, d: int) -> Moments:
+        """Return the moments before anything was seen."""
+        return cls(np.zeros(d), np.zeros(d), np.zeros(d))
+
+    def update(self, gradient: Floats, noise_variance: Floats) -> None:
         """Take in a noisy gradient; its square without the noise's part (Lemma 3.2)."""
         self.updates += 1
         self.first = BETA1 * self.first + (1.0 - BETA1) * gradient
         square = debiased_square(gradient, noise_variance)
         self.second = BETA2 * self.second + (1.0 - BETA2) * square
+        self.noise = BETA2 * self.noise + (1.0 - BETA2) * noise_variance
 
-    def unit(self, floor: Floats | float = 0.0) -> Floats:
-        """Return the root of the second moment, corrected for its start at 0, plus a small number."""
+    @property
+    def unit(self) -> Floats:
+        """Root of the second moment, corrected for its start at 0, plus a small number; at first 1.
+
+        The moment is kept above a share of the noise's average: one that followed the current noise would
+        shrink with the unit itself, and the steps would grow without end.
+        """
         if not self.updates:
             return np.ones_like(self.second)
-        corrected = self.second / (1.0 - BETA2**self.updates)
-        return np.asarray(np.sqrt(np.maximum(corrected, floor)) + TINY)
+        corrected = np.maximum(self.second, FLOOR * self.noise) / (1.0 - BETA2**self.updates)
+        return np.asarray(np.sqrt(np.maximum(corrected, 0.0)) + TINY)
 
-    def direction(self, floor: Floats | float) -> Floats:
-        """Return Adam's step of length 1."""
-        return np.asarray(self.first / (1.0 - BETA1**self.updates) / self.unit(floor))
+    @property
+    def direction(self) -> Floats:
+        """Adam's step of length 1."""
+        return np.asarray(self.first / (1.0 - BETA1**self.updates) / self.unit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +257,7 @@ class _Rounds:
         if isinstance(options, (RandomSketch, DOME)) and options.k > d:
             raise ArgumentError(f"k={options.k} is more than the {d} coefficients")
         self.options, self.seed = options, seed
-        self.moments = Moments(np.zeros(d), np.zeros(d))
+        self.moments = Moments.start(d)
         self.space = LearnedSpace.empty(d)
         self.unit: Floats = np.ones(d)
 
@@ -254,13 +274,12 @@ class _Rounds:
         gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2
         if isinstance(options, DOME) and options.centre:
             gradient = gradient + self.moments.first
-        floor = FLOOR * variance
         adam = isinstance(options, DPAdam) or (isinstance(options, DOME) and bool(options.adam))
         if adam or (isinstance(options, DOME) and (options.centre or options.precondition)):
             self.moments.update(gradient, variance)
         if isinstance(options, DOME):
-            self._learn(options, raw, gradient, floor)
-        return self.moments.direction(floor) if adam else gradient
+            self._learn(options, raw, gradient)
+        return self.moments.direction if adam else gradient
 
     def _sketch(self, number: int) -> tuple[Sketch | None, dict[str, Any]]:
         options = self.options
@@ -276,13 +295,13 @@ class _Rounds:
             told["unit"] = self.unit
         return sketch, told
 
-    def _learn(self, options: DOME, raw: Floats, gradient: Floats, floor: Floats) -> None:
+    def _learn(self, options: DOME, raw: Floats, gradient: Floats) -> None:
         """Track what is sketched (the paper: the gradient), in the next round's units."""
         if options.most_learned:
             tracked = gradient if options.variant == "paper" else raw
             self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
         if options.precondition:
-            unit = self.moments.unit(floor)
+            unit = self.moments.unit
             if options.variant != "paper":
                 self.space = self.space.rescaled(self.unit / unit)
             self.unit = unit

@@ -1,4 +1,4 @@
-"""Generalised linear models over parties that trust a server: private fit, one-step intervals."""
+"""Generalised linear models over parties: private fit by a trusted server or secure sums, intervals."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
-from privinf.federation import TrustedServer
+from privinf.errors import ArgumentError
+from privinf.federation import SecureServer, TrustedServer
 from privinf.models.federated_glm_plan import (
     Family,
     FitPlan,
     GlmRows,
+    Trust,
     plan_fit,
     rows_of_arrays,
     rows_of_formula,
@@ -22,6 +24,7 @@ from privinf.models.federated_glm_plan import (
 from privinf.models.federated_glm_results import FederatedGLMResults, Told, glm_results, weak_results
 from privinf.schema import Schema
 from privinf.typing import Floats, RngLike
+from privinf.validation import check_choice
 
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 BEYOND = (
@@ -37,8 +40,10 @@ class FederatedGLM:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, central model: parties send un-noised sums to a server that they
-    trust, and everything that leaves it is noised. The report counts everything that a fit released.
+    **Privacy.** Replace-one of one record. With ``trust="server"`` parties send un-noised sums to a server
+    that they trust, and everything that leaves it is noised; with ``trust="secure-sum"`` they add the noise
+    themselves, and nobody sees more than the noisy total (`privinf.federation.SecureServer` says what is
+    trusted then). The report counts everything that a fit released.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
     correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and
@@ -69,6 +74,7 @@ class FederatedGLM:
     """
 
     _rows: GlmRows
+    _trust: Trust
     ledger: Ledger
 
     @classmethod
@@ -81,6 +87,7 @@ class FederatedGLM:
         family: Family,
         radius: float | None = None,
         residual_clip: float | None = None,
+        trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula and a federation whose sites hold the rows (or a data frame).
@@ -89,7 +96,7 @@ class FederatedGLM:
         ----------
         formula : str
         data : Federation or DataFrame
-            The sites must trust the server and have the same schema.
+            The sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; binomial responses are numeric with the bounds (0, 1).
         family : {"gaussian", "binomial", "poisson"}
@@ -98,6 +105,8 @@ class FederatedGLM:
             allow. A smaller one means less noise, and less weight for longer rows.
         residual_clip : float, optional
             E, for the linear and the Poisson model.
+        trust : {"server", "secure-sum"}
+            "secure-sum" needs a federation whose sites have keys.
         ledger : Ledger, optional
 
         Raises
@@ -105,7 +114,8 @@ class FederatedGLM:
         SchemaError, SensitivityError
             The schema declares no bounds for what the formula needs.
         """
-        return cls._over(rows_of_formula(formula, data, schema, family, radius, residual_clip), ledger)
+        rows = rows_of_formula(formula, data, schema, family, radius, residual_clip)
+        return cls._over(rows, check_choice(trust, Trust, "trust"), ledger)
 
     @classmethod
     def from_arrays(
@@ -117,6 +127,7 @@ class FederatedGLM:
         y_bounds: Any = None,
         radius: float | None = None,
         residual_clip: float | None = None,
+        trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from one pair (y, X) a party; a column ``const`` of ones is public.
@@ -128,16 +139,18 @@ class FederatedGLM:
             Of every column but the constant.
         y_bounds : (low, high)
             For the linear and the Poisson model; values outside are clipped.
-        family, radius, residual_clip, ledger
+        family, radius, residual_clip, trust, ledger
             As in `from_formula`.
         """
-        rows = rows_of_arrays(parties, bounds, family, y_bounds, radius, residual_clip)
-        return cls._over(rows, ledger)
+        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        rows = rows_of_arrays(parties, bounds, family, y_bounds, radius, residual_clip, keyed=keyed)
+        return cls._over(rows, trust, ledger)
 
     @classmethod
-    def _over(cls, rows: GlmRows, ledger: Ledger | None) -> Self:
+    def _over(cls, rows: GlmRows, trust: Trust, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
-        model._rows, model.ledger = rows, Ledger() if ledger is None else ledger
+        model._rows, model._trust = rows, trust
+        model.ledger = Ledger() if ledger is None else ledger
         return model
 
     def fit(
@@ -147,6 +160,7 @@ class FederatedGLM:
         delta: float | None = None,
         optimizer: Newton | Optimizer | None = None,
         public_seed: int = 0,
+        max_colluding: int = 0,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
         """Fit the model.
@@ -161,6 +175,8 @@ class FederatedGLM:
             noise runs to convergence.
         public_seed : int
             Of batches and probes; fixed before the data are seen.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -186,19 +202,27 @@ class FederatedGLM:
         if math.isfinite(plan.mu):
             self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
-        sums = self._sums(rng)
+        sums = self._sums(rng, max_colluding)
         params, path, method = _run(sums, rows.start, plan)
         found = one_step(sums, params, plan.final_mu) if plan.intervals else None
         report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
-        told = Told(method, {"Family": rows.family, "Sites": str(len(rows.rows))}, path, sums.meter, report)
+        options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
+        told = Told(method, options, path, sums.meter, report)
         if found is None:
             return weak_results(rows, params, told, HIDDEN if plan.intervals else BEYOND)
         return glm_results(rows, found, told)
 
-    def _sums(self, rng: RngLike) -> GlmSums:
+    def _sums(self, rng: RngLike, max_colluding: int) -> GlmSums:
         rows = self._rows
-        design = None if rows.design.schema is None else rows.design
-        server = TrustedServer(rows.federation, ledger=self.ledger, rng=rng, design=design)
+        options: dict[str, Any] = {
+            "ledger": self.ledger, "rng": rng, "design": None if rows.design.schema is None else rows.design
+        }  # fmt: skip
+        if self._trust == "secure-sum":
+            server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
+        elif max_colluding:
+            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+        else:
+            server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
         return GlmSums(server, rows.model, server.nobs, rows.p, *rows.limits, constant)
 
@@ -214,7 +238,7 @@ def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Floats, list[Floa
     """Return where the rounds ended, the public iterates, and the method's name."""
     if isinstance(plan.optimizer, Newton):
         path = newton_path(sums, start, plan.rounds_mu, plan.optimizer)
-        return path[-1], path, f"Newton, {len(path) - 1} rounds, trusted server"
+        return path[-1], path, f"Newton, {len(path) - 1} rounds"
     found = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed)
     rounds = plan.optimizer.epochs * plan.optimizer.batches
-    return found.params, found.path, f"{type(plan.optimizer).__name__}, {rounds} rounds, trusted server"
+    return found.params, found.path, f"{type(plan.optimizer).__name__}, {rounds} rounds"

@@ -13,7 +13,7 @@ from privinf.accounting import calibrate_mu
 from privinf.engines.dp_optimizers import DPSGD, Optimizer
 from privinf.engines.newton_rounds import Newton, intervals_possible
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy
+from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.debiased_lasso_rows import ONE_PARTY, matrix_of, response_of
@@ -22,6 +22,7 @@ from privinf.typing import Floats
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 Family = Literal["gaussian", "binomial", "poisson"]
+Trust = Literal["server", "secure-sum"]
 LARGEST_SEED = 2**62
 
 
@@ -124,8 +125,10 @@ def rows_of_arrays(
     y_bounds: Any,
     radius: Any,
     residual_clip: Any,
+    *,
+    keyed: bool,
 ) -> GlmRows:
-    """Return the rows of one pair (y, X) a party, as sites of this process."""
+    """Return the rows of one pair (y, X) a party, as sites of this process; `keyed` for secure sums."""
     check_choice(family, Family, "family")
     given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
     if not given:
@@ -147,13 +150,21 @@ def rows_of_arrays(
         raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
     public = ["const"] if "const" in columns[first] else []
     design = Design.from_arrays(columns[first], bounds=bounds, public=public, y_bounds=y_bounds)
-    return _bound(design, _in_process(design, parts), family, radius, residual_clip)
+    return _bound(design, _in_process(design, parts, keyed=keyed), family, radius, residual_clip)
 
 
-def _in_process(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation:
-    policy = SitePolicy(trusted_server=True, simulation=True)
+def _in_process(design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False) -> InProcessFederation:
+    rows = {str(label): part for label, part in parts.items()}
+    if not keyed:
+        policy = SitePolicy(trusted_server=True, simulation=True)
+        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
+    keys, roster = pinned_keys(rows)
+    policy = SitePolicy(secure_sums=True, simulation=True)
     return InProcessFederation(
-        {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
+        {
+            name: Site(part, design, policy=policy, key=keys[name], roster=roster)
+            for name, part in rows.items()
+        }
     )
 
 

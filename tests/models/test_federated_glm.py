@@ -83,6 +83,31 @@ def test_a_formula_over_a_federation_is_the_same_fit():
     np.testing.assert_allclose(by_formula.predict(table[:3]), arrays.predict(X[:3]), atol=1e-10)
 
 
+def test_secure_sums_give_the_same_fit_and_the_same_law_of_the_noise():
+    y, X = draw("binomial", 8000)
+    trusted, secure = (model_of("binomial", y, X, sites=4, trust=trust) for trust in ("server", "secure-sum"))
+    exact = [model.fit(epsilon=np.inf) for model in (trusted, secure)]
+    np.testing.assert_allclose(exact[1].params, exact[0].params, atol=1e-8)
+    np.testing.assert_allclose(exact[1].bse, exact[0].bse, atol=1e-8)
+    noisy = [model.fit(epsilon=2.0, delta=1e-6, rng=0) for model in (trusted, secure)]
+    colluding = secure.fit(epsilon=2.0, delta=1e-6, max_colluding=1, rng=0)
+    for fit in (*noisy, colluding):
+        assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
+        assert (np.abs(fit.params - TRUE) < 4.0 * fit.bse).all()
+    ratios = [fit.bse_privacy.mean() / noisy[0].bse_privacy.mean() for fit in (noisy[1], colluding)]
+    # three of four sites carry the promise: the whole has 4/3 of the variance
+    assert ratios[0] == pytest.approx(1.0, rel=0.1)
+    assert ratios[1] == pytest.approx(math.sqrt(4 / 3), rel=0.1)
+    assert noisy[1].options["Trust"] == "secure-sum"
+    secret = secure.fit(epsilon=2.0, delta=1e-6, optimizer=pi.DOME(k=3, most_learned=1, epochs=1))
+    assert not secret.privacy.simulated
+    assert secret.privacy.epsilon(1e-6) <= 2.0
+    with pytest.raises(ArgumentError, match="max_colluding"):
+        trusted.fit(epsilon=2.0, delta=1e-6, max_colluding=1)
+    with pytest.raises(ArgumentError, match="trust"):
+        model_of("binomial", y, X, trust="anybody")
+
+
 def test_the_whole_facade(tmp_path):
     y, X = draw("binomial", 20_000)
     model = model_of("binomial", y, X)
