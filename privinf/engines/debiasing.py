@@ -50,7 +50,7 @@ class DebiasedFit:
     union : list of int
         Columns of the union Gram matrix.
     columns : ndarray, shape (size of the union, k)
-        Precision columns.
+        Precision columns w_j / sqrt(w_jj).
     radii : tuple of float
         C and R in units of the residuals' scale.
     """
@@ -104,12 +104,13 @@ def debias(
     diagonal = columns[at, np.arange(len(targets))]
     if not (diagonal > 0.0).all():
         raise NotPositiveDefiniteError("the noisy Gram matrix gives a precision that is not positive")
-    released, radii = _scores(sums, fit, targets, union, columns / np.sqrt(diagonal), budget)
+    standard = columns / np.sqrt(diagonal)
+    released, radii = _scores(sums, fit, targets, union, standard, budget)
     noise = column_noise(gram, gram_sd, columns, fit, targets, union, sums.n)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
     found = debiased_coordinates(start[list(targets)], released, noise)
-    return DebiasedFit(found, score_correlation(columns, gram), union, columns, radii)
+    return DebiasedFit(found, score_correlation(columns, gram), union, standard, radii)
 
 
 def _members(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from privinf.engines.debiasing import DebiasedFit
-from privinf.engines.hard_thresholding import SparseFit, positions
+from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import BootstrapDraws, Multipliers, bootstrap_draws
 from privinf.engines.restricted_eigenvalues import (
     NoiseVariance,
@@ -51,8 +51,6 @@ class ExtrasPlan:
     bootstrap_multipliers : {"rademacher", "gaussian"}
     eigenvalues, noise_variance, bias_bound : bool
         The bias bound needs the eigenvalues.
-    every : bool
-        Whether the targets are all columns (``targets="all"``).
     bootstrap_share, eigenvalues_share, noise_variance_share : float
         Shares of the whole budget; zero for what was not asked for.
     public_seed : int
@@ -64,7 +62,6 @@ class ExtrasPlan:
     eigenvalues: bool = False
     noise_variance: bool = False
     bias_bound: bool = False
-    every: bool = False
     bootstrap_share: float = 0.0
     eigenvalues_share: float = 0.0
     noise_variance_share: float = 0.0
@@ -92,7 +89,6 @@ def check_extras(
     noise_variance: bool = False,
     bias_bound: bool = False,
     extra_shares: Mapping[str, float] | None = None,
-    every: bool = False,
     public_seed: int = 0,
 ) -> ExtrasPlan:
     """Return the plan of the extras of a fit; reads no rows.
@@ -107,7 +103,6 @@ def check_extras(
     extra_shares : mapping, optional
         Shares of the whole budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
         (.03); those of the basic fit are scaled down to what is left.
-    every : bool
     public_seed : int
 
     Raises
@@ -127,7 +122,7 @@ def check_extras(
     return ExtrasPlan(
         bootstrap_draws=bootstrap_draws, bootstrap_multipliers=bootstrap_multipliers,
         eigenvalues=asked["eigenvalues"], noise_variance=asked["noise_variance"],
-        bias_bound=bool(bias_bound), every=bool(every), bootstrap_share=shares["bootstrap"],
+        bias_bound=bool(bias_bound), bootstrap_share=shares["bootstrap"],
         eigenvalues_share=shares["eigenvalues"], noise_variance_share=shares["noise_variance"],
         public_seed=check_count(public_seed, "public_seed", least=0),
     )  # fmt: skip
@@ -191,7 +186,6 @@ def run_extras(
     sums: SparseSums,
     fit: SparseFit,
     debiased: DebiasedFit,
-    targets: Sequence[int],
     plan: ExtrasPlan,
     rho: float,
 ) -> Extras:
@@ -202,8 +196,6 @@ def run_extras(
     sums : SparseSums
     fit : SparseFit
     debiased : DebiasedFit
-        At `targets`.
-    targets : sequence of int
     plan : ExtrasPlan
     rho : float
         The **whole** budget of the fit, zCDP; the basic fit gets ``plan.basic(rho)``.
@@ -235,19 +227,11 @@ def run_extras(
         release("noise_variance", lambda: noise_variance(sums, fit, own))
     if plan.bootstrap_draws is not None:
         draws, rest = plan.bootstrap_draws, plan.price(plan.bootstrap_share, rho)
-        columns, law = standardised(debiased, targets, plan.every), plan.bootstrap_multipliers
+        law = plan.bootstrap_multipliers
         release("bootstrap", lambda: bootstrap_draws(
-            sums, fit, debiased, columns, draws, rest, multipliers=law, public_seed=seed,
+            sums, fit, debiased, debiased.columns, draws, rest, multipliers=law, public_seed=seed,
         ))  # fmt: skip
     return Extras(**found, reasons=reasons)
-
-
-def standardised(debiased: DebiasedFit, targets: Sequence[int], every: bool) -> Floats:
-    """Return the columns w_j / sqrt(w_jj), shape (size of the union, k)."""
-    if every:  # the debiasing of all columns keeps them so
-        return debiased.columns
-    at = positions(targets, debiased.union)
-    return np.asarray(debiased.columns / np.sqrt(debiased.columns[at, np.arange(len(at))]))
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
@@ -299,11 +283,4 @@ def joint_bootstrap(
 
 def with_bias_bound(summary: PrivateSummary, bound: Floats) -> PrivateSummary:
     """Return a summary with the bias bound in a column of its own, before the z statistics."""
-    cells = [number(value) for value in bound]
-    return PrivateSummary(
-        title=summary.title,
-        **summary._blocks,
-        header=[*summary._header[:3], "(bias bound)", *summary._header[3:]],
-        rows=[(*row[:4], cell, *row[4:]) for row, cell in zip(summary._rows, cells, strict=True)],
-        notes=[*summary._notes, BIAS_NOTE],
-    )
+    return summary.with_column("(bias bound)", [number(value) for value in bound], 3, BIAS_NOTE)

@@ -39,7 +39,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     asked = check_extras(
         bootstrap_draws=options.bootstrap_draws, bootstrap_multipliers=options.bootstrap_multipliers,
         restricted_eigenvalues=options.restricted_eigenvalues, noise_variance=options.noise_variance,
-        bias_bound=options.bias_bound, extra_shares=options.extra_shares, every=options.every,
+        bias_bound=options.bias_bound, extra_shares=options.extra_shares,
     )  # fmt: skip
     whole = _plan(rows, options)
     plan = replace(whole, rho=asked.basic(whole.rho))
@@ -48,7 +48,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     sums = SparseSums(server, rows.units(), server.nobs)
     fit, chosen = _selection(sums, plan, rows.constant)
     debiased = _debiased(sums, fit, chosen, plan, rows.constant)
-    extras = run_extras(sums, fit, debiased, chosen, asked, whole.rho)
+    extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
         rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras,

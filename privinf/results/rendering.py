@@ -70,6 +70,19 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         """The notes as printed."""
         return [f"[{number}] {text}" for number, text in enumerate(self._notes, 1)]
 
+    def with_column(self, name: str, cells: Sequence[str], place: int, note: str) -> PrivateSummary:
+        """Return the summary with one more column, the `place`-th from 0, and a note on it."""
+        return PrivateSummary(
+            title=self.title,
+            **self._blocks,
+            header=[*self._header[:place], name, *self._header[place:]],
+            rows=[
+                (*row[: place + 1], cell, *row[place + 1 :])
+                for row, cell in zip(self._rows, cells, strict=True)
+            ],
+            notes=[*self._notes, note],
+        )
+
     def as_text(self) -> str:
         """Return the summary as plain text."""
         table = _table_lines(self._header, self._rows)

@@ -21,7 +21,6 @@ from privinf.models.debiased_lasso_extras import (
     ExtrasPlan,
     check_extras,
     run_extras,
-    standardised,
 )
 from privinf.models.debiased_lasso_plan import check_plan
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
@@ -51,7 +50,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
         targets=targets, precision_sparsity=None, iterations=None, clip=None, center="declared", shares=None,
         names=rows.names, constant=None, n=n,
     )  # fmt: skip
-    asked = check_extras(every=every, **options)
+    asked = check_extras(**options)
     plan = replace(plan, rho=asked.basic(rho))
     ledger = pi.Ledger()
     sums = SparseSums(server := TrustedServer(rows.federation, ledger=ledger, rng=rng), rows.units(), n)
@@ -62,7 +61,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
         found = debias_all(sums, fit, prices)
     else:
         found = debias(sums, fit, chosen, prices, neighbours=plan.neighbours)
-    extras = run_extras(sums, fit, found, chosen, asked, rho)
+    extras = run_extras(sums, fit, found, asked, rho)
     report = PrivacyReport.of(server.ledger.entries, ledger=ledger, delta=1e-5)
     return lasso_results(
         rows, 2, sums, fit, chosen, found, report, extras=extras, after_selection=plan.targets is None
@@ -303,7 +302,7 @@ def test_scores_are_standardised_before_they_are_clipped(every):
     budget = DebiasingBudget(*[math.inf] * 5)
     targets = list(range(P)) if every else TARGETS
     found = debias_all(sums, fit, budget) if every else debias(sums, fit, targets, budget)
-    forms = X[:, found.union] / sums.units.scale[found.union] @ standardised(found, targets, every)
+    forms = X[:, found.union] / sums.units.scale[found.union] @ found.columns
     assert np.allclose((forms**2).mean(axis=0), 1.0, atol=0.12 if every else 1e-6)
 
 
