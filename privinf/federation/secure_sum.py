@@ -144,7 +144,8 @@ class SecureServer(TrustedServer):
         Sites with keys and one pinned roster, whose policy says ``secure_sums=True``.
     max_colluding : int
         How many of the sites may be in league with the server. Their noise does not count, so the others
-        add more: the variance is m / (m - max_colluding) of the central one for m sites.
+        add more: the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each
+        site relies on its own noise alone, and its own sum is hidden by nothing else.
     missing : {"raise", "continue"}
         When a site does not answer: stop, or ask the others again, with fresh noise and a new charge.
     retries : int
