@@ -325,8 +325,8 @@ WHOLE = [(LassoShares, "of", classmethod(whole)), (hard_thresholding, "STEPS", (
 # What is broken, options of the fits, draws that show it at `MUTANT_EPSILON`. The claim is the ledger's
 # epsilon, but never more than was asked for.
 MUTANTS = {
-    "CR where 2CR is due": (op(sensitivity=half_reach), {"shares": HEAVY_SCORE}, 4000),
-    "half noise": ([(SimulationNoise, "perturb", half_gaussian)], {"shares": HEAVY_SCORE}, 3000),
+    "CR where 2CR is due": (op(sensitivity=half_reach), {"shares": HEAVY_SCORE}, 8000),
+    "half noise": ([(SimulationNoise, "perturb", half_gaussian)], {"shares": HEAVY_SCORE}, 8000),
     "score not clipped": (op(function=unclipped_score), {}, 1000),
     "scores and steps missing in the ledger": (
         [(Ledger, "spend", forgetful)], {"shares": HEAVY_SCORE, "epsilon": EPSILON}, 2000
