@@ -4,7 +4,7 @@
 # "Federated learning with differential privacy: estimation and inference" (paper 2): its estimators, its tables
 # beside ours, and a regression of wages on several hundred columns that a labour economist would read.
 #
-# Run it with `python vignettes/4_federated_lasso.py` (under five minutes on one free core). The tables of
+# Run it with `python vignettes/4_federated_lasso.py` (about four minutes on one free core). The tables of
 # section 3 come from `benchmarks/verify_lasso.py`, whose fits are stored. The ACS data lie in the folder that
 # the environment variable PRIVINF_DATA names; VIGNETTE_DRAWS sets the number of draws of section 4. It writes
 # the page `4_federated_lasso.md` and the figures beside it. All noise is seeded: simulation, not a private
@@ -80,7 +80,8 @@ say(
       size of residuals and columns, the neighbours of each target, one Gram matrix, the slopes and variances
       of the scores, the scores. ε is the price of all of it together, composed in zCDP. Asking for more
       targets does not raise ε: it splits it further.
-    - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label. Section 3 shows both numbers.
+    - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
+      Section 3 shows both numbers.
     - What is **not** protected: a site from the server, a person with records at two sites, the fact that a
       record is in the data at all (replace-one), and any column that was coded by looking at the rows.
     """
@@ -985,7 +986,8 @@ def rare_verdict() -> str:
     """
     if lost and max(abs(away[lost])) > 4.0:
         text += f"""
-        One that was not picked starts from zero, and there the correction fails: {", ".join(f"{RARE[n]} miss by {abs(away[n]):.0f} standard errors (without noise {abs(clear[n]):.0f})" for n in lost)}.
+        One that was not picked starts from zero and hangs on the correction, which is too large (the released
+        slope that it is divided by is cut too): {", ".join(f"{RARE[n]} miss by {abs(away[n]):.0f} standard errors (without noise {abs(clear[n]):.0f})" for n in lost)}.
         Do not read an interval of a column with a share below one in ten that is not in `fit.selected`.
         """
     return text
