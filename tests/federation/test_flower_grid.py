@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from federation_sites import OPEN, design_of, federation_of, rows_of
 
 import privinf as pi
@@ -153,6 +154,27 @@ def test_a_model_fits_over_flower_as_it_is():
     over = params(lambda sites: FlowerFederation(grid_of(sites), list(SIZES)))
     pd.testing.assert_series_equal(over, params(InProcessFederation), rtol=0.0, atol=0.0)
     assert over.notna().all()
+
+
+def test_a_glm_over_eight_nodes_is_pooled_maximum_likelihood():
+    rng = np.random.default_rng(2)
+    schema = pi.Schema({"y": (0.0, 1.0), "u": (-1.0, 1.0), "v": (-1.0, 1.0)})
+    x = rng.uniform(-1.0, 1.0, (1600, 2))
+    y = (rng.uniform(size=1600) < 1.0 / (1.0 + np.exp(-0.3 - x @ [1.0, -0.5]))).astype(float)
+    table = pd.DataFrame({"y": y, "u": x[:, 0], "v": x[:, 1]})
+    parts = {f"site{k}": table.iloc[k::8] for k in range(8)}
+
+    def numbers(federate):
+        sites = {name: Site(part, schema, policy=OPEN) for name, part in parts.items()}
+        model = pi.FederatedGLM.from_formula("y ~ u + v", federate(sites), schema=schema, family="binomial")
+        fits = [model.fit(epsilon=np.inf), model.fit(epsilon=8.0, delta=1e-5, rng=0)]
+        return np.array([[*fit.params, *fit.bse] for fit in fits])
+
+    over = numbers(lambda sites: FlowerFederation(grid_of(sites), list(parts)))
+    np.testing.assert_array_equal(over, numbers(InProcessFederation))
+    pooled = sm.GLM.from_formula("y ~ u + v", table, family=sm.families.Binomial())
+    reference = pooled.fit(cov_type="HC0", tol=1e-14, maxiter=100)
+    np.testing.assert_allclose(over[0], [*reference.params, *reference.bse], rtol=0.0, atol=1e-6)
 
 
 def test_secure_sums_travel_too():
