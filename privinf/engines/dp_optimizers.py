@@ -12,18 +12,15 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from privinf.engines.adam import Moments
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import ROUNDING
-from privinf.engines.sketch import LearnedSpace, Probes, Sketch, debiased_square
+from privinf.engines.sketch import LearnedSpace, Probes, Sketch
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 Variant = Literal["repaired", "paper"]
-
-BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
-# Adam's second moment stays above this share of the noise's variance, where the noise was subtracted.
-FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +72,10 @@ class DPAdam(DPSGD):
     ----------
     epochs, batches, step, clip, average, final_share
         As for `DPSGD`.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`.
     """
 
     step: float = 0.05
@@ -90,6 +91,10 @@ class RandomSketch(DPSGD):
         Numbers that a site sends a round.
     epochs, batches, step, clip, average, final_share
         As for `DPSGD`.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`.
     """
 
     k: int = 40
@@ -124,6 +129,14 @@ class DOME(DPSGD):
         Adam's steps instead of plain ones; default by the variant.
     epochs, batches, step, clip, average, final_share
         As for `DPSGD`; the paper variant averages nothing.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`: the sketch, and Adam's moments, are functions of past releases. A replaced
+    record moves a sum by 2C; the paper counts C, for a record that is left out.
+
+    Where the paper is silent: second moments are corrected for their start at 0, and kept above a tenth of
+    the noise's average variance. Sites are sent the learned directions and the probes' seed, not the sketch.
 
     References
     ----------
@@ -160,53 +173,6 @@ class DOME(DPSGD):
 Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
 
 
-@dataclass(slots=True)
-class Moments:
-    """Adam's moments of the gradient, and the noise's variance averaged in the same way.
-
-    Attributes
-    ----------
-    first, second, noise : ndarray, shape (d,)
-        `second` has the noise's part taken off and may be negative.
-    updates : int
-    """
-
-    first: Floats
-    second: Floats
-    noise: Floats
-    updates: int = 0
-
-    @classmethod
-    def start(cls, d: int) -> Moments:
-        """Return the moments before anything was seen."""
-        return cls(np.zeros(d), np.zeros(d), np.zeros(d))
-
-    def update(self, gradient: Floats, noise_variance: Floats) -> None:
-        """Take in a noisy gradient; its square without the noise's part (Lemma 3.2)."""
-        self.updates += 1
-        self.first = BETA1 * self.first + (1.0 - BETA1) * gradient
-        square = debiased_square(gradient, noise_variance)
-        self.second = BETA2 * self.second + (1.0 - BETA2) * square
-        self.noise = BETA2 * self.noise + (1.0 - BETA2) * noise_variance
-
-    @property
-    def unit(self) -> Floats:
-        """Root of the second moment, corrected for its start at 0, plus a small number; at first 1.
-
-        The moment is kept above a share of the noise's average: one that followed the current noise would
-        shrink with the unit itself, and the steps would grow without end.
-        """
-        if not self.updates:
-            return np.ones_like(self.second)
-        corrected = np.maximum(self.second, FLOOR * self.noise) / (1.0 - BETA2**self.updates)
-        return np.asarray(np.sqrt(np.maximum(corrected, 0.0)) + TINY)
-
-    @property
-    def direction(self) -> Floats:
-        """Adam's step of length 1."""
-        return np.asarray(self.first / (1.0 - BETA1**self.updates) / self.unit)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstOrderFit:
     """Where a private optimiser ended.
@@ -235,6 +201,10 @@ def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: 
     options : DPSGD, DPAdam, RandomSketch or DOME
     seed : int
         Public: batches and probes.
+
+    Notes
+    -----
+    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint. What is returned is made of releases.
     """
     price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / options.epochs)
     rounds = options.epochs * options.batches

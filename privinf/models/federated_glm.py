@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
@@ -12,6 +14,7 @@ from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
+from privinf.models.federated_glm_checkpoint import CheckpointedServer
 from privinf.models.federated_glm_plan import (
     Family,
     FitPlan,
@@ -161,6 +164,7 @@ class FederatedGLM:
         optimizer: Newton | Optimizer | None = None,
         public_seed: int = 0,
         max_colluding: int = 0,
+        checkpoint: str | PathLike[str] | None = None,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
         """Fit the model.
@@ -177,6 +181,9 @@ class FederatedGLM:
             Of batches and probes; fixed before the data are seen.
         max_colluding : int
             Secure sums: sites that may be in league with the server, whose noise does not count.
+        checkpoint : path, optional
+            Folder of this fit alone, in which every release is kept: the same call goes on where one that
+            was stopped had come to, and pays nothing twice but a round that was under way.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -188,6 +195,8 @@ class FederatedGLM:
             The ledger's limit would be passed; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
             Without noise: there is no finite estimate, or columns are collinear.
+        StorageError
+            The folder of `checkpoint` holds another fit.
 
         Notes
         -----
@@ -199,20 +208,22 @@ class FederatedGLM:
         """
         rows = self._rows
         plan = plan_fit(epsilon, delta, optimizer, public_seed, p=rows.p, n=rows.total)
-        if math.isfinite(plan.mu):
+        if math.isfinite(plan.mu) and not _begun(checkpoint):
             self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
-        sums = self._sums(rng, max_colluding)
+        sums = self._sums(rng, max_colluding, checkpoint)
         params, path, method = _run(sums, rows.start, plan)
         found = one_step(sums, params, plan.final_mu) if plan.intervals else None
-        report = PrivacyReport.of(self.ledger.entries[before:], ledger=self.ledger, delta=plan.delta)
+        kept = sums.server
+        entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
+        report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
         options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
         told = Told(method, options, path, sums.meter, report)
         if found is None:
             return weak_results(rows, params, told, HIDDEN if plan.intervals else BEYOND)
         return glm_results(rows, found, told)
 
-    def _sums(self, rng: RngLike, max_colluding: int) -> GlmSums:
+    def _sums(self, rng: RngLike, max_colluding: int, checkpoint: str | PathLike[str] | None) -> GlmSums:
         rows = self._rows
         options: dict[str, Any] = {
             "ledger": self.ledger, "rng": rng, "design": None if rows.design.schema is None else rows.design
@@ -224,7 +235,8 @@ class FederatedGLM:
         else:
             server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
-        return GlmSums(server, rows.model, server.nobs, rows.p, *rows.limits, constant)
+        asked = server if checkpoint is None else CheckpointedServer(server, checkpoint)
+        return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"
@@ -232,6 +244,11 @@ class FederatedGLM:
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
+
+
+def _begun(checkpoint: str | PathLike[str] | None) -> bool:
+    """Return whether a fit has left releases there."""
+    return checkpoint is not None and any(Path(checkpoint).glob("*.npz"))
 
 
 def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Floats, list[Floats], str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privinf.engines.dp_optimizers import Moments
+from privinf.engines.adam import Moments
 from privinf.engines.sketch import LearnedSpace, Sketch, debiased_square
 from privinf.mechanisms.glm_statistics import sketch_of
 
