@@ -160,7 +160,7 @@ def five_table() -> pd.DataFrame:
 
 def spent_table() -> pd.DataFrame:
     """Return what the budget bought."""
-    lines = FIT15.privacy.to_frame()
+    lines = FIT15.privacy.releases
     purpose = [next(text for start, text in PURPOSES.items() if label.startswith(start)) for label in lines["label"]]  # fmt: skip
     spent = lines["rho"].groupby(purpose, sort=False).sum()
     rows = [[name, f"{rho:.5f}", f"{rho / spent.sum():.0%}"] for name, rho in spent.items()]
