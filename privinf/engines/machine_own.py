@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.engines.hard_thresholding import block_sizes
+from privinf.engines.machine_grams import MachineGrams
 from privinf.engines.sparse_sums import Score, SparseSums
-from privinf.inference.sparse.precision import floored
 from privinf.inference.sparse.radii import (
     norm_moments,
     relative_variance,
@@ -67,7 +67,7 @@ class OwnFit:
 
 def own_fits(
     parties: Mapping[str, SparseSums],
-    gram: Floats,
+    grams: MachineGrams,
     shared: Shared,
     selection: float,
     refit: float,
@@ -80,13 +80,12 @@ def own_fits(
     Parameters
     ----------
     parties : mapping of str to SparseSums
-    gram : ndarray, shape (p, p)
-        Correlations of the columns.
+    grams : MachineGrams
     shared : Shared
     selection, refit : float
         Prices of all picks and of all steps, zCDP.
     looks : (float, float)
-        Prices of a look at the size of residuals, between steps and at the end.
+        Prices of all looks at the size of residuals between steps, and of the last.
     sparsity, extra : int
         Columns kept, and picked too many.
 
@@ -96,32 +95,30 @@ def own_fits(
     the median of their scales.
     """
     held = len(shared.support)
-    room = len(gram) - held
-    sizes = block_sizes(min(sparsity + extra, room), BLOCKS)
+    sizes = block_sizes(min(sparsity + extra, len(next(iter(parties.values())).units.scale) - held), BLOCKS)
     support = {name: list(shared.support) for name in parties}
     beta = {name: shared.beta.copy() for name in parties}
+    roots: dict[str, Floats] = {}
     spread: dict[str, float] = {}
-    scale, last = dict.fromkeys(parties, shared.scale), False
-    for block, size in enumerate(sizes):
-        last = block == len(sizes) - 1
-        price = selection * size / sum(sizes)
+    scale = dict.fromkeys(parties, shared.scale)
+    plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
+    total = sum(sum(steps) for steps in plan)
+    for size, steps in zip(sizes, plan, strict=True):
         for name, sums in parties.items():
-            _pick(sums, support[name], beta, name, scale[name], size, price)
-        steps = LAST_STEPS if last else (FIRST_STEP / max(len(sizes) - 1, 1),)
-        total = sum(LAST_STEPS) + (FIRST_STEP if len(sizes) > 1 else 0.0)
+            _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
+            roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
         for step, share in enumerate(steps):
             for name, sums in parties.items():
-                free = range(held, len(support[name]))
-                root = whitener(gram, support[name][held:])
                 beta[name], spread[name] = clipped_step(
-                    sums, support[name], beta[name], free, root, scale[name], refit * share / total
-                )
-            if not (last and step == len(steps) - 1):
+                    sums, support[name], beta[name], range(held, len(support[name])), roots[name],
+                    scale[name], refit * share / total,
+                )  # fmt: skip
+            if steps is not LAST_STEPS or step < len(steps) - 1:
                 scale = _common_scale(parties, support, beta, scale, looks[0] / len(sizes))
     fits = {}
     for name, sums in parties.items():
         end = _scale(sums, support[name], beta[name], scale[name], looks[1])
-        fits[name] = _fit(gram, shared, support[name], beta[name], spread[name], end, sparsity)
+        fits[name] = _fit(shared, support[name], beta[name], spread[name], roots[name], end, sparsity)
     return fits
 
 
@@ -144,16 +141,15 @@ def _pick(
 
 
 def _fit(
-    gram: Floats,
     shared: Shared,
     support: list[int],
     beta: Floats,
     spread: float,
+    root: Floats,
     scale: float,
     sparsity: int,
 ) -> OwnFit:
     held = len(shared.support)
-    root = whitener(gram, support[held:])
     cov = np.zeros((len(support),) * 2)
     cov[:held, :held] = shared.cov
     cov[held:, held:] = spread * root @ root.T
@@ -177,12 +173,6 @@ def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho
     bound = math.inf if math.isinf(rho) else guess
     mean = sums.squared_residual(support, beta, bound, rho, "scale of residuals")
     return scale_of_squares(mean, bound)
-
-
-def whitener(gram: Floats, support: Sequence[int]) -> Floats:
-    """Return L^-T of the correlations L L' of some columns."""
-    part = floored(gram[np.ix_(support, support)])
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(part)).T)
 
 
 def clipped_step(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.engines.hard_thresholding import positions
+from privinf.engines.machine_grams import Correlations
 from privinf.engines.machine_own import OwnFit
 from privinf.engines.sparse_sums import UNCLIPPED, Score, SparseSums
 from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates
@@ -77,25 +78,32 @@ class _Released:
     unit: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineScores:
+    """By party: debiased targets, precision columns (p, k), and how far its slopes stand off the others'."""
+
+    debiased: dict[str, Debiased]
+    columns: dict[str, Floats]
+    differs: dict[str, float]
+
+
 def machine_scores(
     parties: Mapping[str, SparseSums],
-    gram: Floats,
-    spread: Floats,
+    grams: Mapping[str, Correlations],
     own: Mapping[str, OwnFit],
     targets: Sequence[int],
-    near: Sequence[Sequence[int]],
+    near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
-) -> tuple[dict[str, Debiased], dict[str, Floats]]:
+) -> MachineScores:
     """Return every party's debiased targets and its precision columns.
 
     Parameters
     ----------
     parties : mapping of str to SparseSums
-    gram, spread : ndarray, shape (p, p)
-        Correlations of the columns, and the variances of the errors of their entries.
+    grams : mapping of str to Correlations
     own : mapping of str to OwnFit
     targets : sequence of k ints
-    near : sequence of k sequences of int
+    near : mapping of str to k sequences of int
         Neighbours of the targets.
     prices : ScorePrices
 
@@ -106,38 +114,63 @@ def machine_scores(
 
     Notes
     -----
-    **Privacy.** Spends the prices of k targets and of one average.
+    **Privacy.** Spends the prices of k targets and of one average at every party.
     """
     columns, noise, released = {}, {}, {}
     for name, sums in parties.items():
-        columns[name], noise[name] = target_columns(gram, spread, own[name], targets, near)
+        columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
     slopes, slope_sds = _slopes(list(released.values()))
     found = {}
     for place, (name, one) in enumerate(released.items()):
-        start = np.zeros(len(gram))
+        start = np.zeros(len(columns[name]))
         start[own[name].support] = own[name].beta
         score = ScoreRelease(
             one.score, slopes[place] / one.unit, one.square, one.score_sd,
             slope_sds[place] / one.unit, parties[name].n,
         )  # fmt: skip
         found[name] = debiased_coordinates(start[list(targets)], score, noise[name])
-    return found, columns
+    sizes = [sums.n for sums in parties.values()]
+    return MachineScores(
+        found, columns, dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
+    )
+
+
+def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[float]:
+    """Return, for every party, the larger of two standard normal numbers: its average slope and its slopes.
+
+    ``w_j' Sigma_i e_j`` is the same for all parties i of one design. Each is set against the mean of all, in
+    units of the noise and of sampling (a product ``u_j x_j`` has a variance of about 2).
+    """
+    parties = len(released)
+    if parties < 2:
+        return [0.0] * parties
+    room = 1.0 - 1.0 / parties
+    average = np.array([one.average for one in released])
+    slopes = np.array([one.slope for one in released])
+    found = []
+    for one, size, mean, row in zip(released, sizes, average, slopes, strict=True):
+        k = len(row)
+        alone = (mean - average.mean()) / math.sqrt(room * (one.average_sd**2 + 2.0 / (k * size)))
+        squares = (row - slopes.mean(axis=0)) ** 2 / (room * (one.slope_sd**2 + 2.0 / size))
+        together = (float(squares.sum()) - k) / math.sqrt(2.0 * k)
+        found.append(max(abs(float(alone)), together))
+    return found
 
 
 def target_columns(
-    gram: Floats, spread: Floats, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
+    gram: Correlations, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
 ) -> tuple[Floats, Floats]:
     """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
-    columns, noise = np.zeros((len(gram), len(targets))), np.empty(len(targets))
+    columns, noise = np.zeros((len(gram.values), len(targets))), np.empty(len(targets))
     for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
         members = list(dict.fromkeys([target, *fit.support, *chosen]))
-        w = precision_columns(floored(gram[np.ix_(members, members)]), [range(len(members))])[:, 0]
+        w = precision_columns(floored(gram.values[np.ix_(members, members)]), [range(len(members))])[:, 0]
         columns[members, place] = w
         others = [i for i, j in enumerate(fit.support) if j != target]
         at = positions([fit.support[i] for i in others], members)
         noise[place] = entry_noise_variance(
-            w, spread[np.ix_(members, members)], at, fit.error_cov[np.ix_(others, others)]
+            w, gram.variances[np.ix_(members, members)], at, fit.error_cov[np.ix_(others, others)]
         )
     return columns, noise
 

@@ -18,6 +18,7 @@ NEIGHBOUR_SUM = 5e4
 REFERENCE = 3e5
 SCALES, SLOPES = 0.025, 0.03
 LEAST_SCORE = 0.25
+SEPARATE_GRAMS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +34,35 @@ class MachineSize:
     neighbours: int
 
 
-def machine_shares(rho: float, size: MachineSize) -> dict[str, float]:
-    """Return the default shares of one interval's rho; they sum to one.
+def machine_shares(
+    rho: float, size: MachineSize, *, targets: int = 1, joint: bool = False, machine: bool = False
+) -> dict[str, float]:
+    """Return the default shares of one interval's rho, or of a joint one; they sum to one.
+
+    Parameters
+    ----------
+    rho : float
+    size : MachineSize
+    targets : int
+        Whose intervals share a joint budget.
+    joint, machine : bool
+        Whether the budget is joint, and whether neighbours and precision columns are each party's own.
 
     Notes
     -----
     **Privacy.** A function of public numbers.
     """
     one, every = rho * size.rows**2, rho * size.total**2
+    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if machine else every)
+    gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
     shares = {
         "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
         "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
         "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
         "own_refit": _within(0.12 * (REFERENCE / one) ** 0.25, 0.08, 0.18),
-        "neighbours": _within(NEIGHBOUR_SUM * size.neighbours / every, 0.004, 0.05),
-        "gram": _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07),
+        "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
+        "gram": SEPARATE_GRAMS if joint or machine else gram,
         "slopes": SLOPES,
     }
     used = sum(shares.values())

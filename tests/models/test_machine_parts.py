@@ -10,6 +10,7 @@ from privinf.engines.machine_parts import MachineBudget, machine_fits
 from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.models.debiased_lasso_machines import check_machine_plan
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
 from privinf.simulation.lasso import LassoDesign
@@ -17,7 +18,7 @@ from privinf.simulation.lasso import LassoDesign
 SHARES = (0.03, 0.05, 0.04, 0.18, 0.20, 0.05, 0.08, 0.04, 0.33)
 
 
-def fitted(sample, rho, targets, rng, shared=3, own=2):
+def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
     p = sample.X.shape[1]
     design = Design.from_arrays([f"x{j}" for j in range(p)], bounds=[(-6.0, 6.0)] * p, y_bounds=(-80.0, 80.0))
     policy = SitePolicy(trusted_server=True, simulation=True)
@@ -28,10 +29,10 @@ def fitted(sample, rho, targets, rng, shared=3, own=2):
     server = TrustedServer(InProcessFederation(sites), rng=rng)
     units = Units(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
     parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
-    budget = MachineBudget(*(share * rho for share in SHARES))
+    budget = rho if isinstance(rho, MachineBudget) else MachineBudget(*(share * rho for share in SHARES))
     found = machine_fits(
         SparseSums(server, units, server.nobs), parties, targets, budget,
-        shared_sparsity=shared, own_sparsity=own,
+        shared_sparsity=shared, own_sparsity=own, **kind,
     )  # fmt: skip
     return found, server, units.scale
 
@@ -86,6 +87,27 @@ def test_the_ledger_counts_every_coordinate(strong):
     assert joint == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("machine", [True, False])
+def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
+    design = LassoDesign(machines=2, n=3_000, p=12, sparsity=3, shared_sparsity=2)
+    targets = [0, 5, 7]
+    plan = check_machine_plan(
+        0.5, sparsity=3, shared_sparsity=2, neighbours=3, shares=None, targets=3, p=12, rows=[3_000, 3_000],
+        accounting="joint" if joint else "per-interval", precision="machine" if machine else "pooled",
+    )  # fmt: skip
+    found, server, _ = fitted(
+        design.draw(0), plan.budget, targets, 1, shared=2, own=1, joint=joint, machine=machine
+    )
+    assert server.ledger.total().rho == pytest.approx(plan.joint, rel=1e-9)
+    assert plan.joint == 0.5 if joint else plan.joint > 0.5
+    assert plan.interval == pytest.approx(0.5) if not joint else plan.interval < 0.5
+    assert set(found.debiased) == {"0", "1"}
+    for i, truth in enumerate(design.draw(0).params):
+        one = found.debiased[str(i)]
+        assert (np.abs(one.params - truth[targets]) < 5.0 * np.sqrt(one.variance) + 0.03).all()
+
+
 def request(**changes):
     given = {"epsilon": 4.0, "delta": 1e-5, "sparsity": 5, "shared_sparsity": 3, "heterogeneous": True,
              "accounting": "per-interval", "targets": "all", "rng": 0}  # fmt: skip
@@ -114,6 +136,14 @@ def test_results_by_party_and_the_joint_cost(model):
         assert 2.5 < one.simultaneous(0.05, rng=0).critical_value < 3.6
     assert fit.privacy.epsilon(1e-5) > 4.0 == fit.interval_epsilon
     assert "Joint epsilon" in str(one.summary())
+    table = fit.to_frame()
+    assert table.index.tolist() == ["north", "south", "west"]
+    assert (table["narrowest"] <= table["widest"]).all()
+    assert (table["selected"] == 5).all()
+    text = fit.summary()
+    assert "north" in text
+    assert "Joint epsilon" in text
+    assert "x1, x2, x3" in text
     assert len(fit.privacy.entries) == len(fitting.ledger.entries) - before
     with pytest.raises(ArgumentError, match="no party"):
         fit.machine("east")
