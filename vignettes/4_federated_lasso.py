@@ -949,11 +949,11 @@ def wages_section() -> None:
     table(coding_table())
     say(
         """
-        A constant in the fit matters most: without one the response is centred at the middle of its bounds,
-        which is nobody's mean. Next, subtract public shares: with bounds (0, 1) the columns are centred at
-        ½, and where the score is clipped they are no longer orthogonal to the constant. Declared sizes make
-        the ranking one of standardised columns, whose clipping keeps rare ones out; undeclared sizes let some
-        in. No coding is best for every target.
+        Without a constant the response is centred at the middle of its bounds, which is nobody's mean, and the
+        intervals are wrong, unless the fit releases the means: `center="released"`, for a small share of the
+        budget and without any published share. Columns whose typical value is not the middle of their bounds
+        do worse where the score is clipped. Declared sizes make the ranking one of standardised columns,
+        whose clipping keeps rare ones out. No coding cures what sparsity lacks.
         """
     )
     say("**Rare columns as targets** (one fit):")
