@@ -111,6 +111,15 @@ def test_the_noise_is_that_of_the_sites_that_are_sure_to_stay(colluding):
         assert site.ledger.total().mu == pytest.approx(server.ledger.total().mu)
 
 
+def test_the_fewest_that_may_stay_carry_the_promised_noise():
+    federation = secure_federation(FIVE, policy=MADE_UP, rows=20, drop_outs={"b": {2}})
+    found = sum_of(DoubleMaskedServer(federation, max_colluding=1, rng=3))
+    assert found.sites == ("a", "c", "d", "e")
+    # Three of the four are honest: their noise alone is that of a Gaussian release at mu = 1.
+    reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
+    assert found.scale**2 * 3 / 4 == pytest.approx(reach.l2**2, rel=2e-5)
+
+
 def test_too_few_that_stay_cost_a_new_sum():
     silent = {name: {2} for name in ("a", "b", "c")}
     federation = secure_federation(FIVE, drop_outs=silent)
