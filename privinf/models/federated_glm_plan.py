@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,8 @@ class GlmRows:
         R: rows longer than it, in scaled units, count with weight R^2/||x||^2.
     residual_clip : float or None
         E; None for the logistic model.
+    center, scale : ndarray, shape (p,)
+        Scaled units: bounded columns, public ones too, fall into [-1, 1].
     rows : mapping of str to int
         Numbers of rows by site.
 
@@ -52,7 +54,9 @@ class GlmRows:
     family: Family
     radius: float
     residual_clip: float | None
-    rows: Mapping[str, int] = field(default_factory=dict)
+    center: Floats
+    scale: Floats
+    rows: Mapping[str, int]
 
     @property
     def total(self) -> int:
@@ -73,10 +77,10 @@ class GlmRows:
             told["residual_clip"] = self.residual_clip
         if self.family == "poisson":
             told["mean_cap"] = design.y_high
-        if design.center.any():
-            told["center"] = design.center
-        if (design.scale != 1.0).any():
-            told["scale"] = design.scale
+        if self.center.any():
+            told["center"] = self.center
+        if (self.scale != 1.0).any():
+            told["scale"] = self.scale
         return told
 
     @property
@@ -93,17 +97,14 @@ class GlmRows:
     @property
     def limits(self) -> tuple[Floats, Floats]:
         """Bounds of the columns in scaled units; of the constant, 1 and 1."""
-        low, high = self.design.scaled_low.copy(), self.design.scaled_high.copy()
-        if self.design.constant is not None:
-            low[self.design.constant] = high[self.design.constant] = 1.0
-        return low, high
+        return _limits(self.design, self.center, self.scale)
 
     @property
     def to_user(self) -> Floats:
         """T, shape (p, p): ``params_user = T params_scaled``."""
-        transform = np.diag(1.0 / self.design.scale)
+        transform = np.diag(1.0 / self.scale)
         if self.design.constant is not None:
-            transform[self.design.constant] -= self.design.center / self.design.scale
+            transform[self.design.constant] -= self.center / self.scale
         return transform
 
 
@@ -181,12 +182,15 @@ def _bound(
     for name, private, top in zip(design.names, design.private, design.high, strict=True):
         if not private and not math.isfinite(top) and name != _constant_name(design):
             raise SensitivityError(f"the public column {name!r} needs bounds too: its rows enter the scores")
+    center, scale = _units(design)
     return GlmRows(
         design,
         federation,
         family,
-        _radius(design, radius),
+        _radius(design, radius, *_limits(design, center, scale)),
         _residual_clip(design, family, residual_clip),
+        center,
+        scale,
         {reply.site: reply.rows for reply in federation.ask(Query("describe"))},
     )
 
@@ -195,15 +199,31 @@ def _constant_name(design: Design) -> str | None:
     return None if design.constant is None else design.names[design.constant]
 
 
-def _radius(design: Design, radius: Any) -> float:
+def _units(design: Design) -> tuple[Floats, Floats]:
+    """Return centres and scales: the design's, and for its public numeric columns by the same rule."""
+    center, scale = design.center.copy(), design.scale.copy()
+    for j, column in enumerate(design.columns):
+        if design.private[j] or column.indicator or j == design.constant:
+            continue
+        low, high = design.low[j], design.high[j]
+        centred = design.constant is not None
+        center[j] = (low + high) / 2.0 if centred else 0.0
+        scale[j] = (high - low) / 2.0 if centred else max(abs(low), abs(high))
+    return center, scale
+
+
+def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    low, high = (design.low - center) / scale, (design.high - center) / scale
+    if design.constant is not None:
+        low[design.constant] = high[design.constant] = 1.0
+    return low, high
+
+
+def _radius(design: Design, radius: Any, low: Floats, high: Floats) -> float:
     """Return R: the longest row that the bounds allow, or what was asked for."""
     if radius is not None:
         return check_positive(radius, "radius")
-    public = ~design.private
-    reach = np.maximum(np.abs(design.scaled_low), np.abs(design.scaled_high))
-    if design.constant is not None:
-        reach[design.constant] = 1.0
-    reach = reach[public]
+    reach = np.maximum(np.abs(low), np.abs(high))[~design.private]
     return math.sqrt(design.norm**2 + float(reach @ reach))
 
 

@@ -83,6 +83,29 @@ def test_a_formula_over_a_federation_is_the_same_fit():
     np.testing.assert_allclose(by_formula.predict(table[:3]), arrays.predict(X[:3]), atol=1e-10)
 
 
+def test_public_columns_and_levels_are_scaled_and_bounded():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "a": rng.uniform(-1, 3, 6000), "g": rng.choice(list("uvw"), 6000), "t": rng.uniform(0, 40, 6000)
+    })  # fmt: skip
+    table["y"] = (rng.uniform(size=6000) < expit(0.4 * table["a"] + 0.05 * table["t"] - 1.0)).astype(float)
+    schema = pi.Schema({
+        "y": pi.Numeric(0, 1), "a": pi.Numeric(-1, 3), "g": pi.Factor(list("uvw")),
+        "t": pi.Numeric(0, 40, public=True),
+    })  # fmt: skip
+    model = pi.FederatedGLM.from_formula("y ~ a + g + t", table, schema=schema, family="binomial")
+    # constant, a, one of two levels, t: each at most 1
+    assert model._rows.radius == pytest.approx(2.0)
+    pooled = sm.GLM.from_formula("y ~ a + g + t", table, family=sm.families.Binomial()).fit(cov_type="HC0")
+    fit = model.fit(epsilon=np.inf)
+    np.testing.assert_allclose(fit.params, pooled.params[list(fit.names)], atol=1e-6)
+    np.testing.assert_allclose(fit.bse, pooled.bse[list(fit.names)], rtol=1e-6)
+    noisy = model.fit(epsilon=4.0, delta=1e-6, rng=0)
+    assert (np.abs(noisy.params - fit.params) < 4.0 * noisy.bse_privacy).all()
+    with pytest.raises((SensitivityError, SchemaError), match="'h'"):
+        pi.FederatedGLM.from_formula("y ~ a + h", table.assign(h=1.0), schema=schema, family="binomial")
+
+
 def test_secure_sums_give_the_same_fit_and_the_same_law_of_the_noise():
     y, X = draw("binomial", 8000)
     trusted, secure = (model_of("binomial", y, X, sites=4, trust=trust) for trust in ("server", "secure-sum"))
