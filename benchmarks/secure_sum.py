@@ -59,7 +59,7 @@ cores: wall times are those of a busy machine.
 
 {scaling}
 
-n k, the number of masks, is n (n - 1) up to 50 sites, then grows like n log n (k takes the smallest even number for
+n k, the number of masks, is n (n - 1) up to 50 sites, then grows at most like n log n (k takes the smallest even number for
 which the sites that do not collude stay connected but for 2^-100). A site's own cost is that of k masks.
 
 ## With self masks (for sites that drop out while a sum is made), {width} numbers
