@@ -71,6 +71,16 @@ class OneStep:
     bread_sd: float
 
     @property
+    def shift(self) -> float:
+        """How far the step moved linear predictors, root mean square: at most about that.
+
+        sqrt(D'HD / v) with the mean curvature v bounded from below by the largest diagonal entry of H, as
+        scaled columns are in [-1, 1].
+        """
+        step = self.params - self.start
+        return math.sqrt(max(float(step @ self.bread @ step), 0.0) / float(np.diag(self.bread).max()))
+
+    @property
     def noise_meat(self) -> Floats:
         """Covariance of what the noise adds to ``bread (params - truth)``.
 

@@ -28,6 +28,13 @@ Which = Literal["mean", "linear"]
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 
+# A Newton step that moves linear predictors further leaves a remainder that intervals do not know of.
+LONGEST_SHIFT = 1.0
+FAR = (
+    "The rounds ended far from the solution and the last Newton step was long: intervals neglect its "
+    "remainder. Use more rounds, larger steps or Newton()."
+)
+
 LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
@@ -90,15 +97,15 @@ class Told:
     meter: Meter
     report: PrivacyReport
 
-    def context(self, rows: GlmRows) -> dict[str, Any]:
-        """Return the surroundings of the estimate."""
+    def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
+        """Return the surroundings of the estimate; `notes` for the summary."""
         trace = [(rows.to_user @ theta).tolist() for theta in self.path]
         settings = {
             "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds]
         }  # fmt: skip
         return {
             "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
-            "options": self.options, "settings": settings, "notes": (UNCHARGED,),
+            "options": self.options, "settings": settings, "notes": (*notes, UNCHARGED),
         }  # fmt: skip
 
 
@@ -113,7 +120,9 @@ def glm_results(rows: GlmRows, found: OneStep, told: Told) -> FederatedGLMResult
     estimate = Estimate(
         found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type="HC0"
     ).transformed(back, names=names)
-    return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **told.context(rows))
+    far = rows.family != "gaussian" and found.shift > LONGEST_SHIFT
+    context = told.context(rows, *([FAR] if far else []))
+    return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
 def weak_results(rows: GlmRows, params: Floats, told: Told, reason: str) -> FederatedGLMResults:
