@@ -25,6 +25,8 @@ from privinf.engines.sparse_sums import SparseSums
 from privinf.inference.sparse.debiased import Debiased
 from privinf.typing import Floats
 
+# Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
+SIZE_CLIP = 1.5
 SHARED_STEPS = (0.2, 0.3, 0.5)
 # Of the price of all sizes: of columns, of residuals on all rows, on a party's after a block and at the end.
 SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
@@ -109,7 +111,7 @@ def machine_fits(
     """
     p = len(pooled.units.scale)
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbours)
-    pooled.size_columns(range(p), SIZES * budget.scales * p / size)
+    pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
     grams = machine_grams(pooled, parties, budget.gram, size, joint=joint, machine=machine)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
     looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales

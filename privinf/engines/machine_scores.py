@@ -39,6 +39,9 @@ SQUARE_WEIGHT = 1.5  # of `privinf.mechanisms.single_statistics`
 SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
 # Limits of a variance, in units of what normal scores have; B^2 is another.
 LEAST_VARIANCE = 0.5
+# Sd of the slopes of single targets around their average, of which it is this share: by columns' own laws, by
+# the noise of sizes and of precision columns.
+SLOPE_SPREAD = 0.08
 # Slopes of parties and targets in units of the average, and the noise of one in units of itself.
 LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
 
@@ -129,11 +132,22 @@ def machine_scores(
             one.score, slopes[place] / one.unit, one.square, one.score_sd,
             slope_sds[place] / one.unit, parties[name].n,
         )  # fmt: skip
-        found[name] = debiased_coordinates(start[list(targets)], score, noise[name])
+        uncertain = _slope_variance(one.score / score.slope, one.unit * own[name].scale)
+        found[name] = debiased_coordinates(start[list(targets)], score, noise[name] + uncertain)
     sizes = [sums.n for sums in parties.values()]
     return MachineScores(
         found, columns, dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
     )
+
+
+def _slope_variance(step: Floats, size: Floats) -> Floats:
+    """Return the variance of steps s / kappa of targets by what slopes differ from the average slope.
+
+    Where step = t x size is not small against the residuals the mean score has a curve: of signs it is
+    ``2/pi atan t``, short of its slope times t by the share t^2 / 3. In that and in how slopes differ between
+    targets the step counts as wrong.
+    """
+    return np.asarray(step**2 * (SLOPE_SPREAD**2 + (step / size) ** 4 / 9.0))
 
 
 def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[float]:

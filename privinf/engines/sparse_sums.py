@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from privinf.inference.sparse.radii import scale_of_squares
 from privinf.typing import Flags, Floats
 
 Sites: TypeAlias = Sequence[str] | None
@@ -146,18 +147,29 @@ class SparseSums:
         units.reach = units.reach + np.abs(shift)
         units.intercept += float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
 
-    def size_columns(self, columns: Sequence[int], rho: float) -> None:
-        """Release the mean squares of columns not sized before, and take their roots as units."""
+    def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
+        """Release the mean squares of columns not sized before, and take their roots as units.
+
+        Where there is noise, columns are clipped at `clip` declared units before they are squared, and the
+        sizes are those of normal columns whose clipped squares have these means, at most the reach.
+        """
         new = [j for j in columns if j not in self.units.sized]
         if not new:
             return
-        bound = float(self.units.reach[new].max())
+        most = self.units.reach[new]
+        bound = float(most.max())
+        clipped = math.isfinite(rho) and clip < bound
+        top = clip if clipped else bound
         found = self.server.vector_sum(
-            "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=bound),
+            "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=top),
             label="sizes of columns", rho=rho, sites=self.sites,
         )  # fmt: skip
         least = max(SMALLEST_SIZE**2, 2.0 * found.mean_sd)
-        sizes = np.sqrt(np.clip(found.mean, least, bound**2))
+        mean = np.clip(found.mean, least, top**2)
+        sizes = np.sqrt(mean)
+        if clipped:
+            whole = np.array([scale_of_squares(float(square), top) for square in mean])
+            sizes = np.where(sizes > top / 4.0, np.minimum(whole, most), sizes)
         scale = self.units.scale.copy()
         scale[new] *= sizes
         reach = self.units.reach.copy()

@@ -96,7 +96,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     own = check_machine_plan(
         plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
         neighbours=plan.neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
-        rows=list(rows.rows.values()),
+        rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
     )  # fmt: skip
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()

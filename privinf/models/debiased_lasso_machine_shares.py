@@ -2,9 +2,11 @@ r"""How the budget of one interval is shared out where parties have parts of the
 
 A column is picked when its sum stands out: by peeling k of p columns at a price of r, one needs a sum of
 about ``2 sqrt(k / 2r) log p``, and has ``n c``, c the column's correlation with the residual. With s signals
-of equal size c^2 is about 1/s: the price is in proportion to ``k s (log p)^2 / n^2``, whatever the budget, so
-that its share grows as rho falls. Noise of coefficients and of Gram matrices matters less: their shares grow
-slowly. What is left goes to the score.
+of size b, k of them not yet fitted and an error variance of a quarter of the signals' (a public guess),
+1/c^2 is about ``(k b^2 + s b^2 / 4) / b^2 = k + s/4``: the price is in proportion to
+``k (k + s/4) (log p)^2 / n^2``, whatever the budget, so that its share grows as rho falls. Noise of
+coefficients, whose sum grows as k^2, and of Gram matrices matters less: their shares grow slowly. What is
+left goes to the score.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Factors of (log p)^2 k s / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
-PICKING = 5.5
+# Factors of (log p)^2 k (k + s/4) / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
+PICKING = 6.4
+ERROR_SHARE = 0.25
 NEIGHBOUR_SUM = 5e4
 REFERENCE = 3e5
 SCALES, SLOPES = 0.025, 0.03
@@ -60,7 +63,7 @@ def machine_shares(
         "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
         "scales": SCALES,
         "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
-        "own_refit": _within(0.12 * (REFERENCE / one) ** 0.25, 0.08, 0.18),
+        "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
         "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
         "gram": SEPARATE_GRAMS if joint or machine else gram,
         "slopes": SLOPES,
@@ -72,7 +75,7 @@ def machine_shares(
 
 
 def _picking(picks: int, size: MachineSize, strength: float) -> float:
-    return PICKING * picks * size.sparsity * math.log(size.p) ** 2 / strength
+    return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
 
 
 def _within(share: float, low: float, high: float) -> float:

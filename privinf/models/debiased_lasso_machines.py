@@ -37,7 +37,13 @@ __all__ = [
 ]  # fmt: skip
 
 Precision = Literal["pooled", "machine"]
-EXTRA = (1, 2)
+
+
+def extra_picks(own: int) -> tuple[int, int]:
+    """Return how many columns are picked too many, for the shared part and for own parts of this size."""
+    return 1, max(2, own // 3)
+
+
 # Chance that a party of the same design as the others is said to differ, all parties together.
 FALSE_ALARM = 0.05
 
@@ -113,13 +119,14 @@ def check_machine_plan(
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
-    if shared + EXTRA[0] + sparsity - shared + EXTRA[1] > p:
-        raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(EXTRA)} more are picked")
+    own = sparsity - shared
+    extra = extra_picks(own)
+    if sparsity + sum(extra) > p:
+        raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
     joint, machine = accounting == "joint", precision == "machine"
     if shares is None:
         size = MachineSize(
-            sum(rows), int(np.median(rows)), p, shared + EXTRA[0], sparsity - shared + EXTRA[1], sparsity,
-            neighbours,
+            sum(rows), int(np.median(rows)), p, shared + extra[0], own + extra[1], sparsity, neighbours,
         )  # fmt: skip
         given: Mapping[str, float] = machine_shares(
             rho if math.isfinite(rho) else 1.0, size, targets=targets, joint=joint, machine=machine
@@ -129,7 +136,7 @@ def check_machine_plan(
     many = factors(
         targets,
         p,
-        interval_columns(shared, sparsity - shared, EXTRA, neighbours),
+        interval_columns(shared, own, extra, neighbours),
         joint=joint,
         machine=machine,
     )
@@ -137,7 +144,7 @@ def check_machine_plan(
     total = sum(price[name] * many[name] for name in price)
     return MachinePlan(
         MachineBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
-        shared, sparsity - shared, neighbours,
+        shared, own, neighbours,
         rho if joint else total * rho, sum(price.values()) * rho, accounting, precision,
     )  # fmt: skip
 
@@ -170,7 +177,8 @@ def fit_machines(server: Any, units: Units, plan: MachinePlan, targets: Sequence
     parties = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     found = machine_fits(
         SparseSums(server, units, server.nobs), parties, targets, plan.budget,
-        shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours, extra=EXTRA,
+        shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
+        extra=extra_picks(plan.own),
         joint=plan.accounting == "joint", machine=plan.precision == "machine",
     )  # fmt: skip
     return PlannedFits(plan, found)

@@ -380,3 +380,40 @@ def test_options_that_have_no_place_are_refused(request_, match):
     with pytest.raises((ArgumentError, NotAvailableError), match=match):
         fitting.fit(**{"epsilon": 1.0, "sparsity": 3, "targets": [0], "rng": 0} | request_)
     assert len(fitting.ledger.entries) == 0
+
+
+def parties(seed, machines=4, n=6_000):
+    """Three shared signals, and one of each party's own."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((machines * n, P))
+    beta = np.zeros((machines, P))
+    beta[:, [2, 9, 20]] = 0.6, -0.5, 0.5
+    beta[np.arange(machines), 30 + np.arange(machines)] = 0.5
+    labels = np.repeat([f"site {i}" for i in range(machines)], n)
+    mean = (X * np.repeat(beta, n, axis=0)).sum(axis=1)
+    return mean + 0.5 * rng.standard_normal(len(X)), X, labels, beta
+
+
+@pytest.mark.parametrize("accounting", ["joint", "per-interval"])
+@pytest.mark.parametrize("precision", ["pooled", "machine"])
+def test_parties_with_parts_of_their_own(accounting, precision):
+    y, X, labels, beta = parties(3)
+    fitting = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-5, 5), machines=labels)
+    fit = fitting.fit(
+        epsilon=3.0, delta=1e-5, sparsity=4, shared_sparsity=3, heterogeneous=True, targets=[2, 9, 30, 36],
+        accounting=accounting, precision=precision, rng=0,
+    )  # fmt: skip
+    joint = fit.privacy.epsilon(1e-5)
+    assert fitting.ledger.entries
+    if accounting == "joint":
+        assert joint == pytest.approx(3.0, rel=1e-6)
+        assert joint <= 3.0
+    else:
+        assert joint > 3.0
+        assert f"{joint:.4g}" in str(fit.summary())
+    for i, label in enumerate(fit.labels):
+        one = fit.machine(label)
+        assert one.privacy.epsilon(1e-5) == joint
+        assert (np.abs(one.params - beta[i, [2, 9, 30, 36]]) < 5.0 * one.bse).all()
+    with pytest.raises(ArgumentError, match="no party"):
+        fit.machine("site 9")
