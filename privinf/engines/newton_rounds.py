@@ -58,7 +58,7 @@ class OneStep:
     start : ndarray, shape (p,)
         theta_T.
     bread, meat : ndarray, shape (p, p)
-        Mean Hessian and mean outer product of the scores, noisy; the meat made positive semidefinite.
+        Mean Hessian and mean outer product of the scores, noisy; the meat made `semidefinite`.
     score_sd, bread_sd : float
         Sd of the noise of the mean score, and of the diagonal of the bread.
     """
@@ -170,6 +170,21 @@ def one_step(sums: GlmSums, theta: Floats, mu: float) -> OneStep | None:
     # No more than the operator norm of the noise: the columns could be collinear.
     if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)):
         return None
-    values, vectors = np.linalg.eigh(meat)
-    meat = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return OneStep(theta + np.linalg.solve(bread, score), theta, bread, meat, score_sd, bread_sd)
+    step = np.linalg.solve(bread, score)
+    return OneStep(theta + step, theta, bread, semidefinite(meat), score_sd, bread_sd)
+
+
+def semidefinite(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix of the same trace, 0 where that is not positive.
+
+    Cutting negative eigenvalues off alone would raise the trace: a noisy meat would come out too large.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    total = float(values.sum())
+    if total <= 0.0:
+        return np.zeros_like(matrix)
+    # Projection on a simplex: the largest k for which the k-th value stays positive.
+    falling = values[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    shift = shifts[np.flatnonzero(falling > shifts)[-1]]
+    return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)

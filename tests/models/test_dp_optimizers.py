@@ -122,6 +122,27 @@ def test_what_is_sent_is_counted():
     assert sent["DOME"]["floats_down"].max() == 3 * d
 
 
+def test_a_known_span_costs_k_of_d_in_the_released_gradient():
+    """Lemma 3.1 on releases of the server: scores lie in a known space, clip and price are the same."""
+    rng = np.random.default_rng(8)
+    d, k, releases = 400, 80, 150
+    basis = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    X = 0.4 * rng.standard_normal((200, k)) @ basis.T
+    assert np.abs(X).max() < 1.0
+    y = rng.integers(0, 2, 200).astype(float)
+    sums = model_of(y, X, sites=1)._sums(0, 0, None)
+    theta, settings = np.zeros(d), {"clip": 100.0, "batches": 1, "batch": 0, "seed": 0}
+    truth, _ = sums.batch(theta, math.inf, **settings)
+    np.testing.assert_allclose(basis @ (basis.T @ truth), truth, atol=1e-12)
+    full = sketched = 0.0
+    for _ in range(releases):
+        full += ((sums.batch(theta, 1.0, **settings)[0] - truth) ** 2).sum()
+        inside = basis @ sums.batch(theta, 1.0, **settings, basis=basis)[0]
+        sketched += ((inside - truth) ** 2).sum()
+    assert full / releases == pytest.approx(d * (2 * 100.0 / 200) ** 2, rel=0.02)
+    assert sketched / full == pytest.approx(k / d, rel=0.02)
+
+
 def test_public_seeds_fix_batches_and_probes():
     y, X = draw(2000)
     fits = [

@@ -10,6 +10,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import privinf as pi
+from privinf.engines.newton_rounds import semidefinite
 from privinf.errors import (
     ArgumentError,
     BudgetExceededError,
@@ -223,6 +224,25 @@ def test_clipping_whole_scores_is_seen(monkeypatch):
     monkeypatch.setitem(SITE_OPS, "glm.score", clipped)
     errors, bse, _ = replications(np.inf, 4)
     assert coverage(errors, bse) < 0.6
+
+
+def test_a_noisy_meat_becomes_semidefinite_and_keeps_its_trace():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((6, 6))
+    matrix = np.diag([3.0, 2.0, 1.0, 0.2, 0.1, 0.0]) + 0.4 * (noise + noise.T)
+    assert np.linalg.eigvalsh(matrix)[0] < 0.0
+    found = semidefinite(matrix)
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
+    assert np.trace(found) == pytest.approx(np.trace(matrix))
+    # no other such matrix is nearer: random ones of the same trace
+    for _ in range(200):
+        half = rng.standard_normal((6, 6)) * rng.uniform(0.0, 1.0, 6)
+        other = half @ half.T + 20.0 * rng.uniform() * found
+        other *= np.trace(matrix) / np.trace(other)
+        assert np.linalg.norm(other - matrix) >= np.linalg.norm(found - matrix)
+    fine = matrix + 3.0 * np.eye(6)
+    np.testing.assert_allclose(semidefinite(fine), fine, atol=1e-12)
+    assert not semidefinite(-fine).any()
 
 
 def test_rows_that_are_weighted_down_keep_the_coefficients():
