@@ -20,11 +20,11 @@ from privinf.errors import NotPositiveDefiniteError
 from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates
 from privinf.inference.sparse.joint import joint_covariance, score_correlation
 from privinf.inference.sparse.precision import column_noise_variance, floored, precision_columns
-from privinf.inference.sparse.radii import clip_radii
+from privinf.inference.sparse.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.typing import Floats
 
-# Products u_j x_j are shrunk to this many times C.
-SLOPE_ROOM = 3.0
+# Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
+SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,25 @@ def _scores(
     radii = clip_radii(len(targets), sums.n, budget.score)
     score = Score(union, transform, radii.norm, radii.residual * fit.scale, fit.picked, fit.picked_beta)
     mean, mean_sd = sums.score(score, budget.score, "debiasing scores")
-    slope, slope_sd = sums.slopes(score, targets, SLOPE_ROOM * radii.norm, budget.slopes / 2.0)
+    reach = float(sums.units.reach[list(targets)].max())
+    norm = slope_norm(radii, len(targets), reach, sums.n, budget.slopes / 2.0)
+    slope, slope_sd = sums.slopes(score, targets, norm, budget.slopes / 2.0)
     square = sums.variances(score, budget.slopes / 2.0)
     released = ScoreRelease(mean, slope, square, mean_sd, slope_sd, sums.n)
     return released, (radii.norm, radii.residual)
+
+
+def slope_norm(radii: ClipRadii, targets: int, reach: float, n: int, rho: float) -> float:
+    """Return where the products u_j x_j are shrunk, for abs(u) <= C and abs(x_j) <= reach.
+
+    A column of many zeros and rare large values has most of its slope in the large ones: nothing is cut
+    below ``C reach`` unless the noise of a slope would be too large against the slope of normal columns.
+    """
+    if math.isinf(rho):
+        return math.inf
+    slope = norm_moments(radii.norm, targets)[0] * residual_moments(radii.residual)[0]
+    affordable = SLOPE_NOISE * slope * n * math.sqrt(2.0 * rho) / 2.0
+    return min(radii.norm * reach, max(SLOPE_ROOM * radii.norm, affordable))
 
 
 def column_noise(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,8 @@ CHEAP_STEPS = (0.5, 0.5)
 GRAM_SHARE = 0.25
 CHEAP_GRAM_SHARE = 0.4
 CHEAP_FITS = 0.25
+# Residuals of a fit larger than this many times the response: its steps went astray.
+ASTRAY = 1.15
 SHRINK = 0.7
 
 
@@ -71,6 +73,8 @@ class SparseFit:
         Noise of the last step in whitened coordinates.
     efficiency : float
         Sampling variance of the clipped end point relative to least squares, under normal errors.
+    astray : bool
+        Whether the residuals are larger than the response was: the steps did not get there.
     """
 
     support: list[int]
@@ -80,6 +84,7 @@ class SparseFit:
     scale: float
     step_sd: float
     efficiency: float
+    astray: bool = False
 
 
 def block_sizes(picks: int, blocks: int) -> list[int]:
@@ -134,7 +139,7 @@ def sparse_fit(
     cheap = CHEAP_FITS * budget.refit / max(len(sizes) - 1, 1)
     looks = len(sizes) + len(STEPS)
     support, beta = list(always), np.zeros(len(always))
-    scale = sums.residual_scale((), np.empty(0), budget.scales / looks, "scale of the response")
+    scale = first = sums.residual_scale((), np.empty(0), budget.scales / looks, "scale of the response")
     for block, size in enumerate(sizes):
         if block:
             beta = _cheap_fit(sums, support, beta, scale, clip, cheap)
@@ -147,7 +152,8 @@ def sparse_fit(
         support, beta = support + new, np.append(beta, np.zeros(size))
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / looks)
-    return _kept(whole, sums.n, sparsity, threshold, len(always))
+    fit = _kept(whole, sums.n, sparsity, threshold, len(always))
+    return replace(fit, astray=whole.scale > ASTRAY * first)
 
 
 def _cheap_fit(

@@ -102,7 +102,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()
     fits = fit_machines(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return machine_results(fits, units, chosen, rows.names, rows.labels, rows.rows, report, options.epsilon)
+    return machine_results(fits, units, chosen, rows, report, options.epsilon)
 
 
 def fit_by_paper(

@@ -29,6 +29,7 @@ from privinf.models.debiased_lasso_machine_results import MachineResults
 from privinf.models.debiased_lasso_machine_shares import MachineSize, machine_shares
 from privinf.models.debiased_lasso_plan import ROUNDING, Accounting
 from privinf.models.debiased_lasso_results import LassoResults
+from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.validation import check_choice, check_count, check_positive
 
 __all__ = [
@@ -188,14 +189,12 @@ def machine_results(
     planned: PlannedFits,
     units: Units,
     targets: Sequence[int],
-    names: Sequence[str],
-    labels: Mapping[str, Any],
-    rows: Mapping[str, int],
+    rows: LassoRows,
     report: PrivacyReport,
     epsilon: float,
 ) -> MachineResults:
     """Return results by party, in the user's units; `epsilon` is what was asked for."""
-    plan, fits = planned.plan, planned.fits
+    plan, fits, names = planned.plan, planned.fits, rows.names
     shared = np.zeros(len(names))
     shared[fits.shared] = fits.shared_beta / units.scale[fits.shared]
     alone = epsilon
@@ -203,16 +202,14 @@ def machine_results(
         alone = rho_to_epsilon(plan.interval, report.default_delta)
     options = {
         "Accounting": plan.accounting.replace("-", " "), "Epsilon of one interval": f"{alone:.4g}",
-        "Joint epsilon": f"{report.epsilon():.4g}", "Parties": str(len(rows)),
+        "Joint epsilon": f"{report.epsilon():.4g}", "Parties": str(len(rows.rows)),
         "Precision columns": plan.precision,
     }  # fmt: skip
     results = {
-        labels[site]: _party_results(
-            planned, site, labels[site], size, units, targets, names, report, options
-        )
-        for site, size in rows.items()
+        rows.labels[site]: _party_results(planned, site, rows, units, targets, report, options)
+        for site in rows.rows
     }
-    differs = pd.Series({labels[site]: fits.differs[site] for site in rows}, name="differs")
+    differs = pd.Series({rows.labels[site]: fits.differs[site] for site in rows.rows}, name="differs")
     series = pd.Series(shared, list(names), name="shared_params")
     return MachineResults(tuple(results), series, report, alone, results, differs)
 
@@ -220,15 +217,13 @@ def machine_results(
 def _party_results(
     planned: PlannedFits,
     site: str,
-    label: Any,
-    size: int,
+    rows: LassoRows,
     units: Units,
     targets: Sequence[int],
-    names: Sequence[str],
     report: PrivacyReport,
     options: Mapping[str, str],
 ) -> LassoResults:
-    fits = planned.fits
+    fits, names, label = planned.fits, rows.names, rows.labels[site]
     fit, found, unit = fits.own[site], fits.debiased[site], units.scale[list(targets)]
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
@@ -245,7 +240,7 @@ def _party_results(
             found.params / unit,
             (sampling + np.diag(found.privacy)) / back,
             tuple(names[j] for j in targets),
-            size,
+            rows.rows[site],
             noise_cov=np.diag(found.privacy / unit**2),
             cov_type="HC0",
         ),
@@ -254,7 +249,7 @@ def _party_results(
         model="DebiasedLasso",
         method=f"debiased lasso, party {label}",
         options=dict(options),
-        settings={"sparse": sparse},
+        settings={"sparse": sparse, "response": rows.design.response},
         notes=_notes(planned, site, label),
     )
 

@@ -197,4 +197,6 @@ def _described(rows: LassoRows, units: Units, plan: PaperPlan, report: PrivacyRe
         "Variance": "released squares" if plan.robust else "sigma^2 w_jj",
     }  # fmt: skip
     interval = rho_to_epsilon(plan.interval, plan.delta)
-    return Described(rows.names, units, report, options, interval, plan.accounting == "per-interval")
+    return Described(
+        rows.names, rows.design.response, units, report, options, interval, plan.accounting == "per-interval"
+    )

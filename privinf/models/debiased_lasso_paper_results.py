@@ -38,6 +38,7 @@ class Described:
     """What results of all parties share: columns, units, cost, options of the summary."""
 
     names: Sequence[str]
+    response: str
     units: Units
     report: PrivacyReport
     options: Mapping[str, str]
@@ -157,6 +158,6 @@ def _results(
         model="DebiasedLasso",
         method=method,
         options=described.options,
-        settings={"sparse": sparse, **more},
+        settings={"sparse": sparse, "response": described.response, **more},
         notes=(NOTE, ALONE) if described.per_interval else (NOTE,),
     )  # fmt: skip

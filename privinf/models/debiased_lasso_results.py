@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +17,7 @@ from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import BootstrapDraws
 from privinf.engines.restricted_eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.engines.sparse_sums import SparseSums
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
 from privinf.models.debiased_lasso_extras import (
@@ -29,6 +31,7 @@ from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.results import Results
 from privinf.results.base import IntervalMethod
 from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import RngLike
@@ -39,6 +42,11 @@ SELECTED_NOTE = (
     "decides which weak columns are picked, coverage is nearly kept; where the rows decide, columns without "
     "signal are picked for looking large and are covered far less often than stated, and weak signals are "
     "overestimated. Columns whose signal stands far out, and targets named in advance, are not concerned."
+)
+
+ASTRAY_NOTE = (
+    "Not to be trusted: the residuals of the sparse fit are larger than the response, its steps went astray "
+    "in the noise. Keep fewer columns, spend more, or move budget to the refit with shares=."
 )
 
 
@@ -62,6 +70,11 @@ class LassoResults(Results):
     .97, with estimates 13, 12, 6 and 5% too large; of the strong ones .98, .96, .96 and .95. Columns named in
     advance: .94 to .98 throughout.
     """
+
+    @property
+    def model(self) -> ModelLabels:
+        """Names of model, response and targets."""
+        return replace(super().model, endog_names=self._context.settings["response"])
 
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
@@ -211,6 +224,10 @@ class LassoResults(Results):
             return found
         return with_bias_bound(found, np.array(self._extras["bias_bound"]))
 
+    def _warn_if_weak(self, asked: str) -> None:
+        if self._context.settings.get("astray", False):
+            warnings.warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning, stacklevel=3)
+
     @property
     def _extras(self) -> Mapping[str, Any]:
         extras: Mapping[str, Any] = self._context.settings.get("extras", {})
@@ -270,7 +287,9 @@ def lasso_results(
         "values": [float(values[i]) for i in order],
         "scale": fit.scale,
     }
-    settings: dict[str, Any] = {"sparse": sparse}
+    settings: dict[str, Any] = {"sparse": sparse, "response": rows.design.response}
+    if fit.astray:
+        settings["astray"] = True
     if extras is not None:
         settings["extras"] = extras.settings(unit)
     options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows))}
@@ -282,5 +301,5 @@ def lasso_results(
         method="debiased lasso, trusted server",
         options=options,
         settings=settings,
-        notes=(SELECTED_NOTE,) if after_selection else (),
+        notes=(SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray,
     )

@@ -15,6 +15,7 @@ from privinf.errors import (
     NotAvailableError,
     SchemaError,
     SensitivityError,
+    WeakIdentificationWarning,
 )
 from privinf.simulation import binomial_limits
 
@@ -306,6 +307,7 @@ def test_formula_federation_and_file_give_the_same(tmp_path):
     noisy = pi.DebiasedLasso.from_formula(formula, data, schema=schema).fit(
         epsilon=2.0, sparsity=3, targets=["c"], rng=0
     )
+    assert noisy.model.endog_names == "y"
     noisy.save(tmp_path / "fit")
     again = pi.load_results(tmp_path / "fit")
     assert again.params.equals(noisy.params)
@@ -417,3 +419,27 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         assert (np.abs(one.params - beta[i, [2, 9, 30, 36]]) < 5.0 * one.bse).all()
     with pytest.raises(ArgumentError, match="no party"):
         fit.machine("site 9")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.01])
+def test_rare_levels_as_targets(share):
+    """Most of the slope of a rare level is in the few records that have it."""
+    hits = []
+    for rep in range(8):
+        y, X, _ = draw(600 + rep, n=60_000, p=8)
+        X[:, 5] = (np.random.default_rng(rep).random(len(X)) < share) - share
+        bounds = [(-4.0, 4.0)] * 5 + [(share - 1.0, 1.0 - share)] + [(-4.0, 4.0)] * 2
+        scale = np.array([1.0] * 5 + [np.sqrt(share * (1.0 - share))] + [1.0] * 2)
+        fitting = pi.DebiasedLasso(y + 0.3 * X[:, 5], X, bounds=bounds, y_bounds=(-6, 6), x_scale=scale)
+        fit = fitting.fit(epsilon=2.0, delta=1e-6, sparsity=3, targets=[0, 5], rng=rep)
+        hits.append(abs(fit.params["x6"] - 0.3) < 1.96 * fit.bse["x6"])
+    low, _ = binomial_limits(0.95, len(hits), level=0.99)
+    assert np.mean(hits) >= low
+
+
+def test_a_refit_that_went_astray_says_so():
+    fit = model(30)[0].fit(epsilon=1.2, sparsity=30, targets=[2], rng=0)
+    assert fit.residual_scale > 1.0
+    assert "went astray" in str(fit.summary())
+    with pytest.warns(WeakIdentificationWarning, match="went astray"):
+        fit.conf_int()
