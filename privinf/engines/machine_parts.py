@@ -55,8 +55,8 @@ class MachineFits:
     ----------
     shared : list of int
     shared_beta : ndarray
-    own, debiased, columns : mapping
-        By party: fits, debiased targets, precision columns (p, k).
+    targets, own, debiased, columns : mapping
+        By party: targets that have a slope, fits, these targets debiased, their precision columns.
     grams : mapping
         By party: correlations of all columns, (p, p).
     differs : mapping
@@ -65,6 +65,7 @@ class MachineFits:
 
     shared: list[int]
     shared_beta: Floats
+    targets: Mapping[str, Sequence[int]]
     own: Mapping[str, OwnFit]
     debiased: Mapping[str, Debiased]
     columns: Mapping[str, Floats]
@@ -126,7 +127,7 @@ def machine_fits(
     found = grams.precision(members)
     scores = machine_scores(parties, found, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
     return MachineFits(
-        shared.support, shared.beta, own, scores.debiased, scores.columns,
+        shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
         {name: one.values for name, one in found.items()}, scores.differs,
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from privinf.engines.hard_thresholding import positions
 from privinf.engines.machine_grams import Correlations
 from privinf.engines.machine_own import OwnFit
 from privinf.engines.sparse_sums import UNCLIPPED, Score, SparseSums
+from privinf.errors import NotAvailableError
 from privinf.inference.sparse.debiased import Debiased, ScoreRelease, debiased_coordinates
 from privinf.inference.sparse.precision import (
     entry_noise_variance,
@@ -30,7 +31,7 @@ from privinf.inference.sparse.precision import (
     standing_out,
 )
 from privinf.inference.sparse.radii import product_moments, product_radius
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 
 # Of the price of slopes: averages over targets; the rest goes to single targets.
 MEAN_SHARE = 0.4
@@ -83,8 +84,12 @@ class _Released:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineScores:
-    """By party: debiased targets, precision columns (p, k), and how far its slopes stand off the others'."""
+    """By party: targets with a slope of their own, debiased, their precision columns, and `differs`.
 
+    `differs` is how far a party's slopes stand off the others'.
+    """
+
+    targets: dict[str, list[int]]
     debiased: dict[str, Debiased]
     columns: dict[str, Floats]
     differs: dict[str, float]
@@ -99,6 +104,9 @@ def machine_scores(
     prices: ScorePrices,
 ) -> MachineScores:
     """Return every party's debiased targets and its precision columns.
+
+    Targets whose slope stands far below the average are left out: products of columns with rare large values
+    are nearly all clipped, and what is left of the slope is noise.
 
     Parameters
     ----------
@@ -123,21 +131,26 @@ def machine_scores(
     for name, sums in parties.items():
         columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
-    slopes, slope_sds = _slopes(list(released.values()))
-    found = {}
+    slopes, slope_sds, hidden = _slopes(list(released.values()))
+    found, kept = {}, {}
     for place, (name, one) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
         start[own[name].support] = own[name].beta
+        at = np.flatnonzero(~hidden[place])
+        if not len(at):
+            raise NotAvailableError("the noise hides the slopes of all targets: name others, or spend more")
+        unit = one.unit[at]
         score = ScoreRelease(
-            one.score, slopes[place] / one.unit, one.square, one.score_sd,
-            slope_sds[place] / one.unit, parties[name].n,
+            one.score[at], slopes[place][at] / unit, one.square[at], one.score_sd,
+            slope_sds[place][at] / unit, parties[name].n,
         )  # fmt: skip
-        uncertain = _slope_variance(one.score / score.slope, one.unit * own[name].scale)
-        found[name] = debiased_coordinates(start[list(targets)], score, noise[name] + uncertain)
+        uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
+        kept[name] = [targets[int(i)] for i in at]
+        found[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
+        columns[name] = columns[name][:, at]
     sizes = [sums.n for sums in parties.values()]
-    return MachineScores(
-        found, columns, dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
-    )
+    differs = dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
+    return MachineScores(kept, found, columns, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
@@ -221,20 +234,21 @@ def average_bound(k: int) -> float:
     return min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
 
 
-def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats]]:
-    """Return every party's slopes in units of 1 / unit, and the sds of their noise."""
+def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], list[Flags]]:
+    """Return every party's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
     average = float(np.mean([one.average for one in released]))
     average_sd = math.sqrt(sum(one.average_sd**2 for one in released)) / len(released)
     slope = np.mean([one.slope for one in released], axis=0)
     slope_sd = np.sqrt(sum(one.slope_sd**2 for one in released)) / len(released)
     apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
-    slopes, sds = [], []
+    slopes, sds, hidden = [], [], []
     for one in released:
         party = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
         found = np.maximum(average + party + apart, LEAST_SLOPE * average)
+        hidden.append(average + party + apart < LEAST_SLOPE * average)
         noise = np.where(apart != 0.0, slope_sd, 0.0)
         sd = np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2)
         slopes.append(found)
         # Only an average that the noise hides leaves no slopes.
         sds.append(np.minimum(sd, MOST_NOISE * found) if average > average_sd / MOST_NOISE else sd)
-    return slopes, sds
+    return slopes, sds, hidden

@@ -224,7 +224,8 @@ def _party_results(
     options: Mapping[str, str],
 ) -> LassoResults:
     fits, names, label = planned.fits, rows.names, rows.labels[site]
-    fit, found, unit = fits.own[site], fits.debiased[site], units.scale[list(targets)]
+    fit, found, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
+    unit = units.scale[kept_targets]
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
     sampling = joint_covariance(correlation, found.sampling, np.zeros(len(unit)))
@@ -239,7 +240,7 @@ def _party_results(
         Estimate(
             found.params / unit,
             (sampling + np.diag(found.privacy)) / back,
-            tuple(names[j] for j in targets),
+            tuple(names[j] for j in kept_targets),
             rows.rows[site],
             noise_cov=np.diag(found.privacy / unit**2),
             cov_type="HC0",
@@ -250,12 +251,17 @@ def _party_results(
         method=f"debiased lasso, party {label}",
         options=dict(options),
         settings={"sparse": sparse, "response": rows.design.response},
-        notes=_notes(planned, site, label),
+        notes=_notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
     )
 
 
-def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[str, ...]:
+def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -> tuple[str, ...]:
     notes = []
+    if hidden:
+        notes.append(
+            f"No interval for {', '.join(hidden)}: the noise hides the slope of the score, as it does for "
+            "rare levels and other columns of rare large values."
+        )
     if planned.plan.accounting == "per-interval":
         notes.append(
             "Noise is calibrated for each interval alone: the guarantee for everything released together "

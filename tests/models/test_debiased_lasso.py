@@ -443,3 +443,23 @@ def test_a_refit_that_went_astray_says_so():
     assert "went astray" in str(fit.summary())
     with pytest.warns(WeakIdentificationWarning, match="went astray"):
         fit.conf_int()
+
+
+def test_parties_leave_out_targets_whose_slope_is_clipped_away():
+    """A rare level: an interval that holds the truth, or none and a note, never a short wrong one."""
+    y, X, labels, _ = parties(5)
+    share = 0.01
+    X[:, 36] = ((np.random.default_rng(5).random(len(X)) < share) - share) / np.sqrt(share * (1.0 - share))
+    bounds = [(-4.0, 4.0)] * 36 + [(-10.0, 10.0)] + [(-4.0, 4.0)] * (P - 37)
+    fitting = pi.DebiasedLasso(
+        y + 0.05 * X[:, 36], X, bounds=bounds, y_bounds=(-5, 5), x_scale=1.0, machines=labels
+    )
+    fit = fitting.fit(
+        epsilon=4.0, sparsity=4, shared_sparsity=3, heterogeneous=True, targets=[2, 9, 30, 36],
+        accounting="per-interval", rng=0,
+    )  # fmt: skip
+    for label in fit.labels:
+        one = fit.machine(label)
+        assert list(one.params.index) == ["x3", "x10", "x31"]
+        assert "No interval for x37" in str(one.summary())
+        assert np.isfinite(one.conf_int().to_numpy()).all()
