@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -49,6 +49,11 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/top_k.py
 	$(BIN)/python benchmarks/verify_lasso.py
 	$(BIN)/python vignettes/4_federated_lasso.py
+
+verify-federation: $(VENV)/.installed  ## secure sums, federated GLMs, a deployment with TLS on loopback
+	$(BIN)/python benchmarks/secure_sum.py
+	$(BIN)/python benchmarks/verify_federated.py
+	$(BIN)/python benchmarks/flower_tls.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -5,7 +5,9 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 `InProcessFederation` and a real transport carry the same messages.
 """
 
+from privinf.federation.daemon import RemoteSite, SiteDaemon
 from privinf.federation.double_masking import DoubleMaskedServer
+from privinf.federation.flower import FlowerFederation
 from privinf.federation.in_process import Federation, InProcessFederation
 from privinf.federation.keys import IdentityKey, Roster, pinned_keys
 from privinf.federation.messages import Query, Reply
@@ -19,15 +21,18 @@ from privinf.federation.trusted import TrustedServer
 __all__ = [
     "DoubleMaskedServer",
     "Federation",
+    "FlowerFederation",
     "IdentityKey",
     "InProcessFederation",
     "NoisyGram",
     "NoisySum",
     "Query",
+    "RemoteSite",
     "Reply",
     "Roster",
     "SecureServer",
     "Site",
+    "SiteDaemon",
     "SiteLedger",
     "SitePolicy",
     "TrustedServer",
