@@ -34,7 +34,7 @@ from privinf.federation.shamir import combine, read_share
 from privinf.federation.site_masking import SumTerms
 from privinf.federation.site_sharing import SELF, commitment
 from privinf.federation.sum_plan import SumPlan, plan_sum
-from privinf.federation.trusted import _refusal
+from privinf.federation.trusted import refusal_of
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count
 
@@ -142,7 +142,7 @@ class _Round:
         replies = by_site(self.stage(op, masking, query, self.left))
         for name, reply in replies.items():
             if reply.error:
-                raise _refusal(reply)
+                raise refusal_of(reply)
             if name not in self.left:
                 raise AlignmentError(f"site {name!r} sent an answer that does not fit the question")
         self.left = sorted(replies)

@@ -44,7 +44,7 @@ from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisySum
 from privinf.federation.site_masking import SumTerms, check_room, read_terms
 from privinf.federation.sum_plan import SumPlan, plan_sum
-from privinf.federation.trusted import Args, Missing, TrustedServer, _refusal
+from privinf.federation.trusted import Args, Missing, TrustedServer, refusal_of
 from privinf.mechanisms.noisy_top_k import TopK
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import exact_bits
@@ -120,7 +120,7 @@ def check_replies(replies: dict[str, Reply], roster: list[str], size: int, rows:
     """Raise what sites refuse with, and AlignmentError for answers of another shape."""
     for reply in replies.values():
         if reply.error:
-            raise _refusal(reply)
+            raise refusal_of(reply)
     for name, reply in replies.items():
         fits = reply.masked.shape == (size,) and reply.masked.dtype == np.uint64
         if name not in roster or not fits or reply.rows != rows[name]:

@@ -342,7 +342,7 @@ class TrustedServer:
         replies = self._federation.ask(query, asked)
         for reply in replies:
             if reply.error:
-                raise _refusal(reply)
+                raise refusal_of(reply)
         silent = [name for name in asked if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
             raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
@@ -382,7 +382,7 @@ def _check_room(reach: float, scale: float) -> None:
         raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
 
 
-def _refusal(reply: Reply) -> PrivinfError:
+def refusal_of(reply: Reply) -> PrivinfError:
     """Return a site's error as one of this package's, with the site's name."""
     kind, _, message = reply.error.partition(": ")
     found = getattr(errors, kind, None)

@@ -112,7 +112,9 @@ def check_extras(
     """
     if bootstrap_draws is not None:
         check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
-    check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
+    law = check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
+    if bootstrap_draws is None and law != "rademacher":
+        raise ArgumentError("bootstrap_multipliers= needs bootstrap_draws=: no draws were asked for")
     asked = {
         "bootstrap": bootstrap_draws is not None,
         "eigenvalues": bool(restricted_eigenvalues or bias_bound),

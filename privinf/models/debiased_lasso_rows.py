@@ -106,19 +106,8 @@ def rows_of_parties(
     x_scale: Any,
 ) -> LassoRows:
     """Return the rows of one pair (y, X) a party."""
-    given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
-    if not given:
-        raise ArgumentError("parties must hold at least one pair (y, X)")
-    parts: dict[Any, Rows] = {}
-    columns: dict[Any, list[str]] = {}
-    for label, (y, X) in given.items():
-        features, columns[label] = matrix_of(X)
-        parts[label] = Rows(features, response_of(y, len(features)))
-    first = next(iter(columns))
-    for label, names in columns.items():
-        if names != columns[first]:
-            raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
-    design = array_design(columns[first], x_bound, bounds, y_bounds)
+    parts, names = parts_of(parties)
+    design = array_design(names, x_bound, bounds, y_bounds)
     return _bound(design, in_process(design, parts), y_bounds, x_scale, list(parts))
 
 
@@ -196,6 +185,31 @@ def in_process(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation
     return InProcessFederation(
         {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
     )
+
+
+def parts_of(
+    parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+) -> tuple[dict[Any, Rows], list[str]]:
+    """Return the rows of one pair (y, X) a party by label, or numbered, and their columns.
+
+    Raises
+    ------
+    ArgumentError
+        There is no party, one has no rows, or they differ in their columns.
+    """
+    given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
+    if not given:
+        raise ArgumentError("parties must hold at least one pair (y, X)")
+    parts: dict[Any, Rows] = {}
+    columns: dict[Any, list[str]] = {}
+    for label, (y, X) in given.items():
+        features, columns[label] = matrix_of(X)
+        parts[label] = Rows(features, response_of(y, len(features)))
+    first = next(iter(columns))
+    for label, names in columns.items():
+        if names != columns[first]:
+            raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
+    return parts, columns[first]
 
 
 def matrix_of(X: Any) -> tuple[Floats, list[str]]:

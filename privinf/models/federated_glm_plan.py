@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError, Sensit
 from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
-from privinf.models.debiased_lasso_rows import ONE_PARTY, matrix_of, response_of
+from privinf.models.debiased_lasso_rows import ONE_PARTY, parts_of
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
@@ -131,26 +131,15 @@ def rows_of_arrays(
 ) -> GlmRows:
     """Return the rows of one pair (y, X) a party, as sites of this process; `keyed` for secure sums."""
     check_choice(family, Family, "family")
-    given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
-    if not given:
-        raise ArgumentError("parties must hold at least one pair (y, X)")
-    parts: dict[Any, Rows] = {}
-    columns: dict[Any, list[str]] = {}
-    for label, (y, X) in given.items():
-        features, columns[label] = matrix_of(X)
-        parts[label] = Rows(features, response_of(y, len(features)))
-    first = next(iter(columns))
-    for label, names in columns.items():
-        if names != columns[first]:
-            raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
+    parts, names = parts_of(parties)
     if family == "binomial":
         if y_bounds is not None:
             raise ArgumentError("y_bounds= is for other families: a binomial response is 0 or 1")
         y_bounds = (0.0, 1.0)
     if y_bounds is None:
         raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
-    public = ["const"] if "const" in columns[first] else []
-    design = Design.from_arrays(columns[first], bounds=bounds, public=public, y_bounds=y_bounds)
+    public = ["const"] if "const" in names else []
+    design = Design.from_arrays(names, bounds=bounds, public=public, y_bounds=y_bounds)
     return _bound(design, _in_process(design, parts, keyed=keyed), family, radius, residual_clip)
 
 

@@ -375,6 +375,7 @@ def test_the_papers_variant():
         ({"variant": "theirs"}, "variant"),
         ({"precision": "own"}, "precision"),
         ({"extra_shares": {"bootstrap": 0.3}}, "extra_shares"),
+        ({"bootstrap_multipliers": "gaussian"}, "bootstrap_draws"),
     ],
 )
 def test_options_that_have_no_place_are_refused(request_, match):
