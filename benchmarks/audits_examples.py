@@ -7,14 +7,13 @@ named. The draws and their exact log-likelihood ratios are those of tests/privac
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from tables import load
 
 from privinf.accounting import compose
 from privinf.mechanisms import local_examples, rows
@@ -35,17 +34,6 @@ least 0.85 of the exact loss of the release on the pair; a mutant is caught if i
 | release | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict |
 |---|---|---|---|---|---|---|---|
 """
-
-
-def load(path: Path, name: str) -> ModuleType:
-    """Return a file of this project as a module."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def row(

@@ -10,13 +10,13 @@ stand; ``--scale 0.1`` takes a tenth of the whole fits.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from tables import load
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -64,17 +64,6 @@ HEADS = (HEAD, WHOLE_HEAD, BROKEN_HEAD)
 WHOLE_COLUMNS = """| fit | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict | spent / charged | refused |
 |---|---|---|---|---|---|---|---|---|---|
 """
-
-
-def load(path: Path, name: str) -> ModuleType:
-    """Return a file of this project as a module."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def peeling(t: Any, table: Any) -> None:

@@ -7,17 +7,16 @@ the claim. The draws and their exact log-likelihood ratios are those of tests/pr
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import time
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from tables import load
 
 import privinf as pi
 from privinf.mechanisms import party_release
@@ -43,17 +42,6 @@ discriminant that is learned from half of the draws.
 | release | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict |
 |---|---|---|---|---|---|---|---|
 """
-
-
-def load(path: Path, name: str) -> ModuleType:
-    """Return a file of this project as a module."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def honest(t: Any, table: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 
@@ -50,6 +53,17 @@ def checkpointed(path: Path, jobs: Sequence[Job], function: Callable[..., pd.Dat
             stored.to_csv(path, index=False, float_format="%.7g")
             print(f"{time.strftime('%H:%M:%S')} {cell} {draw}: {len(stored)} fits stored", flush=True)
     return pd.read_csv(path)
+
+
+def load(path: Path, name: str) -> ModuleType:
+    """Return a file of this project as a module."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def cell(value: object) -> str:
