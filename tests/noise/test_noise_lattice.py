@@ -10,7 +10,15 @@ import pytest
 from scipy import stats
 
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.noise import LatticeNoise, OpenDPNoise, SimulationNoise, get_source, grid_step, solve_scale
+from privinf.noise import (
+    LatticeNoise,
+    OpenDPNoise,
+    SimulationNoise,
+    entropy,
+    get_source,
+    grid_step,
+    solve_scale,
+)
 
 LATTICE = LatticeNoise()
 
@@ -110,7 +118,8 @@ def test_forks_threads_and_pickles_never_repeat_a_stream():
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_processes_do_not_repeat_a_stream():
+def test_forked_processes_do_not_repeat_a_stream(monkeypatch):
+    monkeypatch.setattr(entropy, "os", os)  # not the stream of conftest.py, which a fork does repeat
     streams = []
     for _ in range(3):
         out, into = os.pipe()
