@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.api as sm
 from federation_sites import OPEN, design_of, federation_of, rows_of
 
 import privinf as pi
@@ -33,10 +32,8 @@ from privinf.noise import SimulationNoise
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from local_grid import LocalGrid, act_as_runner, carried
 
 SIZES = {"north": 200, "south": 400}
 SCORE = {"support": [0, 2], "beta": [0.9, -0.4], "columns": [0, 1], "clip": 1.5, "residual_clip": 0.8}
@@ -45,61 +42,7 @@ FAST = {"timeout": 0.3, "patience": 0.3}
 
 @pytest.fixture(autouse=True)
 def runner(monkeypatch):
-    """What Flower's runner says of the process; and no time to lose between looks for answers."""
-    monkeypatch.setitem(FlowerFederation.__init__.__kwdefaults__, "poll", 0.01)
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-
-
-def carried(message):
-    """Return the message after a journey."""
-    return message_from_proto(message_to_proto(message))
-
-
-class LocalGrid(Grid):
-    """Nodes in this process: each has a ClientApp and a configuration."""
-
-    def __init__(self, app, configs, *, silent=(), broken=()):
-        self.app, self.configs = app, dict(enumerate(configs, start=10))
-        self.silent, self.broken = set(silent), set(broken)
-        self.replies, self.asked = {}, []
-
-    def set_run(self, run):
-        raise NotImplementedError
-
-    @property
-    def run(self):
-        raise NotImplementedError
-
-    def create_message(self, *parts, **options):
-        raise NotImplementedError
-
-    def send_and_receive(self, messages, *, timeout=None):
-        raise NotImplementedError
-
-    def get_node_ids(self):
-        return list(self.configs)
-
-    def push_messages(self, messages):
-        ids = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = f"m{len(self.asked)}"
-            ids.append(message.metadata.message_id)
-            self.asked.append(message.metadata)
-            node = message.metadata.dst_node_id
-            if node in self.broken:
-                reply = Message(Error(5, "Node unavailable"), reply_to=message)
-            elif node in self.silent:
-                continue
-            else:
-                context = Context(1, node, self.configs[node], RecordDict(), {})
-                reply = self.app(carried(message), context)
-            reply.metadata.__dict__["_message_id"] = f"r{len(self.asked)}"
-            self.replies[ids[-1]] = carried(reply)
-        return ids
-
-    def pull_messages(self, message_ids):
-        return [self.replies.pop(name) for name in message_ids if name in self.replies]
+    act_as_runner(monkeypatch)
 
 
 def sites_of(policy=OPEN, names=SIZES, **options):
@@ -154,27 +97,6 @@ def test_a_model_fits_over_flower_as_it_is():
     over = params(lambda sites: FlowerFederation(grid_of(sites), list(SIZES)))
     pd.testing.assert_series_equal(over, params(InProcessFederation), rtol=0.0, atol=0.0)
     assert over.notna().all()
-
-
-def test_a_glm_over_eight_nodes_is_pooled_maximum_likelihood():
-    rng = np.random.default_rng(2)
-    schema = pi.Schema({"y": (0.0, 1.0), "u": (-1.0, 1.0), "v": (-1.0, 1.0)})
-    x = rng.uniform(-1.0, 1.0, (1600, 2))
-    y = (rng.uniform(size=1600) < 1.0 / (1.0 + np.exp(-0.3 - x @ [1.0, -0.5]))).astype(float)
-    table = pd.DataFrame({"y": y, "u": x[:, 0], "v": x[:, 1]})
-    parts = {f"site{k}": table.iloc[k::8] for k in range(8)}
-
-    def numbers(federate):
-        sites = {name: Site(part, schema, policy=OPEN) for name, part in parts.items()}
-        model = pi.FederatedGLM.from_formula("y ~ u + v", federate(sites), schema=schema, family="binomial")
-        fits = [model.fit(epsilon=np.inf), model.fit(epsilon=8.0, delta=1e-5, rng=0)]
-        return np.array([[*fit.params, *fit.bse] for fit in fits])
-
-    over = numbers(lambda sites: FlowerFederation(grid_of(sites), list(parts)))
-    np.testing.assert_array_equal(over, numbers(InProcessFederation))
-    pooled = sm.GLM.from_formula("y ~ u + v", table, family=sm.families.Binomial())
-    reference = pooled.fit(cov_type="HC0", tol=1e-14, maxiter=100)
-    np.testing.assert_allclose(over[0], [*reference.params, *reference.bse], rtol=0.0, atol=1e-6)
 
 
 def test_secure_sums_travel_too():
