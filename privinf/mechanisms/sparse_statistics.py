@@ -47,6 +47,7 @@ from privinf.mechanisms.site_rows import (
     unit_of,
     vector,
 )
+from privinf.mechanisms.vector_statistics import VECTOR_OPS
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array
 
@@ -288,7 +289,7 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
-_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS
+_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS | VECTOR_OPS
 
 SITE_OPS: dict[str, SiteOp] = _ELSEWHERE | named(
     SiteOp(
