@@ -1,25 +1,10 @@
-r"""Release of second moments by the Gaussian mechanism (MomentOLS).
-
-With z = (p, x, c y), p the declared-public columns (the constant among them), x the private columns in
-scaled units, |x| <= R, and c a public weight, |c y| <= k, what is released are the isometric entries of
-z z' (the diagonal, and sqrt 2 times the entries above it) less the block p p', which is public. Noise of
-equal sd on those entries is isotropic in the Frobenius norm.
-
-Replace-one sensitivity: two records share p (it is public), so with q^2 = max |p|^2, a = (x, c y) and b
-its replacement,
-
-.. math:: \|zz' - ww'\|_F^2 = (q^2 + |a|^2)^2 + (q^2 + |b|^2)^2 - 2 (q^2 + a'b)^2,
-
-which is largest at |a|^2 = |b|^2 = R^2 + k^2 =: rho^2 and the inner product nearest to -q^2 that two
-such pairs can have.
-"""
+"""Release of second moments by the Gaussian mechanism (MomentOLS); the geometry is in `moments_geometry`."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -28,87 +13,37 @@ from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation import resolve_design
+from privinf.mechanisms.moments_geometry import (
+    MomentLayout,
+    ResidualPlan,
+    default_response_weight,
+    residual_moment_sensitivity,
+    second_moment_sensitivity,
+)
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.noise import NoiseSource, SourceName, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
+from privinf.typing import Calibration, Floats, Missing, RngLike
 from privinf.validation import check_choice, check_fraction, check_positive
+
+__all__ = [
+    "ROBUST_SHARE",
+    "CovType",
+    "MomentLayout",
+    "Moments",
+    "ResidualPlan",
+    "Trust",
+    "default_response_weight",
+    "noisy_total",
+    "second_moment_sensitivity",
+    "warn_of_large_delta",
+]
 
 Trust = Literal["central", "local"]
 CovType = Literal["nonrobust", "HC0"]
 
-# Residuals are clipped at this multiple of their released standard deviation before the HC0 release.
-RESIDUAL_MULTIPLE = 3.0
 ROBUST_SHARE = 0.25
-
-
-def second_moment_sensitivity(x_norm: float, y_norm: float, public_norm2: float = 0.0) -> float:
-    """Return the largest ||zz' - ww'||_F over two records (see the module docstring).
-
-    Parameters
-    ----------
-    x_norm, y_norm : float
-        Largest |x| and largest |c y|.
-    public_norm2 : float
-        Largest squared norm of a record's public columns (1 with a constant alone, 0 without any).
-
-    Notes
-    -----
-    sqrt 2 (q^2 + rho^2) where an inner product of -q^2 can be had, 2 sqrt 2 q rho where even -rho^2 is
-    not that small (rho < q). Attained for d >= 2 private columns on a ball when k^2 <= R^2 + q^2 (as the
-    default weight has it); otherwise, for d = 1 and for a box, an upper bound. (2 sqrt 2 R k, sometimes
-    given for k > R without a constant, is *not* an upper bound: against the record (0, 0) the distance is
-    R^2 + k^2 already.)
-    """
-    rho2 = x_norm**2 + y_norm**2
-    gap = max(public_norm2 - rho2, 0.0)
-    return math.sqrt(2.0 * ((public_norm2 + rho2) ** 2 - gap**2))
-
-
-def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -> float:
-    """Return the public weight c of y: c |y| <= .87 sqrt(R^2 + q^2) spends the sensitivity well.
-
-    For small slopes the noise of the estimate is proportional to (q^2 + R^2 + k^2)/k with k = c |y|,
-    smallest at k^2 = q^2 + R^2 and flat around it; larger slopes favour a smaller k.
-    """
-    return 0.87 * math.sqrt(x_norm**2 + public_norm2) / y_norm
-
-
-@dataclass(frozen=True, slots=True)
-class MomentLayout:
-    """Which entries of zz' a moment vector holds.
-
-    Attributes
-    ----------
-    public, private : int
-        Numbers of public and private columns; z has public + private + 1 entries, in this order.
-    """
-
-    public: int
-    private: int
-
-    @property
-    def size(self) -> int:
-        """Length of z."""
-        return self.public + self.private + 1
-
-    def pairs(self) -> tuple[Integers, Integers, Floats]:
-        """Return rows, columns and isometric factors of the entries that are released."""
-        rows, columns = np.triu_indices(self.size)
-        keep = columns >= self.public
-        rows, columns = rows[keep], columns[keep]
-        factors = np.where(rows == columns, 1.0, math.sqrt(2.0))
-        return rows.astype(np.int64), columns.astype(np.int64), factors
-
-    def matrix(self, moments: Floats, public_moments: Floats) -> Floats:
-        """Return the symmetric (size, size) matrix from isometric entries and the public block."""
-        rows, columns, factors = self.pairs()
-        full = np.zeros((self.size, self.size))
-        full[rows, columns] = moments / factors
-        full[columns, rows] = full[rows, columns]
-        full[: self.public, : self.public] = public_moments
-        return full
 
 
 class Moments:
@@ -229,13 +164,13 @@ class Moments:
         spending.ledger.check([GaussianLoss(part) for part in parts])
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         if self.trust == "central":
-            _warn_of_large_delta(spending.delta, len(encoded.response))
+            warn_of_large_delta(spending.delta, len(encoded.response))
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         # Residuals are released in units of their clipping bound, which the first release decides.
         reaches = [
             second_moment_sensitivity(self.design.norm, weight * self.design.y_norm, q2),
-            math.sqrt(2.0) * (self.design.norm**2 + q2),
+            residual_moment_sensitivity(self.design.norm, q2),
         ]
         labels = ["moments", "residual moments"]
         lines = [self._line(*line) for line in zip(labels[: len(parts)], reaches, parts, strict=False)]
@@ -250,9 +185,11 @@ class Moments:
             "noise_free": math.isinf(spending.mu),
         }
         if robust:
-            b, bound = self._residual_plan(arrays, weight, len(encoded.response), law["noise_free"])
+            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / len(encoded.response)
+            plan = ResidualPlan.of(full, weight=weight, x_norm=self.design.norm, y_norm=self.design.y_norm)
+            bound = math.inf if law["noise_free"] else plan.bound
             unit = 1.0 if math.isinf(bound) else bound
-            residual = self._residual_moments(encoded, b, bound, scales[1], spending.source)
+            residual = self._residual_moments(encoded, plan.coefficients, bound, scales[1], spending.source)
             arrays["residual_moments"] = residual
             law |= {"residual_bound": bound, "residual_scale": scales[1] * unit**2}
         return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
@@ -324,20 +261,6 @@ class Moments:
             )
             yield z[:, rows] * (z[:, columns] * factors)
 
-    def _residual_plan(
-        self, arrays: dict[str, Any], weight: float, n: int, noise_free: bool
-    ) -> tuple[Floats, float]:
-        """Return (b, E): coefficients and clipping bound of the residuals, from the first release alone."""
-        full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
-        gram, cross, square = full[:-1, :-1], full[:-1, -1] / weight, full[-1, -1] / weight**2
-        b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
-        if noise_free:
-            return b, math.inf
-        variance = float(square - 2.0 * b @ cross + b @ gram @ b)
-        floor = (0.05 * self.design.y_norm) ** 2
-        ceiling = self.design.y_norm + float(np.abs(b).sum()) * max(1.0, self.design.norm)
-        return b, min(RESIDUAL_MULTIPLE * math.sqrt(max(variance, floor)), ceiling)
-
     def _residual_moments(
         self, encoded: EncodedRows, b: Floats, bound: float, unit_scale: float, source: NoiseSource
     ) -> Floats:
@@ -383,7 +306,8 @@ def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, 
     return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
 
 
-def _warn_of_large_delta(delta: float | None, n: int) -> None:
+def warn_of_large_delta(delta: float | None, n: int) -> None:
+    """Warn (LargeDeltaWarning) that a delta of 1/n or more protects a total of n records too little."""
     if delta is not None and delta * n >= 1.0:
         warnings.warn(
             f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
