@@ -31,6 +31,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.glm_statistics import GLM_OPS
+from privinf.mechanisms.moment_statistics import MOMENT_OPS
 from privinf.mechanisms.paper_statistics import PAPER_OPS
 from privinf.mechanisms.single_statistics import SINGLE_OPS
 from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
@@ -289,7 +290,7 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
-_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS | VECTOR_OPS
+_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS
 
 SITE_OPS: dict[str, SiteOp] = _ELSEWHERE | named(
     SiteOp(
