@@ -169,8 +169,8 @@ def start_sites(started: Started, folder: Path) -> None:
     (folder / "policy.json").write_text(json.dumps(POLICY))
     for name in analysis.SITES:
         started.start(
-            f"daemon-{name}", sys.executable, "-m", "privinf.federation", "--name", name, "--data", f"{name}.csv",
-            "--schema", "schema.json", "--policy", "policy.json", "--ledger", f"{name}.ledger",
+            f"daemon-{name}", sys.executable, "-m", "privinf", "site", "serve", "--name", name, "--data",
+            f"{name}.csv", "--schema", "schema.json", "--policy", "policy.json", "--ledger", f"{name}.ledger",
             "--budget-epsilon", 50, "--budget-delta", 1e-6, "--key", f"{name}.key", "--roster", "roster.json",
             "--socket", f"{name}.sock",
         )  # fmt: skip

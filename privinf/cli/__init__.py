@@ -1,4 +1,4 @@
-"""The command line ``privinf``: what data holders and analysts of a multi-party study type."""
+"""The command line ``privinf``: what data holders, sites and analysts type."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from privinf.cli.analysis import fit_command, join_command
 from privinf.cli.errors import SafeGroup
 from privinf.cli.plans import plan_group
 from privinf.cli.releasing import release_command
+from privinf.cli.sites import site_group
 
 __all__ = ["main"]
 
@@ -17,12 +18,17 @@ __all__ = ["main"]
 )
 @click.version_option(package_name="privinf")
 def main() -> None:
-    """Regression on a table whose columns lie at several data holders, without pooling the rows.
+    """Regression without pooling the rows of several data holders.
 
     \b
+    Different columns of the same people:
     1. Together:     privinf plan new    agree on people, columns with bounds, and budgets
     2. Each holder:  privinf release     turn its own rows into one file that may leave the house
     3. The analyst:  privinf fit         run a regression on those files alone
+
+    \b
+    The same columns of different people:
+    Each site:       privinf site        answer named sums under its own policy and budget
 
     Holders never see one another's rows, and the analyst sees none. Every file that leaves a holder says what
     it may reveal about one person (epsilon, delta). Errors leave everything as it was: exit code 2, nothing
@@ -34,3 +40,4 @@ main.add_command(plan_group)
 main.add_command(release_command)
 main.add_command(join_command)
 main.add_command(fit_command)
+main.add_command(site_group)

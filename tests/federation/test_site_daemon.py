@@ -5,28 +5,20 @@ import grp
 import json
 import os
 import pickle
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
-import pandas as pd
 import pytest
-from click.testing import CliRunner
 from federation_sites import OPEN, design_of, federation_of, rows_of
 
-from privinf.accounting import Budget
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
-from privinf.federation import IdentityKey, Query, Roster, Site, SiteLedger, TrustedServer
-from privinf.federation import __main__ as door
+from privinf.federation import Query, Site, TrustedServer
 from privinf.federation.daemon import RemoteSite, SiteDaemon
 from privinf.federation.frames import HEAD, MAGIC, frame, receive, unframe
 from privinf.noise import SimulationNoise
-from privinf.schema import Schema
 
 SIZES = {"north": 200, "south": 400}
 SCORE = {"support": [0, 2], "beta": [0.9, -0.4], "columns": [0, 1], "clip": 1.5, "residual_clip": 0.8}
@@ -319,123 +311,3 @@ def test_a_daemon_is_not_pickled_and_shows_no_rows(daemon):
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(daemon)
     assert repr(daemon) == f"<SiteDaemon of site 'north' at {daemon.path}>"
-
-
-# ---- the door
-
-
-SCHEMA = {"columns": {"y": {"low": -3, "high": 3}, "u": {"low": -2, "high": 2}, "g": {"levels": ["r", "s"]}}}
-PRICE = {"mu": 0.5, "label": "sums"}
-COLUMNS = {"columns": [1, 2], "bound": 3.0}
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A holder's folder, and the shortest call of the door."""
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"u": rng.normal(size=50), "g": rng.choice(["r", "s"], 50)})
-    table.assign(y=rng.normal(size=50)).to_csv("rows.csv", index=False)
-    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
-    (tmp_path / "policy.json").write_text('{"trusted_server": true, "operations": ["column_sums"]}')
-    return tmp_path
-
-
-CALL = {
-    "--name": "north", "--data": "rows.csv", "--schema": "schema.json", "--policy": "policy.json",
-    "--ledger": "north.ledger", "--budget-epsilon": "4", "--budget-delta": "1e-6", "--socket": "north.sock",
-}  # fmt: skip
-
-
-def words(**changes):
-    options = CALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
-    return [word for name, value in options.items() if value is not None for word in (name, value)]
-
-
-@contextlib.contextmanager
-def running(folder, **changes):
-    """Start the door in a process of its own; end it hard unless it has ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "privinf.federation", *words(**changes)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert "answers at" in process.stdout.readline()
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_a_daemon_from_files_is_killed_and_started_again(folder):
-    design = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}).design("y ~ u + g")
-    doors = Doors({"north": folder / "north.sock"})
-    sent = []
-    ask, doors.ask = doors.ask, lambda query, sites=None: sent.append(query) or ask(query, sites)
-    with running(folder) as process:
-        server = TrustedServer(doors, design=design)
-        found = server.vector_sum("column_sums", COLUMNS, **PRICE)
-        expected = np.clip(design.matrix(pd.read_csv("rows.csv")), -3, 3).sum(axis=0)[1:]
-        np.testing.assert_allclose(found.values, expected, atol=6.0 * found.scale)
-        with pytest.raises(NotAvailableError, match="does not allow"):
-            server.gram({"columns": [1], "bound": 1.0}, mu=0.1, label="gram")
-        before = doors.remote["north"].handle(sent[1], "north")
-        process.kill()
-    # the model is there from the start now, and the limit in the ledger
-    with running(folder, formula="y ~ u + g", budget_epsilon=None, budget_delta=None) as process:
-        again = doors.remote["north"].handle(sent[1], "north")
-        assert again.sums.tobytes() == before.sums.tobytes()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-        assert "column_sums, position 1: answered" in process.stderr.read()
-    assert not (folder / "north.sock").exists()
-    with SiteLedger("north.ledger") as ledger:
-        assert [entry.label for entry in ledger.entries] == ["sums"]
-        assert ledger.budget == Budget(epsilon=4.0, delta=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"data": "none.csv"}, "no such file"),
-        ({"formula": "y ~ z"}, "z"),
-        ({"budget_delta": None}, "together"),
-        ({"budget_epsilon": None, "budget_delta": None}, "there is no ledger"),
-        ({"socket": "rows.csv"}, "no socket can be put"),
-        ({"key": "new.key"}, "--roster"),
-        ({"policy": "schema.json"}, "no part of a SitePolicy"),
-        ({"policy": "rows.csv"}, "not a JSON file"),
-        ({"policy": "list.json"}, "JSON object"),
-        ({"schema": "policy.json"}, "does not describe a schema"),
-        ({"schema": "wide.json"}, "lacks the column(s) w"),
-        ({"name": "a=b"}, "name"),
-    ],
-)
-def test_the_door_refuses_in_one_line(folder, changes, told):
-    (folder / "list.json").write_text("[]")
-    wide = {"columns": SCHEMA["columns"] | {"w": {"low": 0, "high": 1}}}
-    (folder / "wide.json").write_text(json.dumps(wide))
-    result = CliRunner().invoke(door.main, words(**changes))
-    assert result.exit_code == 2, result.output
-    assert told in " ".join(result.output.split())
-    assert "Traceback" not in result.output
-    assert (folder / "rows.csv").read_text().startswith("u,g,y")
-
-
-def test_a_key_is_made_once(folder):
-    made = CliRunner().invoke(door.main, words(key="north.key"))
-    public = IdentityKey.load("north.key").public
-    assert f"its public part for the roster: {public}" in made.output
-    other = IdentityKey()
-    (folder / "roster.json").write_text(Roster({"north": public, "south": other.public}).to_json())
-    with running(folder, key="north.key", roster="roster.json"):
-        facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
-    assert facts["roster"] == Roster({"north": public, "south": other.public}).digest
-
-
-def test_a_mistake_of_ours_quotes_no_row(folder, monkeypatch):
-    monkeypatch.setattr(door, "_site", lambda *a, **k: {}["4242"])
-    result = CliRunner().invoke(door.main, words())
-    assert result.exit_code == 1
-    assert "KeyError: a mistake in privinf" in result.output
-    assert "4242" not in result.output

@@ -36,7 +36,7 @@ ALLOWED = {
     "audit": {"noise", "accounting"},
     "simulation": {"accounting", "noise", "models", "results", "schema"},
     "datasets": {"schema"},
-    "cli": {"accounting", "mechanisms", "models", "releases", "results", "schema"},
+    "cli": {"accounting", "federation", "mechanisms", "models", "releases", "results", "schema"},
     "__main__": {"cli"},
 }
 NUMERIC_ONLY = {"inference"}

@@ -1,0 +1,221 @@
+"""``privinf site``: keys, the roster, and the daemon that answers for a site's rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+
+from privinf.accounting import Budget
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
+from privinf.errors import ArgumentError, SchemaError, StorageError
+from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.table_files import require_columns, table_source
+from privinf.schema import Schema
+
+FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
+TERMS = tuple(one.name for one in fields(SitePolicy))
+
+
+@click.group("site")
+def site_group() -> None:
+    """Be a site of a federation: hold rows, and answer named sums under your own policy and budget.
+
+    \b
+    1. Each site:  privinf site key      make a key, and tell the others its public part
+    2. Together:   privinf site roster   agree on one file with the public keys of all sites
+    3. Each site:  privinf site serve    answer questions, until stopped
+
+    The first two are for secure sums, in which no server sees a site's own numbers.
+    """  # noqa: D301
+
+
+@site_group.command("key")
+@click.argument("path", type=NEW_FILE)
+def key_command(path: Path) -> None:
+    """Make the site's secret key, if it is not there, and print its public part.
+
+    \b
+    privinf site key north.key
+
+    Who has the file can take the masks off all that the site ever sent: protect it as you protect the rows.
+    """  # noqa: D301
+    if path.exists():
+        key = IdentityKey.load(path)
+    else:
+        check_free(path, overwrite=False)
+        key = IdentityKey()
+        key.save(path)
+        click.echo(f"new key: {path}", err=True)
+    click.echo(key.public)
+
+
+@site_group.command("roster")
+@click.argument("sites", nargs=-1, required=True, metavar="NAME=PUBLIC_KEY...")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, such as roster.json.")
+@overwrite_option
+def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
+    """Write the names and public keys of all sites to one file.
+
+    \b
+    privinf site roster north=3f...a1 south=90...7c --out roster.json
+
+    Every site keeps the same file, got from the others by other means than the server: the digest that is
+    printed is for reading aloud.
+    """  # noqa: D301
+    check_free(out, overwrite)
+    keys: dict[str, str] = {}
+    for word in sites:
+        name, sign, key = word.partition("=")
+        if not sign:
+            raise ArgumentError(f"{word}: write NAME=PUBLIC_KEY")
+        if name in keys:
+            raise ArgumentError(f"site {name!r} stands twice")
+        keys[name] = key.strip().lower()
+    roster = Roster(keys)
+    write_text(out, roster.to_json() + "\n")
+    click.echo(f"{len(roster)} sites, digest {roster.digest}\nwritten: {out}")
+
+
+@site_group.command("serve")
+@click.option("--name", required=True, help="Name of the site.")
+@click.option("--data", type=click.Path(path_type=Path), required=True,
+              help="Its rows: CSV (.csv, .tsv, .gz) or Parquet.")  # fmt: skip
+@click.option("--schema", "schema_file", type=FILE, required=True,
+              help='JSON: {"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}')  # fmt: skip
+@click.option("--formula", help="Model to be ready for from the start; others may follow.")
+@click.option("--policy", "policy_file", type=FILE, required=True,
+              help='JSON of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.')  # fmt: skip
+@click.option("--ledger", "ledger_file", type=NEW_FILE, required=True,
+              help="Account of all that was ever released about these rows.")  # fmt: skip
+@click.option("--budget-epsilon", type=float, help="Limit of a new ledger: epsilon of all releases together.")
+@click.option("--budget-delta", type=float, help="The delta of that limit.")
+@click.option("--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums.")
+@click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
+@click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
+@click.option("--group", help="Group of the system whose members may ask; default: this account alone.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def serve_command(
+    name: str,
+    data: Path,
+    ledger_file: Path,
+    budget_epsilon: float | None,
+    budget_delta: float | None,
+    path: Path,
+    group: str | None,
+    quiet: bool,
+    **files: Any,
+) -> None:
+    """Hold the rows of a site and answer questions to it at a socket, until SIGTERM or SIGINT.
+
+    \b
+    privinf site serve --name clinic --data rows.csv --schema schema.json --policy policy.json \\
+        --ledger clinic.ledger --budget-epsilon 4 --budget-delta 1e-6 \\
+        --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
+
+    Rows, key and ledger stay in this process. Run it under an account of its own that alone can read these
+    files; whoever may open the socket (the account itself, or --group) may ask, and the policy and the
+    ledger's limit decide.
+    """  # noqa: D301
+    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
+    content = _content(name, data, **files)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
+        site = Site(**content, ledger=ledger)
+        daemon = stack.enter_context(SiteDaemon(site, name, path, group=group))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: daemon.stop())
+        if not quiet:
+            click.echo(f"site {name} with {len(site)} rows answers at {daemon.path}")
+        daemon.serve()
+
+
+def _content(
+    name: str,
+    data: Path,
+    *,
+    schema_file: Path,
+    formula: str | None,
+    policy_file: Path,
+    key_file: Path | None,
+    roster_file: Path | None,
+) -> dict[str, Any]:
+    """Return what a site is made of but its ledger."""
+    policy = _policy(policy_file)
+    key, roster = _identity(name, policy, key_file, roster_file)
+    schema = Schema.from_dict({"unit": None, "max_rows": 1} | _object(schema_file))
+    design = schema if formula is None else schema.design(formula)
+    source = table_source(data)
+    require_columns(source, [*schema.columns])
+    blocks = list(source.read([*schema.columns], schema))
+    if not any(map(len, blocks)):
+        raise SchemaError(f"{source.name} has no rows: a site needs at least one")
+    rows = pd.concat(blocks, ignore_index=True)
+    return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
+
+
+def _policy(path: Path) -> SitePolicy:
+    """Return the policy in a file; a flag must be true or false, not a text that only looks like it."""
+    content = _object(path)
+    for name, value in content.items():
+        if name not in TERMS:
+            raise ArgumentError(f"{path}: a policy knows no {name!r}; it has {', '.join(TERMS)}")
+        if (name in FLAGS) != isinstance(value, bool):
+            raise ArgumentError(f"{path}: {name} must {'be' if name in FLAGS else 'not be'} true or false")
+    if content.get("operations") is not None:
+        content["operations"] = _operations(path, content["operations"])
+    return SitePolicy(**content)
+
+
+def _operations(path: Path, names: Any) -> tuple[str, ...]:
+    known = list(SITE_OPS)
+    if not isinstance(names, list) or not all(name in known for name in names):
+        raise ArgumentError(f"{path}: operations must be a list of some of {', '.join(known)}")
+    return tuple(names)
+
+
+def _identity(
+    name: str, policy: SitePolicy, key_file: Path | None, roster_file: Path | None
+) -> tuple[IdentityKey | None, Roster | None]:
+    """Return key and roster for secure sums, which must know the site by this key."""
+    if key_file is None or roster_file is None:
+        if key_file is not None or roster_file is not None or policy.secure_sums:
+            raise ArgumentError("secure sums need --key and --roster, the public keys of all sites")
+        return None, None
+    key, roster = IdentityKey.load(key_file), Roster.from_json(_text(roster_file))
+    if roster.keys.get(name) != key.public:
+        raise ArgumentError(f"{roster_file} has another key for site {name!r}, or none, than {key_file}")
+    return key, roster
+
+
+def _ledger(path: Path, epsilon: float | None, delta: float | None) -> SiteLedger:
+    if (epsilon is None) != (delta is None):
+        raise ArgumentError("a limit is --budget-epsilon and --budget-delta together")
+    if epsilon is None and not path.exists():
+        raise ArgumentError(f"there is no ledger at {path}: give its limit, --budget-epsilon")
+    return SiteLedger(path, None if epsilon is None else Budget(epsilon=epsilon, delta=delta))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(_text(path))
+    except ValueError:
+        raise StorageError(f"{path} is not a JSON file") from None
+    if not isinstance(content, dict):
+        raise StorageError(f"{path} must hold a JSON object")
+    return content
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise StorageError(f"{path} is not text in UTF-8") from None

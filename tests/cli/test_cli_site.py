@@ -1,0 +1,207 @@
+"""``privinf site``: keys, rosters, and a daemon from files; every mistake in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from privinf.accounting import Budget
+from privinf.cli import main, sites
+from privinf.errors import NotAvailableError
+from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteLedger, TrustedServer
+from privinf.schema import Schema
+
+SECRET = "4242424242"
+SCHEMA = {"columns": {"y": {"low": -3, "high": 3}, "u": {"low": -2, "high": 2}, "g": {"levels": ["r", "s"]}}}
+PRICE = {"mu": 0.5, "label": "sums"}
+COLUMNS = {"columns": [1, 2], "bound": 3.0}
+CALL = {
+    "--name": "north", "--data": "rows.csv", "--schema": "schema.json", "--policy": "policy.json",
+    "--ledger": "north.ledger", "--budget-epsilon": "4", "--budget-delta": "1e-6", "--socket": "north.sock",
+}  # fmt: skip
+
+
+class Door:
+    """One site behind a socket as a federation."""
+
+    sites = ("north",)
+
+    def __init__(self, path):
+        self.remote, self.sent = RemoteSite(path, timeout=60.0), []
+
+    def ask(self, query, sites=None):
+        self.sent.append(query)
+        return [self.remote.handle(query, "north")]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A holder's folder, with what the shortest call needs."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"u": rng.normal(size=50), "g": rng.choice(["r", "s"], 50)})
+    table.assign(y=rng.normal(size=50)).to_csv("rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    (tmp_path / "policy.json").write_text('{"trusted_server": true, "operations": ["column_sums"]}')
+    (tmp_path / "keyed.json").write_text('{"secure_sums": true}')
+    return tmp_path
+
+
+def run(*given):
+    return CliRunner().invoke(main, ["site", *given], prog_name="privinf")
+
+
+def words(**changes):
+    options = CALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
+    return [
+        "serve",
+        *(word for name, value in options.items() if value is not None for word in (name, value)),
+    ]
+
+
+@contextlib.contextmanager
+def running(**changes):
+    """Start the daemon in a process of its own; end it hard unless it has ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privinf", "site", *words(**changes)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert "answers at" in process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_daemon_from_files_is_killed_and_started_again(folder):
+    design = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}).design("y ~ u + g")
+    door = Door(folder / "north.sock")
+    with running() as process:
+        server = TrustedServer(door, design=design)
+        found = server.vector_sum("column_sums", COLUMNS, **PRICE)
+        expected = np.clip(design.matrix(pd.read_csv("rows.csv")), -3, 3).sum(axis=0)[1:]
+        np.testing.assert_allclose(found.values, expected, atol=6.0 * found.scale)
+        with pytest.raises(NotAvailableError, match=r"site 'north'.*does not allow"):
+            server.gram({"columns": [1], "bound": 1.0}, mu=0.1, label="gram")
+        before = door.remote.handle(door.sent[1], "north")
+        process.kill()
+    # the model is there from the start now, and the limit in the ledger
+    with running(formula="y ~ u + g", budget_epsilon=None, budget_delta=None) as process:
+        again = door.remote.handle(door.sent[1], "north")
+        assert again.sums.tobytes() == before.sums.tobytes()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert "column_sums, position 1: answered" in process.stderr.read()
+    assert not (folder / "north.sock").exists()
+    with SiteLedger("north.ledger") as ledger:
+        assert [entry.label for entry in ledger.entries] == ["sums"]
+        assert ledger.budget == Budget(epsilon=4.0, delta=1e-6)
+
+
+def test_from_keys_to_a_site_for_secure_sums(folder):
+    made = run("key", "north.key")
+    public = IdentityKey.load("north.key").public
+    assert (made.exit_code, made.stdout.strip(), "new key" in made.stderr) == (0, public, True)
+    again = run("key", "north.key")
+    assert (again.stdout.strip(), again.stderr) == (public, "")
+    other = IdentityKey().public
+    written = run("roster", f"south={other.upper()}", f"north={public}", "--out", "roster.json")
+    roster = Roster({"north": public, "south": other})
+    assert Roster.from_json((folder / "roster.json").read_text()) == roster
+    assert f"2 sites, digest {roster.digest}" in written.output
+    with running(policy="keyed.json", key="north.key", roster="roster.json"):
+        facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
+    assert facts["roster"] == roster.digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data": "none.csv"}, "no such file"),
+        ({"data": "empty.csv"}, "empty.csv has no rows"),
+        ({"data": "empty.parquet"}, "empty.parquet has no rows"),
+        ({"data": "text.csv"}, "column 'u'"),
+        ({"data": "gaps.csv"}, "column 'u' has missing values"),
+        ({"formula": "y ~ z"}, "z"),
+        ({"budget_delta": None}, "together"),
+        ({"budget_epsilon": None, "budget_delta": None}, "there is no ledger"),
+        ({"socket": "rows.csv"}, "no socket can be put"),
+        ({"key": "north.key"}, "--roster"),
+        ({"policy": "keyed.json"}, "--key and --roster"),
+        ({"key": "south.key", "roster": "roster.json"}, "another key for site 'north'"),
+        ({"key": "rows.csv", "roster": "roster.json"}, "no identity key"),
+        ({"key": "north.key", "roster": "rows.csv"}, "not a roster"),
+        ({"policy": "schema.json"}, "a policy knows no 'columns'"),
+        ({"policy": "rows.csv"}, "not a JSON file"),
+        ({"policy": "list.json"}, "JSON object"),
+        ({"policy": "texts.json"}, "trusted_server must be true or false"),
+        ({"policy": "few.json"}, "min_sites"),
+        ({"policy": "op.json"}, "operations must be a list of some of"),
+        ({"schema": "policy.json"}, "does not describe a schema"),
+        ({"schema": "wide.json"}, "lacks the column(s) w"),
+        ({"name": "a=b"}, "name"),
+    ],
+)
+def test_serve_refuses_in_one_line(folder, changes, told):
+    files = {
+        "list.json": "[]",
+        "texts.json": '{"trusted_server": "no"}',
+        "few.json": '{"min_sites": 1}',
+        "op.json": '{"operations": "column_sums"}',
+        "wide.json": json.dumps({"columns": SCHEMA["columns"] | {"w": {"low": 0, "high": 1}}}),
+        "empty.csv": "y,u,g\n",
+        "text.csv": f"y,u,g\n0,x{SECRET},r\n",
+        "gaps.csv": f"y,u,g\n0,,r\n{SECRET},1,r\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    pd.read_csv("rows.csv").iloc[:0].to_parquet("empty.parquet")
+    keys = {name: IdentityKey() for name in ("north", "south")}
+    for name, key in keys.items():
+        key.save(f"{name}.key")
+    (folder / "roster.json").write_text(Roster({name: key.public for name, key in keys.items()}).to_json())
+    if "data" in changes:
+        changes = changes | {"formula": "y ~ u + g"}
+    result = run(*words(**changes))
+    assert result.exit_code == 2, result.output
+    assert told in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert SECRET not in result.output
+    assert (folder / "rows.csv").read_text().startswith("u,g,y")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["key", "rows.csv"], "no identity key"),
+        (["key", "no/where.key"], "no is no folder"),
+        (["roster", "north", "--out", "r.json"], "NAME=PUBLIC_KEY"),
+        (["roster", "north=12", "south=34", "--out", "r.json"], "64 hexadecimal digits"),
+        (["roster", f"north={'1' * 64}", f"north={'2' * 64}", "--out", "r.json"], "stands twice"),
+        (["roster", f"north={'1' * 64}", "--out", "r.json"], "at least two sites"),
+        (["roster", f"a={'1' * 64}", f"b={'2' * 64}", "--out", "rows.csv"], "is there already"),
+    ],
+)
+def test_keys_and_rosters_refuse_in_one_line(folder, given, told):
+    result = run(*given)
+    assert result.exit_code == 2, result.output
+    assert told in " ".join(result.output.split())
+    assert not (folder / "r.json").exists()
+
+
+def test_a_mistake_of_ours_quotes_no_row(folder, monkeypatch):
+    monkeypatch.setattr(sites, "_policy", lambda *a, **k: {}[SECRET])
+    result = run(*words())
+    assert result.exit_code == 1
+    assert "KeyError" in result.output
+    assert "a mistake in privinf" in result.output
+    assert SECRET not in result.output
