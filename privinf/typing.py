@@ -16,7 +16,7 @@ Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
 
 Calibration = Literal["exact", "classic"]
-Relation = Literal["replace-one", "metric"]
+Relation = Literal["replace-one", "metric", "zero-out"]
 TrustModel = Literal["local", "central", "distributed", "per-party"]
 Missing = Literal["raise", "impute-public"]
 

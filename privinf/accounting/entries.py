@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -78,8 +78,9 @@ class LedgerEntry:
         What was released, in the caller's words: "features", "second moments".
     unit : str
         Whose privacy this is: "record", "person".
-    relation : {"replace-one", "metric"}
-        The neighbouring relation of the claim. n is public throughout, so add/remove is refused.
+    relation : {"replace-one", "metric", "zero-out"}
+        The neighbouring relation of the claim. n is public throughout, so add/remove is refused; under
+        "zero-out" a unit is replaced by one that contributes nothing, which claims less (`check_joined`).
     trust : {"local", "central", "distributed", "per-party"}
         Who sees the rows.
     loss : Loss
@@ -218,13 +219,25 @@ class LedgerEntry:
 def check_relation(relation: Any) -> Relation:
     """Return a neighbouring relation; n is public throughout, so add/remove is refused with the reason."""
     words = str(relation).lower()
-    if "add" in words or "remove" in words or "zero" in words:
+    if "add" in words or "remove" in words:
         raise ArgumentError(
             f"relation={relation!r} does not go with a public n: neighbouring data sets of one size differ "
             "by replacing a unit, which costs the diameter (twice the radius); use relation='replace-one'"
         )
     checked: Relation = check_choice(relation, Relation, "relation")
     return checked
+
+
+def check_joined(relations: Iterable[str]) -> None:
+    """Raise ArgumentError if zero-out losses would be added to losses under another relation.
+
+    A unit that is replaced by another one costs twice the mu that a zero-out line states.
+    """
+    found = sorted(set(relations))
+    if "zero-out" in found and len(found) > 1:
+        raise ArgumentError(
+            f"losses under {' and '.join(found)} do not add up: give zero-out releases a ledger of their own"
+        )
 
 
 def _check_text(value: Any, name: str) -> None:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
-from privinf.accounting.entries import LedgerEntry
+from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_component, total_of
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
@@ -83,8 +83,8 @@ class Ledger:
         """Record releases that are about to be made, all of them or none.
 
         Returns the entries as recorded (with their full scope). Raises BudgetExceededError if the limit would
-        be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one
-        or was recorded before.
+        be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one,
+        was recorded before, or is zero-out where others are not (`check_joined`).
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -181,6 +181,7 @@ class Account:
         self.budget, self.name, self.identity = budget, name, identity
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
+        self._relations: set[str] = set()
         self._root = ScopeNode()
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
@@ -194,12 +195,15 @@ class Account:
         with self._lock:
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
                 raise ArgumentError("an entry with this id is recorded already: one entry, one release")
+            relations = self._relations | {entry.relation for entry in entries}
+            check_joined(relations)
             self._afford(
                 [(entry.scope, entry.loss) for entry in entries],
                 ", ".join(repr(entry.label) for entry in entries),
                 keep=True,
             )
             self._entries |= {entry.id: entry for entry in entries}
+            self._relations = relations
 
     def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
         """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
@@ -240,6 +244,7 @@ class Account:
             for entry in entries:
                 if entry.id not in self._entries:
                     self._entries[entry.id] = entry
+                    self._relations.add(entry.relation)
                     if self.budget is not None:
                         self._root.descend(entry.scope).spent += self.budget.cost(entry.loss)
 

@@ -63,9 +63,7 @@ def _facts(report: PrivacyReport) -> Facts:
         facts.insert(0, ("warning", "SIMULATION NOISE: NOT PRIVATE"))
     if math.isfinite(mu) and report.entries:
         power = 100.0 * float(ndtr(ndtri(0.05) + mu))
-        facts.append(
-            ("in words", f"a 5% test between two values of one {report.unit}: power <= {power:.1f}%")
-        )
+        facts.append(("in words", f"a 5% test {_between(report)}: power <= {power:.1f}%"))
     if report.entries:
         sources = ", ".join(dict.fromkeys(entry.source for entry in report.entries))
         facts += [
@@ -75,6 +73,13 @@ def _facts(report: PrivacyReport) -> Facts:
             ("noise source", f"{sources} ({'secure' if report.secure else 'not private'})"),
         ]
     return facts
+
+
+def _between(report: PrivacyReport) -> str:
+    """Return which two worlds the claim is about."""
+    if report.relation == "zero-out":
+        return f"between one {report.unit} and one that contributes nothing"
+    return f"between two values of one {report.unit}"
 
 
 def _totals(report: PrivacyReport) -> Facts:

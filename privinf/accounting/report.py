@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
-from privinf.accounting.entries import LedgerEntry
+from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.ledger import Ledger
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
@@ -77,12 +77,13 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1) or something is not an entry.
+            If `delta` is outside (0, 1), something is not an entry, or zero-out lines stand among others.
         """
         own = tuple(entries)
         for entry in own:
             if not isinstance(entry, LedgerEntry):
                 raise ArgumentError(f"entries must be LedgerEntry, got {type(entry).__name__}")
+        check_joined(entry.relation for entry in own)
         budget = None if ledger is None else ledger.budget
         if delta is None:
             delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta

@@ -105,7 +105,7 @@ class DoubleMaskedServer(SecureServer):
         return plan_sum(
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
             threshold=self._needed(len(asked)), rows=max(self._rows[name] for name in asked),
-            grid_bits=self._grid_bits, secure=self.secure,
+            grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
         )  # fmt: skip
 
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:

@@ -44,6 +44,9 @@ class SitePolicy:
         Fewest sites over which a secure sum may go.
     max_colluding : int
         How many of the other sites may be in league with the server; their noise does not count.
+    zero_out : bool
+        Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
+        it by any other costs up to twice the mu of such a line.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class SitePolicy:
     secure_sums: bool = False
     min_sites: int = 2
     max_colluding: int = 0
+    zero_out: bool = False
 
     def __post_init__(self) -> None:
         check_positive(self.largest_rho, "largest_rho", infinite=True)
@@ -98,6 +102,8 @@ class SitePolicy:
         for entry in entries:
             if not entry.secure and not self.simulation:
                 raise NotAvailableError("its policy refuses releases without noise or with seeded noise")
+            if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
+                raise NotAvailableError(f"its policy counts replace-one, not {entry.relation}")
             check_entry(entry, reach)
             if _rho(entry.loss) > self.largest_rho:
                 raise NotAvailableError("its policy refuses so dear a release")
@@ -115,9 +121,12 @@ def check_entry(entry: LedgerEntry, reach: Reach) -> None:
     picks, vectors = int(entry.noise.get("picks", 1)), int(entry.noise.get("vectors", 1))
     if stated is None:
         raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
-    needed = factor * (reach.linf if "picks" in entry.noise else reach.l2)
-    if "picks" in entry.noise and stated.norm == "l2":
-        needed *= math.sqrt(picks)
+    if "picks" not in entry.noise:
+        needed = factor * reach.sensitivity(entry.relation)
+    elif entry.relation != "replace-one":
+        raise ArgumentError(f"the line {entry.label!r}: picks are charged replace-one")
+    else:
+        needed = factor * reach.linf * (math.sqrt(picks) if stated.norm == "l2" else 1.0)
     if not stated.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
     least = _least_rho(entry, stated.value, picks) * vectors

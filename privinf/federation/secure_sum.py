@@ -44,7 +44,7 @@ from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisySum
 from privinf.federation.site_masking import SumTerms, check_room, read_terms
 from privinf.federation.sum_plan import SumPlan, plan_sum
-from privinf.federation.trusted import Args, Missing, TrustedServer, refusal_of
+from privinf.federation.trusted import Args, Missing, SumRelation, TrustedServer, refusal_of
 from privinf.mechanisms.noisy_top_k import TopK
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import exact_bits
@@ -153,7 +153,7 @@ class SecureServer(TrustedServer):
     grid_bits : int
         One site's noise spans 2^grid_bits grid steps or up to twice as many. With fewer than 20 the loss is
         known in zCDP only.
-    ledger, rng, design
+    ledger, rng, design, relation
         As for `TrustedServer`; with `rng` the sites draw simulation noise from seeds in the query, which
         their policy must allow.
 
@@ -166,7 +166,7 @@ class SecureServer(TrustedServer):
 
     Notes
     -----
-    **Privacy.** See the module's docstring for what is trusted. Replace-one. Noise is made at the sites; a
+    **Privacy.** See the module's docstring for what is trusted. Noise is made at the sites; a
     release is charged here before any site is asked, and at every site before a row is read, again for
     every attempt. `NoisySum.scale` counts the noise of all sites; the price only that of the honest ones.
 
@@ -200,6 +200,7 @@ class SecureServer(TrustedServer):
         ledger: Ledger | None = None,
         rng: RngLike = None,
         design: Design | None = None,
+        relation: SumRelation = "replace-one",
     ) -> None:
         self._max_colluding = check_count(max_colluding, "max_colluding", least=0)
         self._retries = check_count(retries, "retries", least=0)
@@ -207,7 +208,9 @@ class SecureServer(TrustedServer):
         self._pinned = ""
         seeds = None if rng is None else as_generator(rng)
         self._seeds = seeds
-        super().__init__(federation, ledger=ledger, rng=seeds, design=design, missing=missing)
+        super().__init__(
+            federation, ledger=ledger, rng=seeds, design=design, missing=missing, relation=relation
+        )
 
     def vector_sum(
         self,
@@ -247,7 +250,7 @@ class SecureServer(TrustedServer):
         return plan_sum(
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
             threshold=len(asked), rows=max(self._rows[name] for name in asked),
-            grid_bits=self._grid_bits, secure=self.secure,
+            grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
         )  # fmt: skip
 
     def _query(self, op: str, args: Args, plan: SumPlan, asked: list[str]) -> Query:

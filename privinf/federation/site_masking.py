@@ -158,11 +158,11 @@ def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach,
 
 def check_price(terms: SumTerms, entry: LedgerEntry, reach: Reach) -> None:
     """Raise ArgumentError unless a ledger line states the sensitivity on the grid and a loss that it has."""
-    needed = reach.l2 + terms.grid * math.sqrt(reach.size)
+    needed = reach.sensitivity(entry.relation) + terms.grid * math.sqrt(reach.size)
     if entry.mechanism != "gaussian" or entry.sensitivity is None or entry.sensitivity.norm != "l2":
         raise ArgumentError("a secure sum is a Gaussian release with an l2 sensitivity")
-    if entry.relation != "replace-one" or not set(entry.noise) <= NOISE_TERMS:
-        raise ArgumentError("a secure sum is one release of a whole sum, replace-one")
+    if not set(entry.noise) <= NOISE_TERMS:
+        raise ArgumentError("a secure sum is one release of a whole sum")
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(f"the line {entry.label!r} leaves out what the grid adds to the sensitivity")
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry, Loss, Sensitivity
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
+from privinf.mechanisms.gaussian import FLOAT_SLACK, NOTHING_ADDED, PUBLIC_N
 from privinf.mechanisms.site_ops import Reach
 from privinf.noise.source import GRID_BITS
+from privinf.typing import Relation
 
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
 LARGEST_GROWTH = 2.0**10
@@ -48,6 +49,7 @@ def plan_sum(
     rows: int,
     grid_bits: int = GRID_BITS,
     secure: bool = True,
+    relation: Relation = "replace-one",
 ) -> SumPlan:
     """Return the noise that `threshold` sites less the colluding ones must add for a price of `mu`.
 
@@ -66,6 +68,7 @@ def plan_sum(
         The noise of one site spans 2^grid_bits to twice as many steps.
     secure : bool
         False for simulation noise.
+    relation : {"replace-one", "zero-out"}
 
     Raises
     ------
@@ -74,15 +77,15 @@ def plan_sum(
     SensitivityError
         The grid's own share of the sensitivity would outgrow the budget.
     """
-    carriers = threshold - colluding
+    carriers, moved = threshold - colluding, reach.sensitivity(relation)
     if carriers < 1:
         raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {threshold}")
     if math.isinf(mu):
         most = 4.0 * sites * (rows * reach.bound) / 2.0**63
-        grid, site_scale, total = math.ldexp(1.0, math.frexp(most)[1]), 0.0, reach.l2
+        grid, site_scale, total = math.ldexp(1.0, math.frexp(most)[1]), 0.0, moved
         loss: Loss = GaussianLoss(mu)
     else:
-        grid, site_scale, total = solve_grid(reach, mu, carriers, grid_bits)
+        grid, site_scale, total = solve_grid(moved, reach.size, mu, carriers, grid_bits)
         loss = GaussianLoss(mu) if grid_bits >= GRID_BITS else ConcentratedLoss(mu * mu / 2.0)
     secure = secure and site_scale > 0.0
     source = "lattice" if secure else ("simulation" if site_scale > 0.0 else "none")
@@ -90,7 +93,7 @@ def plan_sum(
         mechanism="gaussian",
         label=label,
         unit="record",
-        relation="replace-one",
+        relation=relation,
         trust="distributed",
         sensitivity=Sensitivity(norm="l2", value=total, derivation=f"{op}: {reach.derivation}; rounding"),
         noise={
@@ -104,23 +107,25 @@ def plan_sum(
         loss=loss,
         source=source,
         secure=secure,
-        assumptions=(PUBLIC_N, HONEST, UNIFORM),
+        assumptions=(PUBLIC_N if relation == "replace-one" else NOTHING_ADDED, HONEST, UNIFORM),
     )
     return SumPlan(grid, site_scale, entry)
 
 
-def solve_grid(reach: Reach, mu: float, carriers: int, grid_bits: int) -> tuple[float, float, float]:
+def solve_grid(
+    moved: float, size: int, mu: float, carriers: int, grid_bits: int
+) -> tuple[float, float, float]:
     """Return (grid, sd of one site's noise, sensitivity with the grid's share) for a price of `mu`."""
-    sensitivity = total = reach.l2 * (1.0 + FLOAT_SLACK)
+    sensitivity = total = moved * (1.0 + FLOAT_SLACK)
     for _ in range(64):
         scale = total / (mu * math.sqrt(carriers)) * (1.0 + 2.0**-50)
         grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - grid_bits)
-        enough = sensitivity + grid * math.sqrt(reach.size)
+        enough = sensitivity + grid * math.sqrt(size)
         if enough <= total:
             return grid, scale, total
         total = enough * (1.0 + 2.0**-50)
         if total > LARGEST_GROWTH * sensitivity:
             break
     raise SensitivityError(
-        f"mu={mu:g} is too small for {reach.size} numbers on the noise grid: spend more or release fewer"
+        f"mu={mu:g} is too small for {size} numbers on the noise grid: spend more or release fewer"
     )

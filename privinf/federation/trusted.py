@@ -17,7 +17,7 @@ from privinf.federation.agreement import check_alike
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisyGram, NoisySum
-from privinf.mechanisms.gaussian import PUBLIC_N, Line
+from privinf.mechanisms.gaussian import NOTHING_ADDED, PUBLIC_N, Line
 from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import exact_bits
@@ -29,6 +29,7 @@ from privinf.typing import Flags, Floats, RngLike
 from privinf.validation import check_choice, check_fraction, check_number
 
 Missing = Literal["raise", "continue"]
+SumRelation = Literal["replace-one", "zero-out"]
 Args = Mapping[str, Any]
 
 PARTITION = "site"
@@ -50,6 +51,10 @@ class TrustedServer:
         Sent to the sites first: for sites that hold a table and a schema.
     missing : {"raise", "continue"}
         What to do when a site does not answer: stop, or go on with the others from then on.
+    relation : {"replace-one", "zero-out"}
+        Neighbouring relation of all claims. Under "zero-out" a record is replaced by one that contributes
+        nothing: half the sensitivity or a little more, for a weaker promise, and no selections. The sites'
+        policy must allow it.
 
     Raises
     ------
@@ -60,7 +65,7 @@ class TrustedServer:
 
     Notes
     -----
-    **Privacy.** Trusted: it sees un-noised sums and forgets them. Replace-one. A release is charged before
+    **Privacy.** Trusted: it sees un-noised sums and forgets them. A release is charged before
     any site is asked; one whose round fails stays charged. Releases of some sites only are charged in the
     parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing.
 
@@ -86,8 +91,10 @@ class TrustedServer:
         rng: RngLike = None,
         design: Design | None = None,
         missing: Missing = "raise",
+        relation: SumRelation = "replace-one",
     ) -> None:
         self._missing: Missing = check_choice(missing, Missing, "missing")
+        self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
         self._federation = federation
         self._session, self._sequence = str(uuid4()), 0
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
@@ -115,6 +122,11 @@ class TrustedServer:
     def design(self) -> Design:
         """The public columns and bounds, the same at every site."""
         return self._design
+
+    @property
+    def relation(self) -> SumRelation:
+        """The neighbouring relation of all claims."""
+        return self._relation
 
     @property
     def secure(self) -> bool:
@@ -157,13 +169,14 @@ class TrustedServer:
         line = Line(
             label=label,
             mechanism="gaussian",
-            sensitivity=reach.l2,
+            sensitivity=reach.sensitivity(self._relation),
             derivation=f"{op}: {reach.derivation}",
             dimension=reach.size,
             mu=calibrate_mu(mu=mu, rho=rho),
             unit="record",
             trust="central",
-            assumptions=(PUBLIC_N,),
+            relation=self._relation,
+            assumptions=(PUBLIC_N if self._relation == "replace-one" else NOTHING_ADDED,),
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
@@ -256,6 +269,8 @@ class TrustedServer:
         TopK
             Values in units of ``offset + factor x sum``.
         """
+        if self._relation != "replace-one":
+            raise NotAvailableError("selections are charged replace-one: ask a server of that relation")
         known, reach, asked = self._prepare(op, args, sites)
         factor = check_number(factor, "factor")
         shift = np.zeros(reach.shape) if offset is None else np.asarray(offset, dtype=np.float64)

@@ -75,7 +75,9 @@ def _score_reach(args: Args, columns: int) -> Reach:
     slack = unit_of(radius, FEWEST) * math.sqrt(columns) * bound + radius * unit_of(bound, FEWEST)
     l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
     why = "diameter of the scores at theta" if args["family"] == "binomial" else "2RE, |u| <= R, |r| <= E"
-    return Reach((columns,), l2, l2, radius * bound, why)
+    # One record is rounded where two were.
+    longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
+    return Reach((columns,), l2, l2, radius * bound, why, longest)
 
 
 def _upper_triangle(a: Floats, top: float, args: Args) -> Floats:
@@ -89,8 +91,8 @@ def _upper_triangle(a: Floats, top: float, args: Args) -> Floats:
 def _outer_reach(columns: int, top: float) -> Reach:
     q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
     if columns == 1:
-        return Reach(shape, q, q, q, why)
-    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why)
+        return Reach(shape, q, q, q, why, q)
+    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why, q)
 
 
 def _hessian(block: SiteBlock, args: Args) -> Floats:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.site_rows import Args, SiteBlock, blocks_of, check_bits, check_common
-from privinf.typing import Floats
+from privinf.typing import Floats, Relation
 
 COMMON = ("center", "scale", "intercept", "support", "beta", "bits")
 
@@ -28,6 +28,9 @@ class Reach:
     bound : float
         Largest absolute entry that one record can add.
     derivation : str
+    norm : float or None
+        Largest l2 norm of what one record adds: how far the sum moves if it contributes nothing. None where
+        that is not derived.
     """
 
     shape: tuple[int, ...]
@@ -35,6 +38,21 @@ class Reach:
     linf: float
     bound: float
     derivation: str
+    norm: float | None = None
+
+    def sensitivity(self, relation: Relation) -> float:
+        """Return the l2 sensitivity under a neighbouring relation.
+
+        Raises
+        ------
+        NotAvailableError
+            It is not derived.
+        """
+        if relation == "replace-one":
+            return self.l2
+        if relation == "zero-out" and self.norm is not None:
+            return self.norm
+        raise NotAvailableError(f"no sensitivity of this statistic under the relation {relation!r} is known")
 
     @property
     def size(self) -> int:
@@ -44,17 +62,19 @@ class Reach:
     @classmethod
     def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
         """Return the reach of vectors with every entry in [-bound, bound]."""
-        return cls(shape, 2.0 * bound * math.sqrt(math.prod(shape)), 2.0 * bound, bound, derivation)
+        norm = bound * math.sqrt(math.prod(shape))
+        return cls(shape, 2.0 * norm, 2.0 * bound, bound, derivation, norm)
 
     @classmethod
     def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
         """Return the reach of vectors with every entry in [0, bound]."""
-        return cls(shape, bound * math.sqrt(math.prod(shape)), bound, bound, derivation)
+        norm = bound * math.sqrt(math.prod(shape))
+        return cls(shape, norm, bound, bound, derivation, norm)
 
     @classmethod
     def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> Reach:
         """Return the reach of vectors of norm at most `radius`."""
-        return cls(shape, 2.0 * radius, 2.0 * radius, radius, derivation)
+        return cls(shape, 2.0 * radius, 2.0 * radius, radius, derivation, radius)
 
 
 @dataclass(frozen=True, slots=True)

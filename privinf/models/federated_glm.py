@@ -14,6 +14,7 @@ from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
+from privinf.federation.trusted import SumRelation
 from privinf.models.federated_glm_checkpoint import CheckpointedServer
 from privinf.models.federated_glm_plan import (
     Family,
@@ -43,10 +44,11 @@ class FederatedGLM:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record. With ``trust="server"`` parties send un-noised sums to a server
-    that they trust, and everything that leaves it is noised; with ``trust="secure-sum"`` they add the noise
-    themselves, and nobody sees more than the noisy total (`privinf.federation.SecureServer` says what is
-    trusted then). The report counts everything that a fit released.
+    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="server"`` parties
+    send un-noised sums to a server that they trust, and everything that leaves it is noised; with
+    ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total
+    (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
+    released.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
     correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and
@@ -164,6 +166,7 @@ class FederatedGLM:
         optimizer: Newton | Optimizer | None = None,
         public_seed: int = 0,
         max_colluding: int = 0,
+        relation: SumRelation = "replace-one",
         checkpoint: str | PathLike[str] | None = None,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
@@ -181,6 +184,11 @@ class FederatedGLM:
             Of batches and probes; fixed before the data are seen.
         max_colluding : int
             Secure sums: sites that may be in league with the server, whose noise does not count.
+        relation : {"replace-one", "zero-out"}
+            What the budget promises. Under "zero-out" a record is replaced by one that contributes nothing:
+            with C for 2C the same budget buys noise of half the size, and promises less, since a record that
+            is replaced by another one is protected at twice the mu. The ledger, and the sites' policies, must
+            be of that relation.
         checkpoint : path, optional
             Folder of this fit alone, in which every release is kept: the same call goes on where one that
             was stopped had come to, and pays nothing twice but a round that was under way.
@@ -211,22 +219,31 @@ class FederatedGLM:
         if math.isfinite(plan.mu) and not _begun(checkpoint):
             self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
-        sums = self._sums(rng, max_colluding, checkpoint)
+        sums = self._sums(rng, max_colluding, checkpoint, relation)
         params, path, method = _run(sums, rows.start, plan)
         found = one_step(sums, params, plan.final_mu) if plan.intervals else None
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
         options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
+        if relation != "replace-one":
+            options["Neighbours"] = relation
         told = Told(method, options, path, sums.meter, report)
         if found is None:
             return weak_results(rows, params, told, HIDDEN if plan.intervals else BEYOND)
         return glm_results(rows, found, told)
 
-    def _sums(self, rng: RngLike, max_colluding: int, checkpoint: str | PathLike[str] | None) -> GlmSums:
+    def _sums(
+        self,
+        rng: RngLike,
+        max_colluding: int,
+        checkpoint: str | PathLike[str] | None,
+        relation: SumRelation = "replace-one",
+    ) -> GlmSums:
         rows = self._rows
         options: dict[str, Any] = {
-            "ledger": self.ledger, "rng": rng, "design": None if rows.design.schema is None else rows.design
+            "ledger": self.ledger, "rng": rng, "relation": relation,
+            "design": None if rows.design.schema is None else rows.design,
         }  # fmt: skip
         if self._trust == "secure-sum":
             server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)

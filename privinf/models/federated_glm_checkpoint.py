@@ -67,7 +67,8 @@ class CheckpointedServer:
     def _release(self, kind: str, op: str, args: Mapping[str, Any], label: str, mu: float | None) -> Any:
         path = self._folder / f"{self._asked:05d}.npz"
         self._asked += 1
-        question = hashlib.sha256(f"{Query(op, args).digest} {label} {mu!r}".encode()).hexdigest()
+        asked = f"{Query(op, args).digest} {label} {mu!r} {self._server.relation}"
+        question = hashlib.sha256(asked.encode()).hexdigest()
         if path.exists():
             return self._read(path, kind, question)
         before = len(self._whole.entries)

@@ -146,10 +146,10 @@ def rows_of_arrays(
 def _in_process(design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False) -> InProcessFederation:
     rows = {str(label): part for label, part in parts.items()}
     if not keyed:
-        policy = SitePolicy(trusted_server=True, simulation=True)
+        policy = SitePolicy(trusted_server=True, simulation=True, zero_out=True)
         return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
     keys, roster = pinned_keys(rows)
-    policy = SitePolicy(secure_sums=True, simulation=True)
+    policy = SitePolicy(secure_sums=True, simulation=True, zero_out=True)
     return InProcessFederation(
         {
             name: Site(part, design, policy=policy, key=keys[name], roster=roster)

@@ -23,6 +23,7 @@ from privinf.accounting import (
     Ledger,
     LedgerEntry,
     ParallelTotal,
+    PrivacyReport,
     PureLoss,
     Sensitivity,
     compose,
@@ -423,10 +424,32 @@ def test_bad_scope_names_are_refused(name):
 # ---- entries
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "add_or_remove", "ADD/REMOVE", "zero-out"])
+@pytest.mark.parametrize("relation", ["add-remove", "add_or_remove", "ADD/REMOVE"])
 def test_add_remove_is_refused_because_n_is_public(relation, make_entry):
     with pytest.raises(ArgumentError, match="public n"):
         make_entry(relation=relation)
+
+
+def test_zero_out_losses_are_kept_apart(make_entry):
+    ledger = Ledger()
+    ledger.spend(make_entry(relation="zero-out"))
+    ledger.spend(make_entry(relation="zero-out"))
+    for other in ("replace-one", "metric"):
+        with pytest.raises(ArgumentError, match="do not add up"):
+            ledger.spend(make_entry(relation=other))
+        mixed = Ledger()
+        mixed.spend(make_entry(relation=other))
+        with pytest.raises(ArgumentError, match="do not add up"):
+            mixed.spend(make_entry(relation="zero-out"))
+        with pytest.raises(ArgumentError, match="do not add up"):
+            PrivacyReport.of([make_entry(relation=other), make_entry(relation="zero-out")])
+    assert len(ledger) == 2
+    with pytest.raises(ArgumentError, match="do not add up"):
+        Ledger.from_json(ledger.to_json()).spend(make_entry())
+    text = str(PrivacyReport.of(ledger.entries, ledger=ledger))
+    assert "neighbours        zero-out" in text
+    assert "one that contributes nothing" in text
+    assert "two values" not in text
 
 
 @pytest.mark.parametrize(

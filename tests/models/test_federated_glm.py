@@ -173,6 +173,42 @@ def test_every_round_is_charged_and_sites_agree():
     assert len(ledger.entries) == 7
 
 
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize("optimizer", [None, pi.DPSGD(epochs=2, batches=3)], ids=["Newton", "DPSGD"])
+def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
+    y, X = draw("binomial", 20_000)
+    settings = {"epsilon": 1.0, "delta": 1e-6, "optimizer": optimizer, "rng": 0}
+    full, half = (
+        model_of("binomial", y, X, sites=3, trust=trust).fit(**settings, relation=relation)
+        for relation in ("replace-one", "zero-out")
+    )
+    assert half.privacy.relation == "zero-out"
+    assert half.options["Neighbours"] == "zero-out"
+    assert "zero-out" in half.summary().as_text()
+    assert "Neighbours" not in full.options
+    assert half.privacy.mu == pytest.approx(full.privacy.mu, rel=1e-9)
+    scales = [
+        {entry.label: entry.noise["scale"] for entry in fit.privacy.entries} for fit in (full, half)
+    ]  # fmt: skip
+    # two orthogonal matrices are sqrt 2 apart, two scores up to twice their length
+    assert scales[1]["final Hessian"] == pytest.approx(scales[0]["final Hessian"] / math.sqrt(2.0), rel=1e-5)
+    first = "gradient" if optimizer else "score, round 1"
+    assert scales[1][first] == pytest.approx(scales[0][first] / 2.0, rel=0.02)
+    assert 0.5 < half.bse_privacy.mean() / full.bse_privacy.mean() < 0.8
+
+
+def test_relations_are_not_mixed():
+    y, X = draw("binomial", 5000)
+    model = model_of("binomial", y, X)
+    model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    spent = len(model.ledger)
+    with pytest.raises(ArgumentError, match="do not add up"):
+        model.fit(epsilon=1.0, delta=1e-6, rng=0, relation="zero-out")
+    with pytest.raises(ArgumentError, match="relation"):
+        model.fit(epsilon=1.0, delta=1e-6, rng=0, relation="add-remove")
+    assert len(model.ledger) == spent
+
+
 def test_secure_noise_is_the_default():
     y, X = draw("binomial", 3000)
     fit = model_of("binomial", y, X, sites=2).fit(epsilon=8.0, delta=1e-6)
