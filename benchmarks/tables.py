@@ -35,7 +35,10 @@ def monte_carlo(
 
 
 def checkpointed(path: Path, jobs: Sequence[Job], function: Callable[..., pd.DataFrame]) -> pd.DataFrame:
-    """Run jobs that are not yet stored on two processes, store each when it ends, and return all stored."""
+    """Run jobs that are not yet stored on two processes, store each when it ends, and return all stored.
+
+    A job that fails stops nothing: the others are stored first, then its error is raised.
+    """
     stored = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["cell", "draw"])
     have = stored.groupby(["cell", "draw"]).size()
     left = [job for job in jobs if have.get(job[:2], 0) < job[2]]
@@ -44,14 +47,20 @@ def checkpointed(path: Path, jobs: Sequence[Job], function: Callable[..., pd.Dat
     print(f"{path.name}: {len(left)} of {len(jobs)} draws to do", flush=True)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         running = {pool.submit(function, *job): job for job in left}
+        failed = []
         for done in as_completed(running):
             cell, draw, _ = running[done]
+            if done.exception():
+                failed.append(done)
+                continue
             stored = stored[(stored["cell"] != cell) | (stored["draw"] != draw)]
             stored = pd.concat([stored, done.result()] if len(stored) else [done.result()])
             stored = stored.sort_values(["cell", "draw", "replication"])
             path.parent.mkdir(exist_ok=True)
             stored.to_csv(path, index=False, float_format="%.7g")
             print(f"{time.strftime('%H:%M:%S')} {cell} {draw}: {len(stored)} fits stored", flush=True)
+    for done in failed:
+        done.result()
     return pd.read_csv(path)
 
 
