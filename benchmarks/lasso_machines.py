@@ -265,7 +265,9 @@ def joint_budget(scale: float) -> None:
                 "squared error": with_error(frame["five error"], 4),
                 "own signals found": f"{frame['five own found'].mean():.2f} of {own}",
                 "joint epsilon": f"{spent:.4f}",
-                "joint epsilon <= epsilon": bool(spent <= paper["epsilon"] * (1.0 + 1e-9)),
+                "joint epsilon <= epsilon": bool(spent <= paper["epsilon"] * (1.0 + 1e-9))
+                if spent == spent
+                else "all refused",
             }
         )
     write_table(
