@@ -212,7 +212,9 @@ def client_app(reach: Reach | None = None) -> Any:
 
 
 def server_app(
-    analysis: Callable[[FlowerFederation, dict[str, Any]], None], sites: Sequence[str], **options: float
+    analysis: Callable[[FlowerFederation, dict[str, Any]], None],
+    sites: Sequence[str] | None = None,
+    **options: float,
 ) -> Any:
     """Return the ServerApp that runs an analysis.
 
@@ -220,7 +222,9 @@ def server_app(
     ----------
     analysis : callable (federation, configuration)
         Gets the federation and the run's configuration (``flwr run --run-config``).
-    sites, options
+    sites : sequence of str, optional
+        As for `FlowerFederation`; by default those of the run's configuration, ``sites="north,south"``.
+    options
         As for `FlowerFederation`.
 
     Raises
@@ -232,9 +236,19 @@ def server_app(
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:
-        analysis(FlowerFederation(grid, sites, **options), dict(context.run_config))
+        config = dict(context.run_config)
+        names = _named(config) if sites is None else sites
+        analysis(FlowerFederation(grid, names, **options), config)
 
     return app
+
+
+def _named(config: Mapping[str, Any]) -> list[str]:
+    """Return the sites in a run's configuration."""
+    text = config.get("sites")
+    if not isinstance(text, str) or not text.strip():
+        raise ArgumentError('the run\'s configuration must name the sites: sites="north,south"')
+    return [name.strip() for name in text.split(",")]
 
 
 def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:

@@ -317,17 +317,26 @@ def test_what_is_no_question_does_not_reach_the_site(monkeypatch, content):
     assert (reply.site, reply.error) == ("south", "StorageError: the message is not a Query")
 
 
-def test_an_analysis_as_a_server_app():
+@pytest.mark.parametrize("named", [True, False], ids=["in the app", "in the configuration"])
+def test_an_analysis_as_a_server_app(named):
     seen = {}
 
     def analysis(federation, config):
         seen["numbers"], _ = fitted(federation)
         seen["config"] = config
 
-    app = server_app(analysis, list(SIZES), timeout=5.0)
-    app(grid_of(), Context(1, 0, {}, RecordDict(), {"rho": 0.5}))
-    assert seen["config"] == {"rho": 0.5}
+    given = {"rho": 0.5} if named else {"sites": "north, south"}
+    app = server_app(analysis, list(SIZES) if named else None, timeout=5.0)
+    app(grid_of(), Context(1, 0, {}, RecordDict(), given))
+    assert seen["config"] == given
     assert seen["numbers"].tobytes() == fitted(federation_of())[0].tobytes()
+
+
+@pytest.mark.parametrize("config", [{}, {"sites": " "}, {"sites": 3}])
+def test_a_run_that_names_no_sites(config):
+    app = server_app(lambda *_: pytest.fail("it ran"))
+    with pytest.raises(ArgumentError, match='sites="north,south"'):
+        app(grid_of(), Context(1, 0, {}, RecordDict(), config))
 
 
 def test_the_nodes_configuration(tmp_path):
