@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError
-from privinf.inference.corrected_scores import NoisyRecordMoments, NoisyTotals
 from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Moments, Rows
-from privinf.mechanisms.moments import CovType, MomentLayout, Trust
+from privinf.mechanisms.moments import CovType, Trust
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.fitting import Fit, build_results
+from privinf.models.moment_federated import Checkpoint, FederatedMoments, FederatedTrust
+from privinf.models.moment_parties import MomentParties, Parties, parties_of_arrays, parties_of_formula
+from privinf.models.moment_systems import described, moment_system, release_cov_type
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.schema import Schema
 from privinf.typing import Calibration, Missing, RngLike
+from privinf.validation import check_choice
 
-CovChoice = Literal["nonrobust", "HC0"]
+__all__ = ["MomentOLS", "moment_system"]
+TRUSTED = {
+    "central": "trusted curator",
+    "local": "each record noises its own",
+    "secure-sum": "secure sum",
+    "server": "trusted server",
+}
 
 
 class MomentOLS(ReleaseModel):
     r"""Linear regression from second moments with Gaussian noise.
+
+    Over several parties it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
+    their noise is that of one trusted curator, and nobody sees more than the noisy total.
 
     Parameters
     ----------
@@ -48,9 +59,10 @@ class MomentOLS(ReleaseModel):
     Notes
     -----
     **Privacy.** Replace-one of one record (features and response together), one Gaussian release of the
-    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.moments`.
+    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.moments_geometry`. Who is trusted
+    in a secure sum, and with what, `privinf.federation.SecureServer` says.
 
-    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Central: covariance
+    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
     ``A^-1 (s^2 A/n + V_noise) A^-1``, homoskedastic unless ``cov_type="HC0"`` buys the residual moments;
     local: sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the
     regression among clipped values.
@@ -97,6 +109,124 @@ class MomentOLS(ReleaseModel):
         )
         self._bind(mechanism, Rows(features, response, missing), ledger)
 
+    @classmethod
+    def from_arrays(
+        cls,
+        parties: Parties,
+        *,
+        bounds: Any = None,
+        radius: float | None = None,
+        y_bounds: Any = None,
+        trust: FederatedTrust = "secure-sum",
+        response_weight: float | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model over parties from one pair (y, X) each; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        parties : sequence or mapping of (y, X)
+            Simulated in this process; real sites are a federation for `from_formula`.
+        bounds, radius, y_bounds, response_weight, ledger
+            As for the class. Every column but the constant is protected.
+        trust : {"secure-sum", "server"}
+            "secure-sum": sites add the noise under masks (needs the extra ``federation``); "server": they
+            send un-noised sums to a server that all of them trust.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about one party's rows names the party.
+
+        Examples
+        --------
+        >>> import numpy as np, privinf as pi
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (5000, 2))
+        >>> y = X @ [0.5, -0.3] + 0.3 * rng.standard_normal(5000)
+        >>> parties = [(y[:2000], X[:2000]), (y[2000:], X[2000:])]
+        >>> model = pi.MomentOLS.from_arrays(parties, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
+        >>> fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+        >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
+        True
+        """
+        check_choice(trust, FederatedTrust, "trust")
+        found = parties_of_arrays(
+            parties, bounds=bounds, radius=radius, y_bounds=y_bounds, keyed=trust == "secure-sum"
+        )
+        return cls._over(found, ledger, trust=trust, response_weight=response_weight)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        *,
+        schema: Schema,
+        missing: Missing = "raise",
+        ledger: Ledger | None = None,
+        **mechanism: Any,
+    ) -> Self:
+        """Build the model from a formula and raw rows, or a federation whose sites hold them.
+
+        Parameters
+        ----------
+        formula : str
+            Evaluated on raw rows at the holder; its bounds follow from the schema.
+        data : DataFrame or Federation
+            Sites must have the same schema, and a policy that goes with `trust`.
+        schema : Schema
+        missing : {"raise", "impute-public"}
+            Of a data frame; in a federation every site's `Rows` say it.
+        ledger : Ledger, optional
+            Default: one for this object, cumulative over its fits and releases.
+        **mechanism
+            ``trust`` ("central" or "local"; over a federation "secure-sum", the default, or "server"),
+            ``response_weight``, ``radius``; and for a data frame ``weights``, the name of a column of
+            observation weights that the schema declares public with positive bounds.
+
+        Raises
+        ------
+        SchemaError
+            The formula needs columns, bounds or parameters that the schema does not declare.
+        NotAvailableError
+            Observation weights over a federation.
+
+        Notes
+        -----
+        Over a federation, columns that the schema declares public are protected like the others.
+        """
+        if not hasattr(data, "ask"):
+            if mechanism.get("trust") in ("secure-sum", "server"):
+                raise ArgumentError(f"trust={mechanism['trust']!r} needs a federation, or from_arrays")
+            return super().from_formula(
+                formula, data, schema=schema, missing=missing, ledger=ledger, **mechanism
+            )
+        refuse_weights(mechanism.pop("weights", None))
+        if missing != "raise":
+            raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
+        parties = parties_of_formula(formula, data, schema, mechanism.pop("radius", None))
+        return cls._over(parties, ledger, **{"trust": "secure-sum", "response_weight": None} | mechanism)
+
+    @classmethod
+    def _over(cls, parties: MomentParties, ledger: Ledger | None, **mechanism: Any) -> Self:
+        model = cls.__new__(cls)
+        model.mechanism = FederatedMoments(parties, **mechanism)
+        model.ledger = Ledger() if ledger is None else ledger
+        model._rows = model._release = None
+        return model
+
+    def release(self, **spending: Any) -> Release:
+        """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties."""
+        if isinstance(self.mechanism, FederatedMoments):
+            if "source" in spending:
+                raise ArgumentError("source= is for rows in one place: here the noise is the federation's")
+            return self.mechanism.release(ledger=self.ledger, **spending)
+        for name in ("max_colluding", "checkpoint"):
+            if name in spending:
+                raise ArgumentError(f"{name}= is for a model over a federation")
+        return super().release(**spending)
+
     def fit(
         self,
         *,
@@ -104,7 +234,7 @@ class MomentOLS(ReleaseModel):
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        cov_type: CovChoice | None = None,
+        cov_type: CovType | None = None,
         robust_share: float | None = None,
         stabilization: Stabilization = "none",
         ridge: float = 0.0,
@@ -113,6 +243,8 @@ class MomentOLS(ReleaseModel):
         calibration: Calibration | None = None,
         rng: RngLike = None,
         source: str | None = None,
+        max_colluding: int = 0,
+        checkpoint: Checkpoint = None,
     ) -> Results:
         """Release (unless built from a release) and estimate.
 
@@ -121,10 +253,15 @@ class MomentOLS(ReleaseModel):
         epsilon, delta, mu, rho : float
             What may be spent; ``epsilon=inf`` is ordinary least squares.
         cov_type : {"nonrobust", "HC0"}
-            Central: "nonrobust" (default, homoskedastic) or "HC0", which spends `robust_share` (default
-            .25) of mu^2 on residual moments. Local: always the sandwich, "HC0".
+            Totals: "nonrobust" (default, homoskedastic) or "HC0", which spends `robust_share` (default
+            .25) of mu^2 on residual moments, in a second round. Local: always the sandwich, "HC0".
         stabilization, ridge, fuller, target, calibration, rng, source
             As for `ModulatedOLS.fit`.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
+        checkpoint : path, optional
+            Over a federation: folder of this fit alone, in which every round is kept: the same call goes on
+            where one that was stopped had come to, and pays nothing twice but a round under way.
 
         Returns
         -------
@@ -134,6 +271,7 @@ class MomentOLS(ReleaseModel):
         spending = {
             "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "robust_share": robust_share,
             "rng": rng, "calibration": calibration, "source": source,
+            "max_colluding": max_colluding or None, "checkpoint": checkpoint,
         }  # fmt: skip
         release = self._given_release(spending)
         if release is None:
@@ -145,48 +283,18 @@ class MomentOLS(ReleaseModel):
             raise ArgumentError(
                 f"cov_type={cov_type!r}: this release was made for cov_type={release_cov_type(release)!r}"
             )
-        trust = "trusted curator" if release.law["trust"] == "central" else "each record noises its own"
         return build_results(
             Results,
             moment_system(release),
             release=release,
             ledger=self.ledger,
             model=type(self).__name__,
-            method=f"second moments, {trust}",
+            method=f"second moments, {TRUSTED[release.law['trust']]}",
             fit=how,
+            options=described(release),
         )
 
-
-def release_cov_type(release: Release) -> CovType:
-    """Return the covariance that a moment release supports."""
-    robust = release.law["trust"] == "local" or "residual_moments" in release.arrays
-    return "HC0" if robust else "nonrobust"
-
-
-def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
-    """Return the estimating equation of a moment release, scaled units, in the design's column order.
-
-    The release orders z as (public, private, c y); the equation is brought back to the design's order.
-    """
-    design, arrays, law = release.design, release.arrays, release.law
-    layout = MomentLayout(int((~design.private).sum()), int(design.private.sum()))
-    order = np.argsort(np.concatenate([np.flatnonzero(~design.private), np.flatnonzero(design.private)]))
-    if law["trust"] == "local":
-        return NoisyRecordMoments(
-            arrays["moments"], public=arrays["public"], private=layout.private, order=order,
-            weight=law["response_weight"], scale=law["scale"],
-            groups=arrays.get("groups"), weights=arrays.get("weights"),
-        )  # fmt: skip
-    residual = None
-    if "residual_moments" in arrays:
-        size = layout.size - 1
-        rows, columns = np.triu_indices(size)
-        residual = np.zeros((size, size))
-        residual[rows, columns] = arrays["residual_moments"] / np.where(rows == columns, 1.0, np.sqrt(2.0))
-        residual[columns, rows] = residual[rows, columns]
-        residual = residual / release.nobs
-    return NoisyTotals(
-        layout.matrix(arrays["moments"], arrays["public_moments"]) / release.nobs,
-        n=release.nobs, public=layout.public, order=order, weight=law["response_weight"],
-        scale=law["scale"], residual_moments=residual,
-    )  # fmt: skip
+    def __repr__(self) -> str:
+        if isinstance(self.mechanism, FederatedMoments):
+            return f"<{type(self).__name__}: {self.mechanism!r} (rows not shown)>"
+        return super().__repr__()
