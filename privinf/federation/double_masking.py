@@ -29,12 +29,12 @@ from privinf.federation.in_process import Federation
 from privinf.federation.keys import IdentityKey
 from privinf.federation.masking import PURPOSE, Words, apply_masks, expand, extract, stream
 from privinf.federation.messages import Query, Reply
+from privinf.federation.rounds import refusal_of
 from privinf.federation.secure_sum import MaskedSum, SecureServer, add_words, by_site, check_replies
 from privinf.federation.shamir import combine, read_share
 from privinf.federation.site_masking import SumTerms
 from privinf.federation.site_sharing import SELF, commitment
 from privinf.federation.sum_plan import SumPlan, plan_sum
-from privinf.federation.trusted import refusal_of
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.mechanisms.sparse_statistics import ROOT2
+from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
 from privinf.typing import Floats
 
 
@@ -72,6 +72,11 @@ class NoisyGram:
     sites: tuple[str, ...]
     scale: float
     mu: float
+
+    @classmethod
+    def of(cls, found: NoisySum) -> NoisyGram:
+        """Return the matrix whose isometric entries were released."""
+        return cls(from_isometric(found.values), found.rows, found.sites, found.scale, found.mu)
 
     @property
     def mean(self) -> Floats:

@@ -16,12 +16,16 @@ from privinf.accounting import (
     PureLoss,
     pure_rho,
 )
+from privinf.accounting.scopes import Scope
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count, check_positive
 
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
+# What a line may say of its noise: of a secure sum, and of peeling. Vectors are counted here all the same.
+NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold"})
+NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,18 @@ class SitePolicy:
         if self.operations is not None and op not in self.operations:
             raise NotAvailableError(f"its policy does not allow the statistic {op!r}")
 
-    def accept(self, charges: Iterable[Mapping[str, Any]], reach: Reach) -> tuple[LedgerEntry, ...]:
+    def accept(
+        self, charges: Iterable[Mapping[str, Any]], reach: Reach, scope: Scope = ()
+    ) -> tuple[LedgerEntry, ...]:
         """Return the site's own ledger lines for a query, checked against its own sensitivity.
+
+        Parameters
+        ----------
+        charges : iterable of mapping
+            As the server states them; their scope is the server's affair.
+        reach : Reach
+        scope : tuple of str
+            Where in the site's ledger they stand.
 
         Raises
         ------
@@ -107,31 +121,43 @@ class SitePolicy:
             check_entry(entry, reach)
             if _rho(entry.loss) > self.largest_rho:
                 raise NotAvailableError("its policy refuses so dear a release")
-        return tuple(replace(entry, id=str(uuid4()), scope=()) for entry in entries)
+        return tuple(replace(entry, id=str(uuid4()), scope=scope) for entry in entries)
 
 
 def check_entry(entry: LedgerEntry, reach: Reach) -> None:
     """Raise ArgumentError unless a ledger line covers a release of a statistic of this reach.
 
-    The line must state at least the sensitivity that follows from the statistic, and at least the loss that
-    follows from its sensitivity and its noise.
+    The line must be in units of the sum, and state at least the sensitivity that follows from the statistic,
+    and at least the loss that follows from its sensitivity and its noise: for peeling, of every vector that
+    the statistic has.
     """
     stated = entry.sensitivity
-    factor = abs(float(entry.noise.get("factor", 1.0)))
-    picks, vectors = int(entry.noise.get("picks", 1)), int(entry.noise.get("vectors", 1))
     if stated is None:
         raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
+    unknown = sorted(set(entry.noise) - NOISE_KNOWN)
+    if unknown:
+        raise ArgumentError(f"the line {entry.label!r}: a site knows no {unknown[0]!r} of a noise")
+    picks = vectors = 1
     if "picks" not in entry.noise:
-        needed = factor * reach.sensitivity(entry.relation)
-    elif entry.relation != "replace-one":
-        raise ArgumentError(f"the line {entry.label!r}: picks are charged replace-one")
+        needed = reach.sensitivity(entry.relation)
     else:
-        needed = factor * reach.linf * (math.sqrt(picks) if stated.norm == "l2" else 1.0)
+        picks, vectors = _picks(entry, reach), math.prod(reach.shape[:-1])
+        needed = reach.linf * (math.sqrt(picks) if stated.norm == "l2" else 1.0)
     if not stated.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
     least = _least_rho(entry, stated.value, picks) * vectors
     if not _rho(entry.loss) >= least * (1.0 - TOLERANCE):
         raise ArgumentError(f"the line {entry.label!r} states too small a loss for its noise")
+
+
+def _picks(entry: LedgerEntry, reach: Reach) -> int:
+    """Return how many entries of each vector a line says that are picked."""
+    picks = entry.noise["picks"]
+    if isinstance(picks, bool) or not isinstance(picks, int) or not 1 <= picks <= reach.shape[-1]:
+        raise ArgumentError(f"the line {entry.label!r} must pick 1 to {reach.shape[-1]} entries")
+    if entry.relation != "replace-one":
+        raise ArgumentError(f"the line {entry.label!r}: picks are charged replace-one")
+    return picks
 
 
 def _least_rho(entry: LedgerEntry, sensitivity: float, picks: int) -> float:

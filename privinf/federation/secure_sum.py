@@ -42,9 +42,10 @@ from privinf.federation.in_process import Federation
 from privinf.federation.masking import Words
 from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisySum
+from privinf.federation.rounds import Args, Missing, PlannedSum, SumRelation, refusal_of, without_digits
 from privinf.federation.site_masking import SumTerms, check_room, read_terms
 from privinf.federation.sum_plan import SumPlan, plan_sum
-from privinf.federation.trusted import Args, Missing, SumRelation, TrustedServer, refusal_of
+from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.noisy_top_k import TopK
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import exact_bits
@@ -212,6 +213,11 @@ class SecureServer(TrustedServer):
             federation, ledger=ledger, rng=seeds, design=design, missing=missing, relation=relation
         )
 
+    @property
+    def terms(self) -> str:
+        """How releases are made and charged, in a few words."""
+        return f"masked, {self._relation}, {self._max_colluding} colluding, grid {self._grid_bits}"
+
     def vector_sum(
         self,
         op: str,
@@ -227,19 +233,54 @@ class SecureServer(TrustedServer):
         Parameters and errors as for `TrustedServer.vector_sum`. AlignmentError if a site is silent and
         ``missing="raise"``, or if more were silent than `retries` allow.
         """
-        _, reach, asked = self._prepare(op, args, sites)
-        level = calibrate_mu(mu=mu, rho=rho)
+        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
+
+    def planned(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> PlannedSum:
+        """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
+        known, reach, asked = self._prepare(op, args, sites)
+        asked, level = sorted(asked), calibrate_mu(mu=mu, rho=rho)
+        plan = self._plan(op, reach, level, label, asked)
+        bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
+        query = Query(
+            op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
+            (plan.entry.to_dict(),), self._terms(plan, asked),
+        )  # fmt: skip
+        check_room(read_terms(query, plan.entry), max(self._rows[name] for name in asked), reach.bound)
+        return PlannedSum(query, tuple(asked), plan.site_scale, level)
+
+    def release(self, planned: PlannedSum, *, charged: bool = False) -> NoisySum:
+        """Make a planned release, of this server or of one before it that was stopped.
+
+        A site that has answered the question sends the very words that it sent before, at no charge, so that
+        the sum and its noise are the same. Other sites, asked after some have fallen silent, need other
+        masks: that is a release of its own, and charged.
+
+        Parameters
+        ----------
+        planned : PlannedSum
+        charged : bool
+            Whether its line is in the ledger already.
+        """
         for _ in range(self._retries + 1):
-            asked = sorted(asked)
-            plan = self._plan(op, reach, level, label, asked)
-            query = self._query(op, args, plan, asked)
-            terms = read_terms(query, plan.entry)
-            check_room(terms, max(self._rows[name] for name in asked), reach.bound)
-            self._spend((plan.entry,), asked)
-            found = self._sum(query, terms, reach)
+            query, asked = planned.query, list(planned.asked)
+            args = without_digits(query.args)
+            _, reach, _ = self._prepare(query.op, args, asked)
+            if not charged:
+                self._spend((planned.entry,), asked)
+            found = self._sum(query, read_terms(query, planned.entry), reach)
             if found.steps is not None:
-                return self._noisy(found, plan, reach, level)
-            asked = self._shrunk(asked, found.silent)
+                return self._noisy(found, planned, reach)
+            left, charged = self._shrunk(asked, found.silent), False
+            planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
 
     def top_k(self, *_: Any, **__: Any) -> TopK:
@@ -251,14 +292,6 @@ class SecureServer(TrustedServer):
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
             threshold=len(asked), rows=max(self._rows[name] for name in asked),
             grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
-        )  # fmt: skip
-
-    def _query(self, op: str, args: Args, plan: SumPlan, asked: list[str]) -> Query:
-        known, _, _ = self._prepare(op, args, asked)
-        bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
-        return Query(
-            op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
-            (plan.entry.to_dict(),), self._terms(plan, asked),
         )  # fmt: skip
 
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
@@ -274,11 +307,12 @@ class SecureServer(TrustedServer):
     def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:
         return masked_sum(self._federation, query, reach.size, self._rows)
 
-    def _noisy(self, found: MaskedSum, plan: SumPlan, reach: Reach, level: float) -> NoisySum:
+    def _noisy(self, found: MaskedSum, planned: PlannedSum, reach: Reach) -> NoisySum:
         assert found.steps is not None
-        values = np.asarray(found.steps * plan.grid, dtype=np.float64).reshape(reach.shape)
-        scale = plan.site_scale * float(np.sqrt(len(found.answered)))
-        return NoisySum(values, self._count(found.answered), found.answered, scale, level)
+        grid = planned.query.masking["grid"]
+        values = np.asarray(found.steps * grid, dtype=np.float64).reshape(reach.shape)
+        scale = planned.scale * float(np.sqrt(len(found.answered)))
+        return NoisySum(values, self._count(found.answered), found.answered, scale, planned.mu)
 
     def _shrunk(self, asked: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return who is left when sites fell silent."""

@@ -69,7 +69,8 @@ class Site:
     **Privacy.** Un-noised sums leave it only where the policy says ``trusted_server=True``, and only for
     queries whose charges cover the site's own sensitivity; they are in its ledger before a row is read. In
     a secure sum (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not
-    shown.
+    shown. Which rows are in a public batch follows from their order: a ledger in which batches stand in
+    parallel is right as long as the order stays.
 
     Examples
     --------
@@ -187,7 +188,7 @@ class Site:
         if query.design != self._digest:
             raise NotAvailableError("its rows are prepared for another design now")
         reach = op.reach(query.args, len(self.design.names))
-        entries = self.policy.accept(query.charges, reach)
+        entries = self.policy.accept(query.charges, reach, op.scope(query.args, name))
         if query.masking:
             return self._masked(query, name, reach, entries)
         self._journal.begin(query, query.digest, entries)

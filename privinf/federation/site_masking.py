@@ -30,7 +30,7 @@ from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, SensitivityError
 from privinf.federation.masking import PairKeys, Words
 from privinf.federation.messages import Query
-from privinf.federation.policy import TOLERANCE, SitePolicy
+from privinf.federation.policy import NOISE_TERMS, TOLERANCE, SitePolicy
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import stream_of
 from privinf.noise import LatticeNoise, NoiseSource, SimulationNoise
@@ -40,7 +40,6 @@ from privinf.typing import Floats, Integers
 LEAST_SIGMA = 4.0
 GAUSSIAN_SIGMA = 2.0**20
 NOISE_REACH = 64.0
-NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold"})
 TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed", "threshold"})
 
 

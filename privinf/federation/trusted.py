@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
 
-from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, SensitivityError
-from privinf.federation.agreement import check_alike
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError
 from privinf.federation.in_process import Federation
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import Query
 from privinf.federation.noisy import NoisyGram, NoisySum
+from privinf.federation.rounds import Args, Missing, PlannedSum, Rounds, SumRelation, without_digits
 from privinf.mechanisms.gaussian import NOTHING_ADDED, PUBLIC_N, Line
 from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import exact_bits
-from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, RngLike
-from privinf.validation import check_choice, check_fraction, check_number
-
-Missing = Literal["raise", "continue"]
-SumRelation = Literal["replace-one", "zero-out"]
-Args = Mapping[str, Any]
-
-PARTITION = "site"
+from privinf.validation import check_fraction, check_number
 
 
-class TrustedServer:
+class TrustedServer(Rounds):
     """Sums the sites' answers, adds the noise and writes one ledger line per release.
 
     Parameters
@@ -93,40 +84,8 @@ class TrustedServer:
         missing: Missing = "raise",
         relation: SumRelation = "replace-one",
     ) -> None:
-        self._missing: Missing = check_choice(missing, Missing, "missing")
-        self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
-        self._federation = federation
-        self._session, self._sequence = str(uuid4()), 0
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
-        self.ledger = Ledger() if ledger is None else ledger
-        self._rows: dict[str, int] = {}
-        self._design = self._introduce(design)
-        self._digest = self._design.digest
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites that answer."""
-        return tuple(self._rows)
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Number of rows of each site, public."""
-        return dict(self._rows)
-
-    @property
-    def nobs(self) -> int:
-        """Number of rows of all sites."""
-        return sum(self._rows.values())
-
-    @property
-    def design(self) -> Design:
-        """The public columns and bounds, the same at every site."""
-        return self._design
-
-    @property
-    def relation(self) -> SumRelation:
-        """The neighbouring relation of all claims."""
-        return self._relation
+        super().__init__(federation, ledger, design, missing, relation)
 
     @property
     def secure(self) -> bool:
@@ -165,6 +124,19 @@ class TrustedServer:
         SensitivityError
             The noise is too small against the sum for 64-bit integers.
         """
+        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
+
+    def planned(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None = None,
+        rho: float | None = None,
+        sites: Sequence[str] | None = None,
+    ) -> PlannedSum:
+        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
         known, reach, asked = self._prepare(op, args, sites)
         line = Line(
             label=label,
@@ -181,9 +153,35 @@ class TrustedServer:
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
             _check_room(self._count(asked) * reach.bound, scale)
-        total, answered = self._total(known, args, reach, (entry,), asked, noisy=scale > 0.0)
+        query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
+        return PlannedSum(query, tuple(asked), scale, line.mu)
+
+    def release(self, planned: PlannedSum, *, charged: bool = False) -> NoisySum:
+        """Make a planned release, of this server or of one before it that was stopped.
+
+        Sites know a question again: to one that they have charged they answer at no charge.
+
+        Parameters
+        ----------
+        planned : PlannedSum
+        charged : bool
+            Whether its line is in the ledger already.
+
+        Raises
+        ------
+        ArgumentError
+            It was planned with another kind of noise.
+        """
+        query, scale, entry = planned.query, planned.scale, planned.entry
+        if scale > 0.0 and entry.secure != self.secure:
+            raise ArgumentError("the release was planned with another noise source: go on with the same rng")
+        asked = list(planned.asked)
+        if not charged:
+            self._spend((entry,), asked)
+        _, reach, _ = self._prepare(query.op, without_digits(query.args), asked)
+        total, answered = self._total(query, reach, asked)
         values = total if scale == 0.0 else self._noise.perturb(total, scale)
-        return NoisySum(values, self._count(answered), answered, scale, line.mu)
+        return NoisySum(values, self._count(answered), answered, scale, planned.mu)
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Any) -> NoisySum:
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
@@ -194,8 +192,7 @@ class TrustedServer:
 
     def gram(self, args: Args, *, label: str, op: str = "union_gram", **options: Any) -> NoisyGram:
         """Release a symmetric matrix through its isometric entries; `options` as for `vector_sum`."""
-        found = self.vector_sum(op, args, label=label, **options)
-        return NoisyGram(from_isometric(found.values), found.rows, found.sites, found.scale, found.mu)
+        return NoisyGram.of(self.vector_sum(op, args, label=label, **options))
 
     def histogram_quantile(
         self,
@@ -294,43 +291,25 @@ class TrustedServer:
         entries = tuple(
             replace(entry, noise={**entry.noise, "factor": abs(factor)}) for entry in peeling.entries
         )
-        total, _ = self._total(known, args, reach, entries, asked, noisy=peeling.scale > 0.0)
+        told = tuple(of_the_sum(entry) for entry in entries)
+        query = self._query(known, args, told, asked, noisy=peeling.scale > 0.0)
+        self._spend(entries, asked)
+        total, _ = self._total(query, reach, asked)
         return peeling.draw(shift + factor * total, self._noise, allowed)
 
     # ---- the round
 
-    def _prepare(self, op: str, args: Args, sites: Sequence[str] | None) -> tuple[SiteOp, Reach, list[str]]:
-        """Check everything that can be checked before a charge."""
-        if op not in SITE_OPS:
-            raise ArgumentError(f"no statistic is called {op!r}; there are {', '.join(SITE_OPS)}")
-        asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
-        for name in asked:
-            if name not in self._rows:
-                raise ArgumentError(f"no site that answers is called {name!r}")
-        if not asked:
-            raise ArgumentError("sites must name at least one site")
-        if "bits" in args:
-            raise ArgumentError("bits is the server's to choose")
-        plain = Query(op, args).args  # refuses what no transport carries
-        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names)), asked
-
-    def _total(
-        self,
-        op: SiteOp,
-        args: Args,
-        reach: Reach,
-        entries: tuple[LedgerEntry, ...],
-        asked: list[str],
-        *,
-        noisy: bool,
-    ) -> tuple[Floats, tuple[str, ...]]:
-        """Charge, ask, and return the un-noised sum: never let it out of the calling method."""
+    def _query(
+        self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], asked: list[str], *, noisy: bool
+    ) -> Query:
         bits = exact_bits(self._count(asked)) if noisy and self._noise.secure else 0
-        query = Query(
+        return Query(
             op.name, {**args, "bits": bits}, op.version, self._digest, self._session, self._next(),
             tuple(entry.to_dict() for entry in entries),
         )  # fmt: skip
-        self._spend(entries, asked)
+
+    def _total(self, query: Query, reach: Reach, asked: list[str]) -> tuple[Floats, tuple[str, ...]]:
+        """Ask, and return the un-noised sum: never let it out of the calling method."""
         replies = self._round(query, asked)
         for reply in replies:
             good = reply.sums.shape == reach.shape and np.isfinite(reply.sums).all()
@@ -341,50 +320,6 @@ class TrustedServer:
             total += reply.sums
         return total, tuple(reply.site for reply in replies)
 
-    def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> None:
-        """Record a release of all rows, or of some sites' rows in their parallel scopes."""
-        if len(asked) == len(self._rows):
-            self.ledger.spend(*entries)
-            return
-        doors = [self.ledger.scope(name, disjoint=PARTITION) for name in asked]
-        for door in doors:
-            door.check([entry.loss for entry in entries])
-        for door in doors:
-            door.spend(*(replace(entry, id=str(uuid4())) for entry in entries))
-
-    def _round(self, query: Query, asked: list[str]) -> list[Reply]:
-        """Return the replies; refusals are raised, silence by the rule for missing sites."""
-        replies = self._federation.ask(query, asked)
-        for reply in replies:
-            if reply.error:
-                raise refusal_of(reply)
-        silent = [name for name in asked if name not in {reply.site for reply in replies}]
-        if silent and (self._missing == "raise" or not replies):
-            raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
-        for name in silent:
-            self._rows.pop(name, None)
-        return replies
-
-    def _introduce(self, design: Design | None) -> Design:
-        """Ask who is there and what columns they have."""
-        names = list(self._federation.sites)
-        self._rows = dict.fromkeys(names, 0)
-        query = Query("describe") if design is None else Query("design", {"design": design.to_dict()})
-        replies = self._round(query, names)
-        check_alike({reply.site: reply.facts for reply in replies})
-        self._rows = {reply.site: reply.rows for reply in replies}
-        facts = replies[0].facts["design"]
-        if facts is None:
-            raise NotAvailableError("the sites have a schema but no design yet: pass design=")
-        return Design.from_dict(facts)
-
-    def _count(self, names: Sequence[str]) -> int:
-        return sum(self._rows[name] for name in names)
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
-
     def __reduce__(self) -> Any:
         raise TypeError("a trusted server is not pickled: pickle its releases")
 
@@ -392,14 +327,15 @@ class TrustedServer:
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
 
 
+def of_the_sum(entry: LedgerEntry) -> LedgerEntry:
+    """Return the line of a release of ``factor x sum`` in units of the sum, which sites can check."""
+    noise, sensitivity = dict(entry.noise), entry.sensitivity
+    factor = float(noise.pop("factor"))
+    assert sensitivity is not None
+    noise |= {name: float(noise[name]) / factor for name in ("scale", "grid")}
+    return replace(entry, noise=noise, sensitivity=replace(sensitivity, value=sensitivity.value / factor))
+
+
 def _check_room(reach: float, scale: float) -> None:
     if 2.0 * reach / grid_step(scale) >= LARGEST_STEP:
         raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
-
-
-def refusal_of(reply: Reply) -> PrivinfError:
-    """Return a site's error as one of this package's, with the site's name."""
-    kind, _, message = reply.error.partition(": ")
-    found = getattr(errors, kind, None)
-    usable = isinstance(found, type) and issubclass(found, PrivinfError)
-    return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]

@@ -128,6 +128,13 @@ def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
     return (words % np.uint64(batches)).astype(np.int64)
 
 
+def partition_of(args: Args) -> tuple[str, str] | None:
+    """Return the names of the partition into batches and of the batch asked for; None without batches."""
+    if "batches" not in args:
+        return None
+    return f"batch of {args['batches']} by seed {args['seed']}", str(args["batch"])
+
+
 def sketch_of(args: Args, columns: int) -> Floats | None:
     """Return S, shape (columns, k): the basis beside scaled probes orthogonal to it; None without either."""
     basis = np.asarray(args["basis"], dtype=np.float64) if "basis" in args else np.empty((columns, 0))
@@ -218,5 +225,6 @@ GLM_OPS: dict[str, SiteOp] = named(
             *GLM_ARGS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit", "batches",
             "batch", "seed",
         ),
+        partition=partition_of,
     ),
 )  # fmt: skip

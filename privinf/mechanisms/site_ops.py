@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.accounting.scopes import scope_component
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.site_rows import Args, SiteBlock, blocks_of, check_bits, check_common
 from privinf.typing import Floats, Relation
@@ -94,6 +95,9 @@ class SiteOp:
         Raised whenever `function` or `sensitivity` changes.
     wide : bool
         Whether it works on all columns number by number, which is faster in small blocks.
+    partition : callable (args) -> (str, str) or None, optional
+        Name of a public partition of the records of one site, and of the class that the sum is over; None
+        where it is over all.
 
     Notes
     -----
@@ -107,6 +111,15 @@ class SiteOp:
     arguments: tuple[str, ...]
     version: int = 1
     wide: bool = False
+    partition: Callable[[Args], tuple[str, str] | None] | None = None
+
+    def scope(self, args: Args, site: str) -> tuple[str, ...]:
+        """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
+
+        Partitions are drawn by the site's name, and so named after it.
+        """
+        found = None if self.partition is None else self.partition(args)
+        return () if found is None else (scope_component(found[1], f"{found[0]} at {site}"),)
 
     def reach(self, args: Args, columns: int) -> Reach:
         """Return how far one of the records can move the sum, after checking `args`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
@@ -14,7 +13,7 @@ from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
-from privinf.federation.trusted import SumRelation
+from privinf.federation.rounds import SumRelation
 from privinf.models.federated_glm_checkpoint import CheckpointedServer
 from privinf.models.federated_glm_plan import (
     Family,
@@ -190,8 +189,8 @@ class FederatedGLM:
             is replaced by another one is protected at twice the mu. The ledger, and the sites' policies, must
             be of that relation.
         checkpoint : path, optional
-            Folder of this fit alone, in which every release is kept: the same call goes on where one that
-            was stopped had come to, and pays nothing twice but a round that was under way.
+            Folder of this fit alone, in which every question and release is kept: the same call goes on where
+            one that was stopped had come to, and pays nothing twice.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -216,7 +215,7 @@ class FederatedGLM:
         """
         rows = self._rows
         plan = plan_fit(epsilon, delta, optimizer, public_seed, p=rows.p, n=rows.total)
-        if math.isfinite(plan.mu) and not _begun(checkpoint):
+        if math.isfinite(plan.mu) and not CheckpointedServer.begun(checkpoint):
             self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, checkpoint, relation)
@@ -261,11 +260,6 @@ class FederatedGLM:
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
-
-
-def _begun(checkpoint: str | PathLike[str] | None) -> bool:
-    """Return whether a fit has left releases there."""
-    return checkpoint is not None and any(Path(checkpoint).glob("*.npz"))
 
 
 def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Floats, list[Floats], str]:

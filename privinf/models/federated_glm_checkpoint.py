@@ -15,10 +15,12 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.errors import StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
+from privinf.federation.rounds import PlannedSum
+from privinf.typing import Floats
 
 
 class CheckpointedServer:
-    """A server whose releases are written down, one file each, and read back by the fit that goes on.
+    """A server whose questions and releases are written down, and taken up by the fit that goes on.
 
     Parameters
     ----------
@@ -33,9 +35,12 @@ class CheckpointedServer:
 
     Notes
     -----
-    **Privacy.** Holds releases and ledger lines, which are public. A release that is read back costs nothing
-    new: its line is put into the ledger where it is missing there. A round that was charged and not written
-    down when the fit stopped is asked, and charged, again.
+    **Privacy.** Holds questions, releases and ledger lines, which are public. A release that is read back
+    costs nothing new: its line is put into the ledger where it is missing there. A round that was under way
+    is asked again in the very same words: sites that have charged it answer at no charge, and its line is
+    in the ledger once. A trusted server draws new noise for it, the first was seen by nobody; in a secure
+    sum the sites send what they sent before. Only sites that fall silent for good make it dearer: without
+    them the sum is another one, with fresh masks and a charge of its own.
     """
 
     def __init__(self, server: TrustedServer, folder: str | os.PathLike[str]) -> None:
@@ -44,6 +49,11 @@ class CheckpointedServer:
         self._whole, self._known = server.ledger, {entry.id for entry in server.ledger.entries}
         self.entries: list[LedgerEntry] = []
         self._asked = 0
+
+    @staticmethod
+    def begun(folder: str | os.PathLike[str] | None) -> bool:
+        """Return whether a fit has left anything there."""
+        return folder is not None and any(Path(folder).glob("*.npz"))
 
     @property
     def ledger(self) -> Ledger:
@@ -56,59 +66,95 @@ class CheckpointedServer:
 
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> NoisySum:
         """Return a release, from the folder if it is there; as for the server."""
-        found: NoisySum = self._release("sum", op, args, label, mu)
+        path, under_way = (self._folder / f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
+        self._asked += 1
+        words = f"{Query(op, args).digest} {label} {mu!r} {self._server.terms}"
+        question = hashlib.sha256(words.encode()).hexdigest()
+        if path.exists():
+            return self._read(path, question)
+        planned = _planned(under_way, question) if under_way.exists() else None
+        if planned is None:
+            planned = self._server.planned(op, args, label=label, mu=mu)
+            _write_plan(under_way, question, planned)
+        charged, before = planned.entry.id in self._known, len(self._whole.entries)
+        found = self._server.release(planned, charged=charged)
+        old = tuple(entry for entry in self._whole.entries[:before] if entry.id == planned.entry.id)
+        new = (*old, *self._whole.entries[before:])
+        self.entries += new
+        _write_release(path, question, found, new)
+        under_way.unlink()
         return found
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""
-        found: NoisyGram = self._release("gram", op, args, label, mu)
-        return found
+        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _release(self, kind: str, op: str, args: Mapping[str, Any], label: str, mu: float | None) -> Any:
-        path = self._folder / f"{self._asked:05d}.npz"
-        self._asked += 1
-        asked = f"{Query(op, args).digest} {label} {mu!r} {self._server.relation}"
-        question = hashlib.sha256(asked.encode()).hexdigest()
-        if path.exists():
-            return self._read(path, kind, question)
-        before = len(self._whole.entries)
-        if kind == "sum":
-            found: NoisySum | NoisyGram = self._server.vector_sum(op, args, label=label, mu=mu)
-        else:
-            found = self._server.gram(args, label=label, op=op, mu=mu)
-        new = self._whole.entries[before:]
-        self.entries += new
-        _write(path, kind, question, found, new)
-        return found
-
-    def _read(self, path: Path, kind: str, question: str) -> NoisySum | NoisyGram:
+    def _read(self, path: Path, question: str) -> NoisySum:
+        header, arrays = _read_file(path, question)
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                values, header = stored["values"], json.loads(str(stored["header"]))
             entries = [LedgerEntry.from_dict(record) for record in header["entries"]]
-            told = [header[name] for name in ("question", "kind", "rows", "sites", "scale", "mu")]
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise StorageError(f"{path} is not a stored release ({type(problem).__name__})") from None
-        if told[:2] != [question, kind]:
-            raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
+            rows, sites, scale, mu = (header[name] for name in ("rows", "sites", "scale", "mu"))
+            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise _damaged(path, problem) from None
         for entry in entries:
             if entry.id not in self._known:
                 # The door of the moment files it where it belongs.
                 self.ledger.spend(replace(entry, scope=()))
         self.entries += entries
-        rows, sites, scale, mu = told[2:]
-        return (NoisySum if kind == "sum" else NoisyGram)(values, rows, tuple(sites), scale, float(mu))
+        return found
 
 
-def _write(path: Path, kind: str, question: str, found: Any, entries: tuple[LedgerEntry, ...]) -> None:
-    """Write one release; the file is there as a whole, on the disk, or not at all."""
+def _write_release(path: Path, question: str, found: NoisySum, entries: tuple[LedgerEntry, ...]) -> None:
     header = {
-        "question": question, "kind": kind, "rows": found.rows, "sites": list(found.sites),
-        "scale": found.scale, "mu": str(found.mu), "entries": [entry.to_dict() for entry in entries],
+        "question": question, "rows": found.rows, "sites": list(found.sites), "scale": found.scale,
+        "mu": str(found.mu), "entries": [entry.to_dict() for entry in entries],
     }  # fmt: skip
+    _write_file(path, header, {"values": found.values})
+
+
+def _write_plan(path: Path, question: str, planned: PlannedSum) -> None:
+    text, arrays = planned.query.pack()
+    header = {
+        "question": question, "query": text, "asked": list(planned.asked), "scale": planned.scale,
+        "mu": str(planned.mu),
+    }  # fmt: skip
+    _write_file(path, header, {f"arg {name}": array for name, array in arrays.items()})
+
+
+def _planned(path: Path, question: str) -> PlannedSum:
+    header, arrays = _read_file(path, question)
+    try:
+        args = {name.removeprefix("arg "): array for name, array in arrays.items()}
+        query = Query.unpack(header["query"], args)
+        return PlannedSum(query, tuple(header["asked"]), header["scale"], float(header["mu"]))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise _damaged(path, problem) from None
+
+
+def _read_file(path: Path, question: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+    """Return a file's header and arrays, if it is about this question."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(str(stored["header"]))
+            arrays = {name: stored[name] for name in stored.files if name != "header"}
+        told = header["question"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise _damaged(path, problem) from None
+    if told != question:
+        raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
+    return header, arrays
+
+
+def _damaged(path: Path, problem: Exception) -> StorageError:
+    return StorageError(f"{path} is not a stored release ({type(problem).__name__})")
+
+
+def _write_file(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+    """Write one file; it is there as a whole, on the disk, or not at all."""
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, values=found.values, header=np.array(json.dumps(header)))
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

@@ -116,6 +116,61 @@ def test_the_sites_limit_holds_before_a_row_is_read(monkeypatch):
     assert len(site.ledger) == 1
 
 
+PRODUCTS = {"bound": 1.5, "residual_clip": 1.5}
+
+
+def peeled(op="clipped_products", args=PRODUCTS, **told):
+    """Return the question of a peeling, its ledger lines changed."""
+    asked = []
+
+    class Keeping:
+        def __init__(self, inner):
+            self.inner, self.sites = inner, inner.sites
+
+        def ask(self, query, sites=None):
+            asked.append(query)
+            return self.inner.ask(query, sites)
+
+    server = TrustedServer(Keeping(federation_of()), noise=SimulationNoise(0))
+    server.top_k(op, args, 2, mu=1.0, factor=1.0 / 600, label="picks")
+    charges = []
+    for charge in asked[-1].charges:
+        noise = {**charge["noise"], **told.get("noise", {})}
+        stated = charge["sensitivity"] | told.get("sensitivity", {})
+        charges.append(charge | {"noise": noise, "sensitivity": stated})
+    return replace(asked[-1], charges=tuple(charges))
+
+
+def test_a_site_takes_no_units_from_the_server():
+    """Lines come in units of the sum: a factor of the server's could make any sensitivity small."""
+    good = peeled()
+    reach = SITE_OPS["clipped_products"].reach(good.args, 4)
+    assert [charge["sensitivity"]["value"] >= reach.linf for charge in good.charges] == [True, True]
+    assert not any("factor" in charge["noise"] for charge in good.charges)
+    site = site_of()
+    site.answer(good, "north")
+    before = len(site.ledger)
+    for lie, reason in (
+        ({"noise": {"factor": 1e-6}, "sensitivity": {"value": 1e-6 * reach.linf}}, "knows no 'factor'"),
+        ({"sensitivity": {"value": 0.9 * reach.linf}}, "too small a sensitivity"),
+        ({"noise": {"picks": 0}}, "must pick 1 to 4"),
+        ({"noise": {"picks": 5}}, "must pick 1 to 4"),
+        ({"noise": {"picks": 1.0}}, "must pick 1 to 4"),
+    ):
+        with pytest.raises(ArgumentError, match=reason):
+            site.answer(replace(peeled(**lie), session="another"), "north")
+    assert len(site.ledger) == before
+
+
+@pytest.mark.parametrize("told", [1, 0, -3])
+def test_a_site_counts_the_vectors_itself(told):
+    query = peeled(noise={"vectors": told})
+    reach = SITE_OPS["clipped_products"].reach(query.args, 4)
+    assert len(OPEN.accept(query.charges, reach)) == 2
+    with pytest.raises(ArgumentError, match="too small a loss"):
+        OPEN.accept(query.charges, replace(reach, shape=(2, 4)))
+
+
 def test_refused_questions():
     site = site_of()
     for query, kind in (

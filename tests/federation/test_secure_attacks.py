@@ -217,7 +217,7 @@ def test_a_tampered_question_gives_garbage_not_a_sum():
     ("change", "reason"),
     [
         ({"noise": {"scale": 1.0}}, "too small a loss"),
-        ({"noise": {"factor": 0.0}}, "one release of a whole sum"),
+        ({"noise": {"factor": 0.0}}, "knows no 'factor'"),
         ({"noise": {"vectors": 0}}, "one release of a whole sum"),
         ({"noise": {"picks": 1}}, "one release of a whole sum"),
         ({"charge": {"relation": "metric"}}, "replace-one"),

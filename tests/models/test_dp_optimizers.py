@@ -80,6 +80,24 @@ def test_a_record_pays_once_an_epoch_whatever_the_number_of_batches(epochs):
     assert whole == pytest.approx(7 * 0.2 * mu**2, rel=1e-9)
 
 
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+def test_batches_stand_in_parallel_in_the_sites_own_ledgers(trust):
+    y, X = draw(2000)
+    model = model_of(y, X, trust=trust)
+    for seed in (0, 5):
+        fit = model.fit(
+            epsilon=2.0, delta=1e-6, optimizer=pi.DPSGD(epochs=2, batches=3), rng=0, public_seed=seed
+        )
+    mu2 = pi.Budget(epsilon=2.0, delta=1e-6).mu ** 2
+    for name, site in model._rows.federation._sites.items():
+        # the second fit's batches cut across those of the first
+        assert site.ledger.total().mu ** 2 == pytest.approx(2.0 * mu2, rel=1e-9)
+        scopes = [entry.scope for entry in site.ledger.entries if entry.label == "gradient"]
+        assert scopes.count((f"batch of 3 by seed 5 at {name}=2",)) == 2
+        assert len(set(scopes)) == 6
+    assert fit.privacy.cumulative.mu**2 == pytest.approx(2.0 * mu2, rel=1e-9)
+
+
 def test_beyond_the_dimension_rule_the_budget_goes_to_the_fit():
     d = 60
     beta = np.zeros(d)

@@ -1,0 +1,193 @@
+"""What every server over sites has: who is there, whose turn it is, doors of the ledger, one round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import uuid4
+
+from privinf import errors
+from privinf.accounting import Ledger, LedgerEntry
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
+from privinf.federation.agreement import check_alike
+from privinf.federation.in_process import Federation
+from privinf.federation.messages import Query, Reply
+from privinf.mechanisms.site_ops import Reach, SiteOp
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.schema import Design
+from privinf.validation import check_choice
+
+Missing = Literal["raise", "continue"]
+SumRelation = Literal["replace-one", "zero-out"]
+Args = Mapping[str, Any]
+
+PARTITION = "site"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedSum:
+    """A release that has not been charged or asked for yet.
+
+    Attributes
+    ----------
+    query : Query
+        The question, with the ledger line of its release.
+    asked : tuple of str
+        Sites.
+    scale : float
+        Sd of the noise on every entry; of one site's share of it in a secure sum.
+    mu : float
+        Price.
+
+    Notes
+    -----
+    **Privacy.** Public.
+    """
+
+    query: Query
+    asked: tuple[str, ...]
+    scale: float
+    mu: float
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """The ledger line."""
+        return LedgerEntry.from_dict(self.query.charges[0])
+
+
+class Rounds:
+    """Sites that answer one server, in one session.
+
+    Parameters
+    ----------
+    federation : Federation
+    ledger : Ledger or None
+    design : Design or None
+        Sent to the sites first.
+    missing : {"raise", "continue"}
+    relation : {"replace-one", "zero-out"}
+
+    Raises
+    ------
+    AlignmentError, NotAvailableError
+        As for `TrustedServer`.
+
+    Notes
+    -----
+    **Privacy.** Asks; what is released is for those who inherit.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        ledger: Ledger | None,
+        design: Design | None,
+        missing: Missing,
+        relation: SumRelation,
+    ) -> None:
+        self._missing: Missing = check_choice(missing, Missing, "missing")
+        self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
+        self._federation = federation
+        self._session, self._sequence = str(uuid4()), 0
+        self.ledger = Ledger() if ledger is None else ledger
+        self._rows: dict[str, int] = {}
+        self._design = self._introduce(design)
+        self._digest = self._design.digest
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites that answer."""
+        return tuple(self._rows)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each site, public."""
+        return dict(self._rows)
+
+    @property
+    def nobs(self) -> int:
+        """Number of rows of all sites."""
+        return sum(self._rows.values())
+
+    @property
+    def design(self) -> Design:
+        """The public columns and bounds, the same at every site."""
+        return self._design
+
+    @property
+    def terms(self) -> str:
+        """How releases are made and charged, in a few words."""
+        return f"trusted, {self._relation}"
+
+    def _prepare(self, op: str, args: Args, sites: Sequence[str] | None) -> tuple[SiteOp, Reach, list[str]]:
+        """Check everything that can be checked before a charge."""
+        if op not in SITE_OPS:
+            raise ArgumentError(f"no statistic is called {op!r}; there are {', '.join(SITE_OPS)}")
+        asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
+        for name in asked:
+            if name not in self._rows:
+                raise ArgumentError(f"no site that answers is called {name!r}")
+        if not asked:
+            raise ArgumentError("sites must name at least one site")
+        if "bits" in args:
+            raise ArgumentError("bits is the server's to choose")
+        plain = Query(op, args).args  # refuses what no transport carries
+        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names)), asked
+
+    def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> None:
+        """Record a release of all rows, or of some sites' rows in their parallel scopes."""
+        if len(asked) == len(self._rows):
+            self.ledger.spend(*entries)
+            return
+        doors = [self.ledger.scope(name, disjoint=PARTITION) for name in asked]
+        for door in doors:
+            door.check([entry.loss for entry in entries])
+        for door in doors:
+            door.spend(*(replace(entry, id=str(uuid4())) for entry in entries))
+
+    def _round(self, query: Query, asked: list[str]) -> list[Reply]:
+        """Return the replies; refusals are raised, silence by the rule for missing sites."""
+        replies = self._federation.ask(query, asked)
+        for reply in replies:
+            if reply.error:
+                raise refusal_of(reply)
+        silent = [name for name in asked if name not in {reply.site for reply in replies}]
+        if silent and (self._missing == "raise" or not replies):
+            raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
+        for name in silent:
+            self._rows.pop(name, None)
+        return replies
+
+    def _introduce(self, design: Design | None) -> Design:
+        """Ask who is there and what columns they have."""
+        names = list(self._federation.sites)
+        self._rows = dict.fromkeys(names, 0)
+        query = Query("describe") if design is None else Query("design", {"design": design.to_dict()})
+        replies = self._round(query, names)
+        check_alike({reply.site: reply.facts for reply in replies})
+        self._rows = {reply.site: reply.rows for reply in replies}
+        facts = replies[0].facts["design"]
+        if facts is None:
+            raise NotAvailableError("the sites have a schema but no design yet: pass design=")
+        return Design.from_dict(facts)
+
+    def _count(self, names: Sequence[str]) -> int:
+        return sum(self._rows[name] for name in names)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+
+def refusal_of(reply: Reply) -> PrivinfError:
+    """Return a site's error as one of this package's, with the site's name."""
+    kind, _, message = reply.error.partition(": ")
+    found = getattr(errors, kind, None)
+    usable = isinstance(found, type) and issubclass(found, PrivinfError)
+    return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
+
+
+def without_digits(args: Args) -> dict[str, Any]:
+    """Return a question's arguments without the digits, which are the server's to choose."""
+    return {name: value for name, value in args.items() if name != "bits"}
