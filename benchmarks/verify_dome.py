@@ -130,7 +130,8 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 # ---- losses: tuned, then fresh seeds
 
 LOW_STEPS, LOW_CLIPS = (1.0, 2.0, 4.0), (4.0, 6.0, 8.0)
-FULL_STEPS, FULL_CLIPS = (10.0, 30.0, 100.0), (2.0, 4.0, 6.0)
+UNEVEN_STEPS, HALVED_STEPS = (2.0, 4.0, 8.0), (0.5, 1.0, 2.0)
+FULL_STEPS, FULL_CLIPS = (1.0, 3.0, 10.0), (1.0, 2.0, 4.0)
 FEW_STEPS = (4.0, 8.0, 16.0)
 ADAM_STEPS = (0.005, 0.01, 0.02)
 PAPER_STEPS, PAPER_CLIPS = (3e-4, 1e-3, 3e-3), (3.0, 10.0, 30.0)
@@ -166,7 +167,12 @@ ROWS = [
     Row("DPAdam", Job("low", D, "DPAdam"), ADAM_STEPS),
     Row("DOME as written", Job("low", D, "DOME, paper", k=K), PAPER_STEPS, PAPER_CLIPS),
     Row("DPSGD, equal floats up", replace(LOW["DPSGD"], epochs=1, batches=2), FEW_STEPS),
-    *(Row(f"{name}, replace-one", replace(job, reach=2)) for name, job in LOW.items()),
+    *(Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS) for name, job in LOW.items()),
+    *(Row(f"{name}, uneven features", replace(job, features="uneven"), UNEVEN_STEPS) for name, job in LOW.items()),
+    Row(
+        "DPSGD, equal floats up, uneven features",
+        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (6.0, 12.0, 24.0),
+    ),
     *(
         Row(f"{name}, 5% full-rank noise", replace(job, features="mixed"), tuning=[100], seeds=BESIDE_SEEDS)
         for name, job in LOW.items()
@@ -207,7 +213,8 @@ def losses(scale: float) -> None:
             RESULTS / "dome_losses.md", f"Excess loss of private logistic fits, d = {D:,}", "benchmarks/verify_dome.py --only losses",
             table, time.time() - started,
             f"n = {N:,}, {SITES} sites, epsilon {EPSILON:g}, delta n^-1.1 = {DELTA:.2g}, zero-out unless a row says replace-one "
-            f"(the same noise would be four times the rho). Features of rank 20 unless a row says otherwise; the null model's excess is {null():.3f}. "
+            f"(the same noise would be four times the rho). Features: 20 directions of equal variance unless a row says otherwise (uneven: variances "
+            f"that fall as 1/j); the null model's excess is {null():.3f}. "
             "Step and clip: the best of 3 x 3 (3 tuning seeds; 1 for the last six rows), then fresh data, batches and noise for each seed.",
             growing=True,
         )  # fmt: skip
@@ -269,7 +276,7 @@ def curve_jobs(features: str) -> list[Job]:
     points = []
     for method in METHODS:
         k = 0 if method in ("DPSGD", "DPAdam") else K
-        job = Job(features, D, method, clip=CURVE_CLIPS.get(method, 6.0 if low else 4.0), k=k)
+        job = Job(features, D, method, clip=CURVE_CLIPS.get(method, 6.0 if low else 2.0), k=k)
         points += [replace(job, epsilon=epsilon) for epsilon in (EPSILONS if low else EPSILONS[::2])]
         points += [replace(job, d=d) for d in DIMENSIONS if low or d != DIMENSIONS[1]]
         if method not in ("DPAdam", "DOME, paper"):
