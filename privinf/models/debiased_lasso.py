@@ -1,4 +1,4 @@
-"""High-dimensional linear regression over parties that trust a server: sparse fit, debiased intervals."""
+"""High-dimensional linear regression over parties: sparse fit, debiased intervals, with and without trust."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
 from privinf.engines.private_bootstrap import Multipliers
-from privinf.models.debiased_lasso_fits import fit_by_paper, fit_heterogeneous, fit_jointly
+from privinf.models.debiased_lasso_fits import (
+    fit_by_paper,
+    fit_heterogeneous,
+    fit_jointly,
+    fit_securely,
+)
 from privinf.models.debiased_lasso_machines import MachineResults
 from privinf.models.debiased_lasso_options import LassoOptions, Precision, Variant
 from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
 from privinf.models.debiased_lasso_results import LassoResults
 from privinf.models.debiased_lasso_rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
+from privinf.models.federated_glm_plan import Trust
 from privinf.schema import Schema
 from privinf.typing import RngLike
+from privinf.validation import check_choice
 
 
 class DebiasedLasso:
-    r"""Sparse linear regression with debiased intervals, by a trusted server over one or more parties.
+    r"""Sparse linear regression with debiased intervals over one or more parties.
 
     Parameters
     ----------
@@ -37,6 +44,9 @@ class DebiasedLasso:
         half-width. Sizes of columns that matter are released.
     machines : array_like, shape (n,), optional
         Party of every row.
+    trust : {"server", "secure-sum"}
+        Whether parties send un-noised sums to a server that they trust, or noise them themselves, so that
+        nobody sees more than the noisy total: for two parties or more, with named targets.
     ledger : Ledger, optional
 
     Raises
@@ -45,8 +55,10 @@ class DebiasedLasso:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, central model: parties send un-noised sums to a server that they
-    trust, and everything that leaves it is noised. The report counts everything that a fit released.
+    **Privacy.** Replace-one of one record. With ``trust="server"`` the central model: parties send un-noised
+    sums to a server that they trust, and everything that leaves it is noised. With ``trust="secure-sum"`` the
+    sites noise and mask their sums (`privinf.federation.SecureServer` says what is trusted then). The report
+    counts everything that a fit released.
     The response is not cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so
     its sensitivity does not depend on them, and cutting y would bias the coefficients.
 
@@ -54,6 +66,14 @@ class DebiasedLasso:
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.inference.sparse.debiased` for s, kappa and the variance).
     The design departs from the paper's constants: one joint clip of the scores, clipped products for
     selection, a preconditioned refit, released slopes; it needs a fifth of their interval length.
+
+    On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
+    place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
+    a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
+    (`privinf.engines.secure_picks`). Scores, slopes and variances were Gaussian sums before: their formulas,
+    and what the intervals count, are unchanged. What it costs is sight: the noise of the picks grows as
+    sqrt(p), `LassoResults.picks_from` says what they could find, and where a column that matters may have
+    been missed the results warn.
 
     References
     ----------
@@ -81,9 +101,12 @@ class DebiasedLasso:
         y_bounds: Any = None,
         x_scale: Any = None,
         machines: Any = None,
+        trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> None:
-        self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines)
+        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines, keyed=keyed)
+        self._trust: Trust = trust
         self.ledger = Ledger() if ledger is None else ledger
 
     @classmethod
@@ -95,6 +118,7 @@ class DebiasedLasso:
         bounds: Any = None,
         y_bounds: Any = None,
         x_scale: Any = None,
+        trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from one pair (y, X) a party, by label or numbered from 0.
@@ -104,7 +128,9 @@ class DebiasedLasso:
         ArgumentError
             There is no party, one has no rows, or they differ in their columns.
         """
-        return cls._over(rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale), ledger)
+        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        rows = rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale, keyed=keyed)
+        return cls._over(rows, trust, ledger)
 
     @classmethod
     def from_formula(
@@ -115,6 +141,7 @@ class DebiasedLasso:
         schema: Schema,
         machines: str | None = None,
         x_scale: Any = None,
+        trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula and raw rows, or from a federation whose sites hold them.
@@ -124,12 +151,12 @@ class DebiasedLasso:
         formula : str
             Its constant is fitted without being selected or debiased.
         data : DataFrame or Federation
-            A federation's sites must trust the server and have the same schema.
+            A federation's sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; here the response is cut at its bounds by the sites.
         machines : str, optional
             Column of a data frame that names the party of every row.
-        x_scale, ledger
+        x_scale, trust, ledger
             As for the class.
 
         Raises
@@ -137,12 +164,15 @@ class DebiasedLasso:
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        return cls._over(rows_of_formula(formula, data, schema, machines, x_scale), ledger)
+        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        rows = rows_of_formula(formula, data, schema, machines, x_scale, keyed=keyed)
+        return cls._over(rows, trust, ledger)
 
     @classmethod
-    def _over(cls, rows: LassoRows, ledger: Ledger | None) -> Self:
+    def _over(cls, rows: LassoRows, trust: Trust, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
-        model._rows, model.ledger = rows, Ledger() if ledger is None else ledger
+        model._rows, model._trust = rows, trust
+        model.ledger = Ledger() if ledger is None else ledger
         return model
 
     def fit(
@@ -171,6 +201,7 @@ class DebiasedLasso:
         shares: Mapping[str, float] | None = None,
         extra_shares: Mapping[str, float] | None = None,
         paper_options: Mapping[str, Any] | None = None,
+        max_colluding: int = 0,
         rng: RngLike = None,
     ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
@@ -187,7 +218,7 @@ class DebiasedLasso:
         max_sparsity : int, optional
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
-            that the fit keeps (not heterogeneous); "all": every column.
+            that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.
         variant : {"default", "paper"}
             "paper": the paper's own algorithms, for comparison (`privinf.models.debiased_lasso_paper`).
         heterogeneous : bool
@@ -232,6 +263,8 @@ class DebiasedLasso:
         paper_options : mapping, optional
             Any of step, norm_bound, precision_clip, form, variance, multiplier_draws and public_seed of
             `privinf.models.debiased_lasso_paper.fit_paper`.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -250,12 +283,14 @@ class DebiasedLasso:
             iterations=iterations, clip=clip, refit=refit, center=center, bootstrap_draws=bootstrap_draws,
             bootstrap_multipliers=bootstrap_multipliers, restricted_eigenvalues=restricted_eigenvalues,
             noise_variance=noise_variance, bias_bound=bias_bound, extra_shares=extra_shares,
-            paper_options=paper_options,
+            paper_options=paper_options, max_colluding=max_colluding,
         )  # fmt: skip
-        kind = options.kind(variant, heterogeneous)
+        kind = options.kind(variant, heterogeneous, self._trust)
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
-        fit = fit_heterogeneous if kind == "heterogeneous" else fit_jointly
+        if kind == "heterogeneous":
+            return fit_heterogeneous(self._rows, self.ledger, options, rng)
+        fit = fit_securely if kind == "secure" else fit_jointly
         return fit(self._rows, self.ledger, options, rng)
 
     def __repr__(self) -> str:

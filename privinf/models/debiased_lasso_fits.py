@@ -1,10 +1,11 @@
-"""The three kinds of fit of a debiased lasso: one for all rows, by party, and the paper's."""
+"""The kinds of fit of a debiased lasso: one for all rows, on secure sums, by party, and the paper's."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
+from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport
 from privinf.engines.debiasing import DebiasedFit, debias
 from privinf.engines.debiasing_all import debias_all
 from privinf.engines.hard_thresholding import SparseFit, sparse_fit
@@ -25,6 +26,7 @@ from privinf.models.debiased_lasso_paper import fit_paper
 from privinf.models.debiased_lasso_plan import LassoPlan, check_plan, target_positions
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import LassoRows
+from privinf.models.debiased_lasso_secure import refilled, secure_plan, secure_server, sight_of
 from privinf.typing import RngLike
 
 # Chance that sparsity="auto" keeps a column that matters not.
@@ -54,6 +56,25 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
         rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras,
         after_selection=plan.targets is None,
     )  # fmt: skip
+
+
+def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
+    """Return the fit of common coefficients by secure sums."""
+    asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
+    whole = secure_plan(_plan(rows, options), options.epsilon)
+    plan = replace(whole, rho=asked.basic(whole.rho))
+    ledger.check(GaussianLoss(math.sqrt(2.0 * whole.rho)))
+    before = len(ledger.entries)
+    server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
+    sums = SparseSums(server, rows.units(), n)
+    fixed = 0 if rows.constant is None else 1
+    clear, chosen = _selection(sums, replace(plan, automatic=True), rows.constant)
+    fit = clear if plan.automatic else refilled(clear, plan.sparsity, fixed)
+    debiased = _debiased(sums, fit, chosen, plan, rows.constant)
+    extras = run_extras(sums, fit, debiased, asked, whole.rho)
+    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    sight = sight_of(server.looks, plan.sparsity + fixed - len(clear.support), chosen, debiased)
+    return lasso_results(rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, sight=sight)
 
 
 def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple[SparseFit, list[int]]:

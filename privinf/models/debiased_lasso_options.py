@@ -9,11 +9,12 @@ from typing import Any, Literal
 from privinf.engines.private_bootstrap import Multipliers
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
+from privinf.models.federated_glm_plan import Trust
 from privinf.validation import check_choice
 
 Variant = Literal["default", "paper"]
 Precision = Literal["pooled", "machine"]
-Kind = Literal["joint", "heterogeneous", "paper"]
+Kind = Literal["joint", "heterogeneous", "paper", "secure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,14 @@ class LassoOptions:
     bias_bound: bool = False
     extra_shares: Mapping[str, float] | None = None
     paper_options: Mapping[str, Any] | None = None
+    max_colluding: int = 0
 
     @property
     def every(self) -> bool:
         """Whether all columns are targets."""
         return isinstance(self.targets, str) and self.targets == "all"
 
-    def kind(self, variant: Variant, heterogeneous: bool) -> Kind:
+    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust = "server") -> Kind:
         """Return which kind of fit is asked for.
 
         Raises
@@ -59,6 +61,8 @@ class LassoOptions:
         check_choice(self.precision, Precision, "precision")
         paper = check_choice(variant, Variant, "variant") == "paper"
         kind: Kind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
+        if trust == "secure-sum":
+            kind = self._secure(kind)
         if kind == "joint" and self.accounting == "per-interval":
             raise NotAvailableError(
                 "the scores of all targets are one release, whose noise serves every interval: "
@@ -72,6 +76,21 @@ class LassoOptions:
                 )
         return kind
 
+    def _secure(self, kind: Kind) -> Kind:
+        """Return the kind of fit on secure sums, if there is one."""
+        if kind != "joint":
+            raise NotAvailableError(
+                f"a fit with {WORDS[kind]} peels un-noised sums, or sums of one party: that needs a trusted "
+                "server; trust='secure-sum' goes with variant='default' and heterogeneous=False"
+            )
+        if isinstance(self.targets, str):
+            raise ArgumentError(
+                f"targets={self.targets!r}: on secure sums the targets are a list of columns, named before "
+                "the data are seen. All columns are too many for one Gaussian release of their products with "
+                "all columns, p^2 numbers, and selected ones are those that its noise favours"
+            )
+        return "secure"
+
 
 OPTIONS: Mapping[Kind, set[str]] = {
     "joint": {
@@ -80,9 +99,13 @@ OPTIONS: Mapping[Kind, set[str]] = {
     },
     "heterogeneous": {"shared_sparsity", "accounting", "precision"},
     "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options"},
+    "secure": {
+        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
+    },
 }  # fmt: skip
 WORDS: Mapping[Kind, str] = {
-    "joint": "variant='default' and heterogeneous=False",
+    "joint": "variant='default', heterogeneous=False and trust='server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
     "paper": "variant='paper'",
+    "secure": "trust='secure-sum'",
 }

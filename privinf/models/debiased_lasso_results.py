@@ -28,6 +28,7 @@ from privinf.models.debiased_lasso_extras import (
     with_bias_bound,
 )
 from privinf.models.debiased_lasso_rows import LassoRows
+from privinf.models.debiased_lasso_secure import Sight, cost_note
 from privinf.results import Results
 from privinf.results.base import IntervalMethod
 from privinf.results.constraints import ConstraintLike, linear_constraints
@@ -93,6 +94,25 @@ class LassoResults(Results):
     def residual_scale(self) -> float:
         """Released typical size of the residuals: their 68% point, an sd if they are normal."""
         return float(self._sparse["scale"])
+
+    @property
+    def picks_from(self) -> pd.DataFrame:
+        """What columns were picked from on secure sums, a row for each release.
+
+        ``entries`` numbers were released together, each divided by its slope of error ``sd``: a covariance
+        with the residuals in units of y per declared unit of the column, or a correlation with a target.
+        From ``found_from`` on it is found. `radius` is that of the shrunk vector, see
+        `privinf.engines.secure_picks`.
+
+        Raises
+        ------
+        NotAvailableError
+            A trusted server peeled un-noised sums: none of that left it.
+        """
+        sight = self._context.settings.get("sight")
+        if sight is None:
+            raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
+        return pd.DataFrame(sight["looks"]).set_index("release")
 
     @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
@@ -227,6 +247,8 @@ class LassoResults(Results):
     def _warn_if_weak(self, asked: str) -> None:
         if self._context.settings.get("astray", False):
             warnings.warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning, stacklevel=3)
+        if (missed := self._context.settings.get("sight", {}).get("missed")) is not None:
+            warnings.warn(f"{asked}: {missed}", WeakIdentificationWarning, stacklevel=3)
 
     @property
     def _extras(self) -> Mapping[str, Any]:
@@ -259,10 +281,12 @@ def lasso_results(
     *,
     extras: Extras | None = None,
     after_selection: bool = False,
+    sight: Sight | None = None,
 ) -> LassoResults:
     """Return the results of a fit of `sparsity` columns, debiased at `chosen`, in the user's units.
 
-    `after_selection`: the targets were chosen by the fit, which the summary then says.
+    `after_selection`: the targets were chosen by the fit, which the summary then says. `sight`: what the
+    picks of a fit on secure sums could see.
     """
     found, names, unit = debiased.found, rows.names, sums.units.scale[chosen]
     back = np.outer(unit, unit)
@@ -293,13 +317,17 @@ def lasso_results(
     if extras is not None:
         settings["extras"] = extras.settings(unit)
     options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows))}
+    notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
+    if sight is not None:
+        settings["sight"] = sight.settings()
+        notes += (cost_note(sight.looks, len(names)),) + (sight.warning,) * sight.weak
     return LassoResults(
         estimate,
         report=report,
         sampling_cov=sampling,
         model="DebiasedLasso",
-        method="debiased lasso, trusted server",
+        method=f"debiased lasso, {'trusted server' if sight is None else 'secure sums'}",
         options=options,
         settings=settings,
-        notes=(SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray,
+        notes=notes,
     )

@@ -11,7 +11,7 @@ import pandas as pd
 
 from privinf.engines.sparse_sums import Units
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy
+from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, Schema
@@ -84,9 +84,20 @@ class LassoRows:
 
 
 def rows_of_arrays(
-    y: Any, X: Any, x_bound: float | None, bounds: Any, y_bounds: Any, x_scale: Any, machines: Any
+    y: Any,
+    X: Any,
+    x_bound: float | None,
+    bounds: Any,
+    y_bounds: Any,
+    x_scale: Any,
+    machines: Any,
+    *,
+    keyed: bool = False,
 ) -> LassoRows:
-    """Return the rows of one response and one matrix, split by the labels of `machines`."""
+    """Return the rows of one response and one matrix, split by the labels of `machines`.
+
+    Here and below `keyed` asks for sites with keys, for secure sums.
+    """
     features, names = matrix_of(X)
     response = response_of(y, len(features))
     labels = [(ONE_PARTY, None)] if machines is None else groups_of(machines, len(features))
@@ -95,7 +106,7 @@ def rows_of_arrays(
         for label, rows in labels
     }
     design = array_design(names, x_bound, bounds, y_bounds)
-    return _bound(design, in_process(design, parts), y_bounds, x_scale, list(parts))
+    return _bound(design, in_process(design, parts, keyed=keyed), y_bounds, x_scale, list(parts))
 
 
 def rows_of_parties(
@@ -104,14 +115,18 @@ def rows_of_parties(
     bounds: Any,
     y_bounds: Any,
     x_scale: Any,
+    *,
+    keyed: bool = False,
 ) -> LassoRows:
     """Return the rows of one pair (y, X) a party."""
     parts, names = parts_of(parties)
     design = array_design(names, x_bound, bounds, y_bounds)
-    return _bound(design, in_process(design, parts), y_bounds, x_scale, list(parts))
+    return _bound(design, in_process(design, parts, keyed=keyed), y_bounds, x_scale, list(parts))
 
 
-def rows_of_formula(formula: str, data: Any, schema: Schema, machines: str | None, x_scale: Any) -> LassoRows:
+def rows_of_formula(
+    formula: str, data: Any, schema: Schema, machines: str | None, x_scale: Any, *, keyed: bool = False
+) -> LassoRows:
     """Return the rows that a formula makes of a data frame, or of a federation's tables."""
     design = resolve_design(schema, formula, response="protected", radius=None)
     if design.y_low is None or design.y_high is None:
@@ -123,7 +138,7 @@ def rows_of_formula(formula: str, data: Any, schema: Schema, machines: str | Non
     else:
         labels = None if machines is None else data[machines]
         groups = [(ONE_PARTY, slice(None))] if labels is None else groups_of(labels, len(data))
-        federation = in_process(design, {label: Rows(data.iloc[rows]) for label, rows in groups})
+        federation = in_process(design, {label: Rows(data.iloc[rows]) for label, rows in groups}, keyed=keyed)
     return _bound(design, federation, (design.y_low, design.y_high), x_scale)
 
 
@@ -179,12 +194,26 @@ def array_design(names: list[str], x_bound: float | None, bounds: Any, y_bounds:
     return Design.from_arrays(names, bounds=bounds, public=public, y_bounds=(low - room, high + room))
 
 
-def in_process(design: Design, parts: Mapping[Any, Rows]) -> InProcessFederation:
-    """Return the parties' rows as sites of this process."""
-    policy = SitePolicy(trusted_server=True, simulation=True)
-    return InProcessFederation(
-        {str(label): Site(rows, design, policy=policy) for label, rows in parts.items()}
-    )
+def in_process(design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False) -> InProcessFederation:
+    """Return the parties' rows as sites of this process.
+
+    Raises
+    ------
+    ArgumentError
+        Secure sums are asked for, and there is one party only.
+    """
+    rows = {str(label): part for label, part in parts.items()}
+    if not keyed:
+        policy = SitePolicy(trusted_server=True, simulation=True)
+        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
+    if len(rows) < 2:
+        raise ArgumentError("trust='secure-sum' needs at least two parties: machines= or from_arrays")
+    keys, roster = pinned_keys(rows)
+    policy = SitePolicy(secure_sums=True, simulation=True)
+    return InProcessFederation({
+        name: Site(part, design, policy=policy, key=keys[name], roster=roster)
+        for name, part in rows.items()
+    })  # fmt: skip
 
 
 def parts_of(
