@@ -53,6 +53,25 @@ def test_the_server_over_factors_answers_what_sites_answer(optimizer):
     np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
 
+@pytest.mark.parametrize(("relation", "reach"), [("zero-out", 1.0), ("replace-one", 2.0)])
+def test_its_noise_is_that_of_a_fit(relation, reach):
+    d = 400  # beyond intervals: the whole budget is the rounds'
+    drawn = dome_problems.Problem.draw("low", d, 2000, 2, RANK)
+    model = pi.FederatedGLM.from_arrays(
+        [(drawn.y, rows_of(drawn))],
+        bounds=[(-1, 1)] * d,
+        family="binomial",
+    )
+    optimizer = pi.DPSGD(epochs=3, batches=2, clip=0.7)
+    fit = model.fit(epsilon=1.0, delta=1e-6, optimizer=optimizer, relation=relation, rng=0)
+    price = calibrate_mu(epsilon=1.0, delta=1e-6) / math.sqrt(3)
+    server = dome_problems.RowsServer(drawn, reach, 1, np.random.default_rng(0))
+    asked = {"clip": 0.7, "theta": np.zeros(d), "batches": 2, "batch": 0, "seed": 0}
+    ours = server.vector_sum("glm.sketched_score", asked, label="gradient", mu=price).scale
+    assert ours == pytest.approx(fit.privacy.entries[0].noise["scale"], rel=1e-6)
+    assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-5)
+
+
 def test_the_exact_excess_is_the_mean_over_fresh_rows():
     for features in ("uneven", "mixed", "full"):
         drawn = problem(features)
