@@ -21,27 +21,29 @@ def table():
     return pd.DataFrame({"y": y.astype(float), "u": x[:, 0], "v": x[:, 1]})
 
 
-def sites_of(policy=POLICY, ledgers=None):
-    """Return new sites of unequal sizes."""
+def sites_of(names=NAMES, *, kinds=None, policies=None, ledgers=None, schemas=None):
+    """Return new sites of unequal sizes; what differs from site to site is given by name."""
     keys, roster = pinned_keys(NAMES)
     cuts = np.cumsum([90, 110, 150, 170, 210, 230, 290, 350])
-    parts = np.split(np.arange(1600), cuts[:-1])
+    parts = dict(zip(NAMES, np.split(np.arange(1600), cuts[:-1]), strict=True))
     return {
-        name: Site(
-            table().iloc[part], SCHEMA, policy=policy, key=keys[name], roster=roster,
-            ledger=(ledgers or {}).get(name),
+        name: (kinds or {}).get(name, Site)(
+            table().iloc[parts[name]], (schemas or {}).get(name, SCHEMA), key=keys[name], roster=roster,
+            policy=(policies or {}).get(name, POLICY), ledger=(ledgers or {}).get(name),
         )
-        for name, part in zip(NAMES, parts, strict=True)
+        for name in names
     }  # fmt: skip
+
+
+def model_of(federation, trust):
+    return pi.FederatedGLM.from_formula(FORMULA, federation, schema=SCHEMA, family="binomial", trust=trust)
 
 
 def fits_of(federation):
     """Return what the fits say: without noise and with seeded noise, for both kinds of trust."""
     found = {}
     for trust in TRUSTS:
-        model = pi.FederatedGLM.from_formula(
-            FORMULA, federation, schema=SCHEMA, family="binomial", trust=trust
-        )
+        model = model_of(federation, trust)
         exact = model.fit(epsilon=np.inf)
         private = model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0)
         for name, fit in (("exact", exact), ("private", private)):

@@ -2,10 +2,9 @@
 
 from contextlib import ExitStack
 
-import glm_sites
 import numpy as np
 import pytest
-from glm_sites import NAMES, TRUSTS, Doors, fits_of, pooled, sites_of
+from glm_sites import NAMES, TRUSTS, Doors, fits_of, model_of, pooled, sites_of
 
 import privinf as pi
 from privinf.federation import InProcessFederation, SiteDaemon
@@ -55,10 +54,7 @@ def test_the_same_over_flowers_messages(in_process, tmp_path, monkeypatch, daemo
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_every_site_pays_what_the_report_says(trust):
     sites = sites_of()
-    model = pi.FederatedGLM.from_formula(
-        glm_sites.FORMULA, InProcessFederation(sites), schema=glm_sites.SCHEMA, family="binomial",
-        trust=trust,
-    )  # fmt: skip
+    model = model_of(InProcessFederation(sites), trust)
     fit = model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0)
     asked = [entry.label for entry in fit.privacy.entries]
     for site in sites.values():

@@ -1,0 +1,175 @@
+"""What goes wrong at one site, on every transport: an error that names it, never its data; and going on."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from glm_sites import NAMES, POLICY, SCHEMA, TRUSTS, Doors, model_of, sites_of
+
+import privinf as pi
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SensitivityError,
+)
+from privinf.federation import InProcessFederation, SecureServer, Site, SiteDaemon, SiteLedger
+from privinf.federation.flower import FlowerFederation, client_app
+from privinf.mechanisms.sparse_statistics import SITE_OPS
+
+THREE = NAMES[:3]
+BAD = THREE[1]
+FIT = {"epsilon": 8.0, "delta": 1e-5, "optimizer": pi.Newton(rounds=1), "rng": 0}
+
+
+class Silenced:
+    """A federation one of whose sites does not answer from a certain question on."""
+
+    def __init__(self, inner, call):
+        self.inner, self.call, self.asked = inner, call, 0
+
+    @property
+    def sites(self):
+        return self.inner.sites
+
+    def ask(self, query, sites=None):
+        self.asked += query.op.startswith("glm")
+        replies = self.inner.ask(query, sites)
+        return [reply for reply in replies if reply.site != BAD or self.asked <= self.call]
+
+
+@pytest.fixture(params=["in process", "sockets", "flower"])
+def connect(request, tmp_path, monkeypatch):
+    """Return the way from sites to a federation, by one transport."""
+    with ExitStack() as stack:
+
+        def by_sockets(sites):
+            for name, site in sites.items():
+                stack.enter_context(SiteDaemon(site, name, tmp_path / name).started())
+            return Doors(tmp_path, list(sites))
+
+        def by_flower(sites):
+            local = pytest.importorskip("local_grid")
+            local.act_as_runner(monkeypatch)
+            app = client_app(lambda config: (config["site"], sites[config["site"]]))
+            grid = local.LocalGrid(app, [{"site": name} for name in sites])
+            return FlowerFederation(grid, list(sites), timeout=30.0)
+
+        ways = {"in process": InProcessFederation, "sockets": by_sockets, "flower": by_flower}
+        yield ways[request.param]
+
+
+def refused(kind, told, sites, connect, trust="secure-sum"):
+    """Fit, and check the error: its kind and words, and no number of a row in it."""
+    with pytest.raises(kind, match=told) as caught:
+        model_of(connect(sites), trust).fit(**FIT)
+    for site in sites.values():
+        for value in np.ravel(site._rows.features[["u", "v"]]):
+            assert f"{value:.6f}"[:-1] not in str(caught.value)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_other_bounds(connect, trust):
+    other = pi.Schema({"y": (0.0, 1.0), "u": (-1.0, 2.0), "v": (-1.0, 1.0)})
+    sites = sites_of(THREE, schemas={BAD: other})
+    told = f"site '{BAD}'.* other (columns or )?bounds"
+    refused(AlignmentError, told, sites, connect, trust)
+    assert not any(len(site.ledger) for site in sites.values())
+
+
+class Newer(Site):
+    """A site whose server has a later version of a statistic."""
+
+    __slots__ = ()
+
+    def handle(self, query, name):
+        return super().handle(replace(query, version=query.version + 1), name)
+
+
+class Older(Site):
+    """A site whose package does not know a statistic yet."""
+
+    __slots__ = ()
+
+    def handle(self, query, name):
+        return super().handle(replace(query, op=query.op.replace("glm.", "later.")), name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "told"),
+    [
+        (Newer, NotAvailableError, f"site '{BAD}': it knows version 1 of 'glm.score', not 2"),
+        (Older, ArgumentError, f"site '{BAD}': no statistic is called 'later.score'"),
+    ],
+    ids=["another version", "an older package"],
+)
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_other_versions_of_the_package(connect, kind, error, told, trust):
+    sites = sites_of(THREE, kinds={BAD: kind})
+    refused(error, told, sites, connect, trust)
+    assert len(sites[BAD].ledger) == 0
+
+
+class Broken(Site):
+    """A site that sends what is no number."""
+
+    __slots__ = ()
+
+    def handle(self, query, name):
+        reply = super().handle(query, name)
+        return replace(reply, sums=np.full_like(reply.sums, np.nan)) if query.op == "glm.score" else reply
+
+
+def test_a_sum_that_is_not_finite(connect):
+    sites = sites_of(THREE, kinds={BAD: Broken})
+    refused(AlignmentError, f"site '{BAD}' sent an answer that does not fit", sites, connect, "server")
+
+
+def test_a_statistic_that_is_not_finite_never_leaves_its_site(connect, monkeypatch):
+    def undefined(block, args):
+        return np.full(3, np.nan)
+
+    monkeypatch.setitem(SITE_OPS, "glm.score", replace(SITE_OPS["glm.score"], function=undefined))
+    refused(SensitivityError, f"site '{THREE[0]}': .* nothing was sent", sites_of(THREE), connect)
+
+
+def test_a_roster_below_the_minimum(connect):
+    sites = sites_of(THREE, policies={BAD: replace(POLICY, min_sites=4)})
+    refused(NotAvailableError, f"site '{BAD}': .* at least 4 sites", sites, connect)
+    assert len(sites[BAD].ledger) == 0
+
+
+def test_a_grid_too_coarse_for_so_many_numbers_is_refused_before_anybody_is_asked(connect):
+    sites = sites_of(THREE)
+    server = SecureServer(connect(sites), design=SCHEMA.design("y ~ u + v"), grid_bits=2, rng=0)
+    with pytest.raises(SensitivityError, match="too small for 3 numbers on the noise grid"):
+        server.vector_sum("column_sums", {"columns": [0, 1, 2], "bound": 1.0}, mu=1e-3, label="sums")
+    assert not any(len(site.ledger) for site in sites.values())
+    assert len(server.ledger) == 0
+
+
+def test_a_budget_that_is_spent_at_one_site(connect):
+    spent = pi.Ledger(pi.Budget(epsilon=1.0, delta=1e-5))
+    sites = sites_of(THREE, ledgers={BAD: spent})
+    refused(BudgetExceededError, f"site '{BAD}': .* would pass the limit", sites, connect)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_fit_that_lost_a_site_goes_on_when_it_is_back(connect, trust, tmp_path):
+    with ExitStack() as stack:
+        places = {name: tmp_path / f"{name}.ledger" for name in THREE}
+        ledgers = {name: stack.enter_context(SiteLedger(path)) for name, path in places.items()}
+        sites = sites_of(THREE, ledgers=ledgers)
+        whole = connect(sites)
+        kept = tmp_path / "fit"
+        with pytest.raises(AlignmentError, match=f"no answer from site '{BAD}'"):
+            model_of(Silenced(whole, 3), trust).fit(**FIT, checkpoint=kept)
+        fit = model_of(whole, trust).fit(**FIT, checkpoint=kept)
+        expected = model_of(InProcessFederation(sites_of(THREE)), trust).fit(**FIT)
+        labels = [entry.label for entry in fit.privacy.entries]
+        assert len(labels) == len(expected.privacy.entries) == 5
+        for site in sites.values():
+            assert [entry.label for entry in site.ledger.entries] == labels
+            assert site.ledger.total().mu == pytest.approx(fit.privacy.mu)
