@@ -10,6 +10,8 @@ import pytest
 import statsmodels.api as sm
 
 import privinf as pi
+from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+from privinf.mechanisms.rows import Rows
 
 N = 400
 COLUMNS = ["a", "b", "c"]
@@ -33,6 +35,18 @@ def rows(n=N, seed=0):
     return frame.assign(y=(mean + rng.normal(0, 0.3, n)).clip(-4, 6))
 
 
+def federation_of(data):
+    """Return three sites with a third of the rows each, that take part in secure sums and trust a server."""
+    keys, roster = pinned_keys(["north", "south", "west"])
+    policy = SitePolicy(secure_sums=True, trusted_server=True, simulation=True)
+    return InProcessFederation(
+        {
+            name: Site(Rows(data.iloc[i::3]), SCHEMA, policy=policy, key=key, roster=roster)
+            for i, (name, key) in enumerate(keys.items())
+        }
+    )
+
+
 PARTIES = {"one": ["a", "g"], "two": ["b"], "three": ["c", "y"]}
 MODELS = {
     "modulated": (pi.ModulatedOLS, {}, {}, "HC0"),
@@ -41,10 +55,21 @@ MODELS = {
     "moments-local": (pi.MomentOLS, {"trust": "local"}, {}, "HC0"),
     "moments-central": (pi.MomentOLS, {"trust": "central"}, {}, "nonrobust"),
     "moments-central-HC0": (pi.MomentOLS, {"trust": "central"}, {"cov_type": "HC0"}, "HC0"),
+    "moments-secure-sum": (pi.MomentOLS, {"trust": "secure-sum"}, {}, "nonrobust"),
+    "moments-secure-sum-HC0": (
+        pi.MomentOLS,
+        {"trust": "secure-sum"},
+        {"cov_type": "HC0", "max_colluding": 1},
+        "HC0",
+    ),
+    "moments-server": (pi.MomentOLS, {"trust": "server"}, {}, "nonrobust"),
     "party-rows": (pi.DGMOLS, {"intercept": True, "parties": PARTIES}, {}, "HC0"),
     "examples": (pi.IWPGLM, {"loss": "squared", "binary_mechanism": "gaussian"}, {}, "HC0"),
     "party-mixed": (pi.RMGMOLS, {"k": 40, "parties": PARTIES}, {}, "mixed rows"),
 }
+FEDERATED = {"moments-secure-sum", "moments-secure-sum-HC0", "moments-server"}
+# Their residual moments carry noise of their own.
+NOISY_MEAT = {"moments-central-HC0", "moments-secure-sum-HC0"}
 EVERY = pytest.mark.parametrize("name", MODELS)
 # Random mixing keeps its own error where there is no noise.
 EXACT = pytest.mark.parametrize("name", [name for name in MODELS if name != "party-mixed"])
@@ -64,9 +89,11 @@ def spending_of(name, spending):
     return {"epsilon": epsilon, "delta": 1e-6, **rest}
 
 
-def build(name, data=None):
+def build(name, data=None, formula=FORMULA):
     model, mechanism, _, _ = MODELS[name]
-    return model.from_formula(FORMULA, rows() if data is None else data, schema=SCHEMA, **mechanism)
+    data = rows() if data is None else data
+    held = federation_of(data) if name in FEDERATED else data
+    return model.from_formula(formula, held, schema=SCHEMA, **mechanism)
 
 
 def fitted(name, data=None, **spending):
@@ -135,9 +162,9 @@ def test_noise_free_score_test_is_the_noise_free_formula(name):
         e = np.asarray(y - x @ beta0)
         psi = x * e[:, None]
         mean = psi.mean(axis=0)
-        if MODELS[name][3] == "HC0" and name != "moments-central-HC0":
+        if MODELS[name][3] == "HC0" and name not in NOISY_MEAT:
             meat = np.cov(psi.T, bias=True)
-        elif name == "moments-central":
+        elif MODELS[name][3] == "nonrobust":
             meat = np.mean(e**2) * x.T @ x / len(x)
         else:
             continue
@@ -158,7 +185,7 @@ def test_internal_consistency(name):
     for end in r.conf_int(0.1).loc["a"]:
         assert float(np.squeeze(r.t_test(f"a = {float(end)!r}").pvalue)) == pytest.approx(0.1, rel=1e-6)
     total, clean, noise = r.bse**2, r.bse_sampling**2, r.bse_privacy**2
-    if name != "moments-central-HC0":  # there the residual moments carry noise of their own
+    if name not in NOISY_MEAT:
         # local moments may fall back on the homoskedastic form of the sampling error
         np.testing.assert_allclose(total, clean + noise, rtol=0.1 if name == "moments-local" else 1e-6)
     assert (r.bse_sampling < r.bse).all()
@@ -166,10 +193,9 @@ def test_internal_consistency(name):
 
 @EVERY
 def test_permuting_the_columns_permutes_the_result(name):
-    model, mechanism, options, _ = MODELS[name]
-    data = rows()
-    a = model.from_formula("y ~ a + b + c", data, schema=SCHEMA, **mechanism).fit(epsilon=math.inf, **options)
-    b = model.from_formula("y ~ c + a + b", data, schema=SCHEMA, **mechanism).fit(epsilon=math.inf, **options)
+    options = MODELS[name][2]
+    a = build(name, formula="y ~ a + b + c").fit(epsilon=math.inf, **options)
+    b = build(name, formula="y ~ c + a + b").fit(epsilon=math.inf, **options)
     np.testing.assert_allclose(a.params, b.params[a.params.index], rtol=1e-9)
     np.testing.assert_allclose(a.bse, b.bse[a.params.index], rtol=1e-9)
 
