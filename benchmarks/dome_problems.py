@@ -20,8 +20,8 @@ from scipy.special import expit
 
 from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import GlmSums
+from privinf.engines.sketch import LearnedSpace, Sketch
 from privinf.federation import NoisySum
-from privinf.mechanisms.glm_statistics import sketch_of
 from privinf.mechanisms.philox import words_run
 from privinf.mechanisms.site_rows import stream_of
 
@@ -174,7 +174,7 @@ class RowsServer:
         z, theta = problem.z[rows], args["theta"]
         inside = theta if problem.span is None else problem.span.T @ theta
         r = problem.y[rows] - expit(_linear(z, inside))
-        sketch = sketch_of(args, problem.d)
+        sketch = _sketch(args, problem.d)
         if sketch is None:
             norms = np.abs(r) * problem.lengths[rows]
             total = (r * np.minimum(1.0, clip / np.maximum(norms, clip))).astype(z.dtype) @ z
@@ -187,6 +187,16 @@ class RowsServer:
             scores -= args["moment"] @ sketch
         norms = np.sqrt(np.einsum("ij,ij->i", scores, scores))
         return np.minimum(1.0, clip / np.maximum(norms, clip)) @ scores
+
+
+def _sketch(args: Mapping[str, Any], d: int) -> np.ndarray | None:
+    """Return the sketch that sites make; the server's own probes of this round are remembered."""
+    if "basis" not in args and "probes" not in args:
+        return None
+    basis = args.get("basis", np.empty((d, 0)))
+    kind = "unbiased" if args["probe_scale"] != 1.0 else "orthonormal"
+    space, size = LearnedSpace(basis, np.ones(basis.shape[1])), basis.shape[1] + args["probes"]
+    return Sketch.of(space, size, args["probe_seed"], kind).matrix
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -86,17 +87,25 @@ class Sketch:
         d, r = space.basis.shape
         count = k - r
         scale = math.sqrt((d - r) / count) if kind == "unbiased" and count else 1.0
-        drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((d, count))
-        drawn -= space.basis @ (space.basis.T @ drawn)
+        probes = _probes(seed, count, d, np.ascontiguousarray(space.basis).tobytes())
         told: dict[str, Any] = {"probes": count, "probe_seed": seed, "probe_scale": scale}
         if r:
             told["basis"] = space.basis
-        return cls(np.column_stack([space.basis, scale * np.linalg.qr(drawn)[0]]), told)
+        return cls(np.column_stack([space.basis, scale * probes]), told)
 
     @property
     def noise_diagonal(self) -> Floats:
         """diag(S S'), shape (d,): variance of S xi for noise xi of variance 1."""
         return np.asarray(np.einsum("ij,ij->i", self.matrix, self.matrix))
+
+
+@lru_cache(maxsize=1)
+def _probes(seed: int, count: int, d: int, basis: bytes) -> Floats:
+    """Return orthonormal normal directions orthogonal to a basis, shape (d, count)."""
+    known = np.frombuffer(basis).reshape(d, -1)
+    drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal((d, count))
+    drawn -= known @ (known.T @ drawn)
+    return np.asarray(np.linalg.qr(drawn)[0])
 
 
 def debiased_square(estimate: Floats, noise_variance: Floats | float) -> Floats:
