@@ -1,4 +1,4 @@
-"""Eight sites with rows of a small logistic regression, and the fits that every transport must repeat."""
+"""Eight sites with rows of a small regression, and the fits that every transport must repeat."""
 
 import numpy as np
 import pandas as pd
@@ -44,9 +44,13 @@ def fits_of(federation):
     found = {}
     for trust in TRUSTS:
         model = model_of(federation, trust)
-        exact = model.fit(epsilon=np.inf)
-        private = model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0)
-        for name, fit in (("exact", exact), ("private", private)):
+        moments = pi.MomentOLS.from_formula(FORMULA, federation, schema=SCHEMA, trust=trust)
+        fits = {
+            "exact": model.fit(epsilon=np.inf),
+            "private": model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0),
+            "moments": moments.fit(epsilon=8.0, delta=1e-5, rng=0),
+        }
+        for name, fit in fits.items():
             found[f"{trust}, {name}"] = [*fit.params, *fit.bse, *fit.conf_int().to_numpy().ravel()]
     return found
 

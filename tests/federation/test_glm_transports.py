@@ -1,4 +1,4 @@
-"""FederatedGLM over eight sites: pooled maximum likelihood, and the same numbers on every transport."""
+"""Regressions over eight sites: pooled maximum likelihood, and the same numbers on every transport."""
 
 from contextlib import ExitStack
 
