@@ -132,9 +132,14 @@ class Learning:
     ratio: float
 
 
+BOTH, STARTS = ("orthonormal", "unbiased"), ("cold", "warm")
 LEARNINGS = [
     Learning(*given)
-    for given in product(("new", "slow"), (5, RANK), ("cold", "warm"), ("orthonormal", "unbiased"), RATIOS)
+    for given in (
+        *product(("new",), (RANK,), STARTS, BOTH, RATIOS),
+        *product(("slow",), (RANK,), STARTS, BOTH[:1], RATIOS),
+        *product(("new", "slow"), (5,), STARTS, BOTH[1:], RATIOS[::2]),
+    )
 ]
 
 
