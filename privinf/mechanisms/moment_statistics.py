@@ -100,6 +100,9 @@ def _regressors(block: SiteBlock, args: Args) -> Floats:
 
 def _isometric_sums(z: Floats, weights: Floats, unit: float) -> Floats:
     """Return the isometric entries of sum w z z', row by row of the triangle; z has one row a column."""
+    if unit == 0.0:
+        rows, columns = np.triu_indices(len(z))
+        return ((z * weights) @ z.T)[rows, columns] * np.where(rows == columns, 1.0, ROOT2)
     sums = []
     for first in range(len(z)):
         products = z[first:] * (z[first] * weights)

@@ -76,6 +76,8 @@ def parties_of_arrays(
     if bounds is None and radius is None:
         raise SensitivityError("the columns need public bounds: pass bounds=[(low, high), ...] or radius=r")
     parts, names = _parts_of(parties)
+    if keyed and len(parts) < 2:
+        raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
     public = [CONSTANT] if CONSTANT in names else []
     design = Design.from_arrays(names, bounds=bounds, radius=radius, public=public, y_bounds=y_bounds)
     return MomentParties(_in_process(_protected(design), parts, keyed=keyed), design)

@@ -343,6 +343,7 @@ def test_a_site_with_another_schema_or_policy_is_named():
         ({"trust": "central"}, "ArgumentError", "secure-sum"),
         ({"response_weight": 0.0}, "ArgumentError", "response_weight"),
         ({"parts": []}, "ArgumentError", "at least one pair"),
+        ({"parts": [FINE]}, "ArgumentError", "two parties"),
         ({"parts": {1: FINE, "1": FINE}}, "ArgumentError", "two sites"),
     ],
 )
