@@ -271,7 +271,7 @@ def span(scale: float) -> None:
 
 # ---- curves: for the vignette
 
-CURVE_D, EPSILONS, DIMENSIONS = 1000, (0.5, 1.0, 2.0, 4.0, 8.0), (100, 300, 1000, 3000, 10_000)
+CURVE_D, EPSILONS, DIMENSIONS = 500, (0.5, 1.0, 2.0, 4.0, 8.0), (100, 500, 2000, 10_000)
 SCHEDULES = ((1, 2), (1, 5), (2, 10), (5, 20), (10, 40))
 METHODS = ("DPSGD", "DPAdam", "RandomSketch", "DOME", "DOME, paper")
 CURVE_STEPS = {"DPAdam": ADAM_STEPS, "DOME, paper": PAPER_STEPS}
@@ -286,7 +286,9 @@ def curve_jobs(features: str) -> list[Job]:
         k = 0 if method in ("DPSGD", "DPAdam") else K
         job = Job(features, CURVE_D, method, clip=CURVE_CLIPS.get(method, 6.0 if low else 2.0), k=k)
         points += [replace(job, epsilon=epsilon) for epsilon in (EPSILONS if low else EPSILONS[::2])]
-        points += [replace(job, d=d) for d in (DIMENSIONS if low else DIMENSIONS[::2])]
+        points += [
+            replace(job, d=d) for d in DIMENSIONS if low or d < DIMENSIONS[-1] or method not in CURVE_STEPS
+        ]
         if method not in CURVE_STEPS:
             points += [replace(job, epochs=e, batches=b) for e, b in SCHEDULES]
             points += [replace(job, k=size) for size in (10, 160) if k]
