@@ -35,13 +35,13 @@ def rows(n=N, seed=0):
     return frame.assign(y=(mean + rng.normal(0, 0.3, n)).clip(-4, 6))
 
 
-def federation_of(data):
+def federation_of(data, schema=SCHEMA):
     """Return three sites with a third of the rows each, that take part in secure sums and trust a server."""
     keys, roster = pinned_keys(["north", "south", "west"])
     policy = SitePolicy(secure_sums=True, trusted_server=True, simulation=True)
     return InProcessFederation(
         {
-            name: Site(Rows(data.iloc[i::3]), SCHEMA, policy=policy, key=key, roster=roster)
+            name: Site(Rows(data.iloc[i::3]), schema, policy=policy, key=key, roster=roster)
             for i, (name, key) in enumerate(keys.items())
         }
     )
