@@ -1,4 +1,4 @@
 from privinf.federation.flower import server_app
-from pvapp.analysis import SITES, fit
+from pvapp.analysis import fit
 
-app = server_app(fit, SITES, timeout=90.0, patience=240.0)
+app = server_app(fit, timeout=90.0, patience=600.0)

@@ -1,0 +1,65 @@
+"""The bundle that `flwr run` sends: its two apps over a grid in this process."""
+
+import json
+import tomllib
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from glm_sites import FORMULA, NAMES, SCHEMA, model_of, sites_of
+
+from privinf.federation import InProcessFederation, SiteDaemon
+
+pytest.importorskip("flwr")
+
+from flwr.app import Context, RecordDict
+from local_grid import LocalGrid, act_as_runner
+
+APP = Path(__file__).parents[2] / "benchmarks" / "flower_app"
+THREE = NAMES[:3]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Return a run of the bundle over three daemons: what it writes for its configuration."""
+    act_as_runner(monkeypatch)
+    monkeypatch.syspath_prepend(APP)
+    from pvapp import client_app, server_app
+
+    defaults = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+    configs = [{"site": name, "socket": str(tmp_path / name)} for name in THREE]
+    with ExitStack() as stack:
+        for name, site in sites_of(THREE).items():
+            stack.enter_context(SiteDaemon(site, name, tmp_path / name).started())
+
+        def found(**changes):
+            own = {
+                "sites": ",".join(THREE), "schema": str(tmp_path / "schema.json"), "formula": FORMULA,
+                "epsilon": 8.0, "delta": 1e-5, "seed": 0, "out": str(tmp_path / "out.json"),
+            }  # fmt: skip
+            assert own.keys() <= defaults.keys()
+            grid = LocalGrid(client_app.app, configs)
+            server_app.app(grid, Context(1, 0, {}, RecordDict(), defaults | own | changes))
+            return json.loads((tmp_path / "out.json").read_text())
+
+        yield found
+
+
+def test_a_model_named_in_the_configuration(run):
+    found = run()
+    expected = model_of(InProcessFederation(sites_of(THREE)), "secure-sum").fit(
+        epsilon=8.0, delta=1e-5, rng=0
+    )
+    np.testing.assert_allclose(found["params"], expected.params, rtol=1e-8)
+    np.testing.assert_allclose(found["bse"], expected.bse, rtol=1e-8)
+    assert (found["names"], found["mu"]) == (list(expected.names), expected.privacy.mu)
+    sums = [step["op"] for step in found["steps"] if step["op"].startswith("glm")]
+    assert len(sums) == len(expected.privacy.entries)
+    assert all(step["up"] > 0 and step["down"] > 0 for step in found["steps"])
+
+
+def test_what_goes_wrong_is_written_too(run):
+    assert run(epsilon=-1.0)["error"].startswith("ArgumentError: epsilon")
+    assert run(schema="no.json", formula="y ~ w")["error"].startswith("StorageError")
