@@ -318,11 +318,14 @@ def curves(features: str) -> None:
     """Make the fits behind the curves, three to five steps each on one seed, and store them."""
     jobs = []
     for job in curve_jobs(features):
-        usual = (*LOW_STEPS, *FEW_STEPS[1:]) if job.epochs * job.batches <= 20 else LOW_STEPS
-        steps = CURVE_STEPS.get(job.method, usual if features == "low" else FULL_STEPS)
-        if features == "full" and job.method not in CURVE_STEPS:
+        few = job.epochs * job.batches <= 20
+        if job.method in CURVE_STEPS:
+            steps = CURVE_STEPS[job.method]
+        elif features == "low":
+            steps = (*LOW_STEPS, *FEW_STEPS[1:]) if few else LOW_STEPS
+        else:
             # Where all d directions carry signal, curvature falls as 1/d.
-            steps = tuple(step * job.d / D for step in steps)
+            steps = tuple(step * job.d / D for step in (*FULL_STEPS, *((30.0,) if few else ())))
         jobs += [replace(job, step=step, seed=TUNING_SEEDS[0]) for step in steps]
     found = fits_of(jobs)
     print(f"{features}: {len(found)} fits behind the curves", flush=True)
