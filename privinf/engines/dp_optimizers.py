@@ -1,7 +1,8 @@
 r"""First-order private optimisers on public batches: full gradients, or gradients in a sketch (paper 3).
 
 Every record is in one of B batches, fixed before the data are seen, and in every epoch once: E epochs cost a
-record E releases of sensitivity 2C, whatever B is.
+record E releases of sensitivity 2C, whatever B is. A site as a whole is in every batch: protected as a unit,
+it pays for E B releases.
 """
 
 from __future__ import annotations
@@ -204,9 +205,11 @@ def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: 
 
     Notes
     -----
-    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint. What is returned is made of releases.
+    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint, unless sites are the units. What is
+    returned is made of releases.
     """
-    price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / options.epochs)
+    paid = options.epochs * sums.parts(options.batches)
+    price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / paid)
     rounds = options.epochs * options.batches
     averaged = max(1, math.ceil(options.average * rounds))
     theta, path, total = np.array(start), [start], np.zeros_like(start)

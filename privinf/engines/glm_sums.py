@@ -61,6 +61,22 @@ class Meter:
         return sum(up for _, _, up in self.rounds)
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Sites as units of privacy: all records of one are replaced at once.
+
+    Attributes
+    ----------
+    rows : int
+        Most that one has.
+    clip : float or None
+        C: the norm to which a site's summed score is shrunk.
+    """
+
+    rows: int
+    clip: float | None = None
+
+
 @dataclass(slots=True)
 class GlmSums:
     """Releases about one model's scores over all rows; prices are mu of Gaussian DP.
@@ -76,6 +92,8 @@ class GlmSums:
         Bounds of the columns, scaled units.
     scaled_constant : int or None
         Position of the constant of a Poisson model, which scales all means.
+    clients : Clients or None
+        Where sites are the units of privacy.
     meter : Meter
 
     Notes
@@ -90,6 +108,7 @@ class GlmSums:
     low: Floats
     high: Floats
     scaled_constant: int | None = None
+    clients: Clients | None = None
     meter: Meter = field(default_factory=Meter)
 
     def args(self, theta: Floats, **more: Any) -> dict[str, Any]:
@@ -104,16 +123,26 @@ class GlmSums:
             told["mean_cap"] = min(told["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
         return told
 
+    def parts(self, batches: int) -> int:
+        """Return in how many of the batches of an epoch a unit takes part."""
+        return 1 if self.clients is None else batches
+
+    def _unit(self, *, clipped: bool) -> dict[str, Any]:
+        if self.clients is None:
+            return {}
+        clip = {"client_clip": self.clients.clip} if clipped and self.clients.clip is not None else {}
+        return {"client_rows": self.clients.rows, **clip}
+
     def score(self, theta: Floats, mu: float, label: str = "score") -> tuple[Floats, float]:
         """Return the mean score and the sd of its noise."""
-        args = self.args(theta)
+        args = self.args(theta, **self._unit(clipped=True))
         found = self.server.vector_sum("glm.score", args, label=label, mu=mu)
         self.meter.add(label, args, len(found.values))
         return found.mean, found.mean_sd
 
     def matrix(self, op: str, theta: Floats, mu: float, label: str, **more: Any) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
-        args = self.args(theta, **more)
+        args = self.args(theta, **self._unit(clipped=False), **more)
         found = self.server.gram(args, label=label, op=op, mu=mu)
         self.meter.add(label, args, self.p * (self.p + 1) // 2)
         return found.mean, float(found.scale / found.rows)
@@ -134,10 +163,12 @@ class GlmSums:
         The mean is over the expected size of a batch, n / batches.
         """
         given = {name: value for name, value in more.items() if value is not None}
+        given |= self._unit(clipped=True)
         args = self.args(theta, clip=clip, batches=batches, batch=batch, seed=seed, **given)
         whole = self.server.ledger
-        # Fixed before the data were seen: a record is in one batch, and pays for that one alone.
-        self.server.ledger = whole.scope(str(batch), disjoint=f"batch of {batches} by seed {seed}")
+        if self.clients is None:
+            # Fixed before the data were seen: a record is in one batch, and pays for that one alone.
+            self.server.ledger = whole.scope(str(batch), disjoint=f"batch of {batches} by seed {seed}")
         try:
             found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
         finally:

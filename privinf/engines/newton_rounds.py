@@ -93,12 +93,14 @@ class OneStep:
         return np.asarray(self.score_sd**2 * eye + hessian)
 
 
-def intervals_possible(p: int, n: int, mu: float) -> bool:
+def intervals_possible(p: int, n: float, mu: float) -> bool:
     """Return whether ``p^1.5 <= 0.1 n mu_H``: whether the Hessian's noise leaves its inverse nearly unbiased.
 
     Parameters
     ----------
-    p, n : int
+    p : int
+    n : float
+        Rows; where sites are the units, in units of the largest one.
     mu : float
         Price of the final release; sqrt(2 rho_H) is the root of its Hessian's share times mu.
     """

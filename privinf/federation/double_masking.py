@@ -104,7 +104,7 @@ class DoubleMaskedServer(SecureServer):
     def _plan(self, op: str, reach: Reach, level: float, label: str, asked: list[str]) -> SumPlan:
         return plan_sum(
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
-            threshold=self._needed(len(asked)), rows=max(self._rows[name] for name in asked),
+            threshold=self._needed(len(asked)), rows=self._most(reach, asked),
             grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
         )  # fmt: skip
 

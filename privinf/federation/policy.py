@@ -134,6 +134,8 @@ def check_entry(entry: LedgerEntry, reach: Reach) -> None:
     stated = entry.sensitivity
     if stated is None:
         raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
+    if (entry.unit == "client") != (reach.unit == "client"):
+        raise ArgumentError(f"the line {entry.label!r} is about a {entry.unit}, its statistic about others")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
         raise ArgumentError(f"the line {entry.label!r}: a site knows no {unknown[0]!r} of a noise")

@@ -13,6 +13,7 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Pri
 from privinf.federation.agreement import check_alike
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query, Reply
+from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
@@ -133,7 +134,8 @@ class Rounds:
         if "bits" in args:
             raise ArgumentError("bits is the server's to choose")
         plain = Query(op, args).args  # refuses what no transport carries
-        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names)), asked
+        most = max(self._rows[name] for name in asked)
+        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), most), asked
 
     def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> None:
         """Record a release of all rows, or of some sites' rows in their parallel scopes."""
@@ -186,6 +188,13 @@ def refusal_of(reply: Reply) -> PrivinfError:
     found = getattr(errors, kind, None)
     usable = isinstance(found, type) and issubclass(found, PrivinfError)
     return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
+
+
+def assumed(reach: Reach, relation: SumRelation) -> str:
+    """Return what the claim of a sum takes for granted."""
+    if reach.unit == "client":
+        return PUBLIC_CLIENTS if relation == "replace-one" else NO_CLIENT
+    return PUBLIC_N if relation == "replace-one" else NOTHING_ADDED
 
 
 def without_digits(args: Args) -> dict[str, Any]:

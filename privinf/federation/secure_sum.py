@@ -254,7 +254,7 @@ class SecureServer(TrustedServer):
             op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
             (plan.entry.to_dict(),), self._terms(plan, asked),
         )  # fmt: skip
-        check_room(read_terms(query, plan.entry), max(self._rows[name] for name in asked), reach.bound)
+        check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
         return PlannedSum(query, tuple(asked), plan.site_scale, level)
 
     def release(self, planned: PlannedSum, *, charged: bool = False) -> NoisySum:
@@ -290,9 +290,13 @@ class SecureServer(TrustedServer):
     def _plan(self, op: str, reach: Reach, level: float, label: str, asked: list[str]) -> SumPlan:
         return plan_sum(
             reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
-            threshold=len(asked), rows=max(self._rows[name] for name in asked),
+            threshold=len(asked), rows=self._most(reach, asked),
             grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
         )  # fmt: skip
+
+    def _most(self, reach: Reach, asked: list[str]) -> int:
+        """Return how many units the largest site has."""
+        return max(reach.units(self._rows[name]) for name in asked)
 
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""

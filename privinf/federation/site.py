@@ -187,7 +187,7 @@ class Site:
             raise NotAvailableError("it has no design yet: send the query 'design' first")
         if query.design != self._digest:
             raise NotAvailableError("its rows are prepared for another design now")
-        reach = op.reach(query.args, len(self.design.names))
+        reach = op.reach(query.args, len(self.design.names), self.size)
         entries = self.policy.accept(query.charges, reach, op.scope(query.args, name))
         if query.masking:
             return self._masked(query, name, reach, entries)
@@ -201,7 +201,8 @@ class Site:
         terms = read_terms(query, entries[0])
         pairs = check_roster(terms, query, self._pairs, name)
         check_terms(query, terms, entries[0], reach, self.policy)
-        check_room(terms, self.size, reach.bound)
+        units = reach.units(self.size)
+        check_room(terms, units, reach.bound)
         digest = query.digest
         if (sent := self._journal.recall(digest)) is not None:
             return sent
@@ -209,7 +210,7 @@ class Site:
 
         def words() -> Words:
             total = SITE_OPS[query.op].total(self._placed(name), query.args)
-            return noisy_words(quantised(total, terms, self.size, reach.bound), terms, name)
+            return noisy_words(quantised(total, terms, units, reach.bound), terms, name)
 
         if terms.kind == "shared":
             reply = Reply(name, NOTHING, self.size, self._sharing.share(name, digest, terms, pairs, words))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry, Loss, Sensitivity
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.gaussian import FLOAT_SLACK, NOTHING_ADDED, PUBLIC_N
+from privinf.federation.rounds import SumRelation, assumed
+from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.mechanisms.site_ops import Reach
 from privinf.noise.source import GRID_BITS
-from privinf.typing import Relation
 
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
 LARGEST_GROWTH = 2.0**10
@@ -49,7 +49,7 @@ def plan_sum(
     rows: int,
     grid_bits: int = GRID_BITS,
     secure: bool = True,
-    relation: Relation = "replace-one",
+    relation: SumRelation = "replace-one",
 ) -> SumPlan:
     """Return the noise that `threshold` sites less the colluding ones must add for a price of `mu`.
 
@@ -63,7 +63,7 @@ def plan_sum(
     sites : int
         On the roster.
     rows : int
-        Of the largest site.
+        Of the largest site; 1 where sites are the units.
     grid_bits : int
         The noise of one site spans 2^grid_bits to twice as many steps.
     secure : bool
@@ -92,7 +92,7 @@ def plan_sum(
     entry = LedgerEntry(
         mechanism="gaussian",
         label=label,
-        unit="record",
+        unit=reach.unit,
         relation=relation,
         trust="distributed",
         sensitivity=Sensitivity(norm="l2", value=total, derivation=f"{op}: {reach.derivation}; rounding"),
@@ -107,7 +107,7 @@ def plan_sum(
         loss=loss,
         source=source,
         secure=secure,
-        assumptions=(PUBLIC_N if relation == "replace-one" else NOTHING_ADDED, HONEST, UNIFORM),
+        assumptions=(assumed(reach, relation), HONEST, UNIFORM),
     )
     return SumPlan(grid, site_scale, entry)
 

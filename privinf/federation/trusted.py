@@ -14,8 +14,8 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Sen
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query
 from privinf.federation.noisy import NoisyGram, NoisySum
-from privinf.federation.rounds import Args, Missing, PlannedSum, Rounds, SumRelation, without_digits
-from privinf.mechanisms.gaussian import NOTHING_ADDED, PUBLIC_N, Line
+from privinf.federation.rounds import Args, Missing, PlannedSum, Rounds, SumRelation, assumed, without_digits
+from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import exact_bits
@@ -145,14 +145,14 @@ class TrustedServer(Rounds):
             derivation=f"{op}: {reach.derivation}",
             dimension=reach.size,
             mu=calibrate_mu(mu=mu, rho=rho),
-            unit="record",
+            unit=reach.unit,
             trust="central",
             relation=self._relation,
-            assumptions=(PUBLIC_N if self._relation == "replace-one" else NOTHING_ADDED,),
+            assumptions=(assumed(reach, self._relation),),
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
-            _check_room(self._count(asked) * reach.bound, scale)
+            _check_room(sum(reach.units(self._rows[name]) for name in asked) * reach.bound, scale)
         query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
         return PlannedSum(query, tuple(asked), scale, line.mu)
 

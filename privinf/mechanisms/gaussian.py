@@ -18,6 +18,8 @@ FLOAT_SLACK = 2.0**-40
 
 PUBLIC_N = "the number of records is public (replace-one)"
 NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
+PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
+NO_CLIENT = "the sites and their numbers of records are public; one site contributes nothing instead"
 CLEAR_RESPONSE = "covers features only; y released in clear"
 PUBLIC_ROWS = "which rows belong to one unit is public"
 DATA_BOUNDS = "bounds were taken from the data: the claim does not cover them"

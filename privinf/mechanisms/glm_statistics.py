@@ -35,7 +35,7 @@ from privinf.mechanisms.glm_families import (
     weighted,
 )
 from privinf.mechanisms.philox import words_run
-from privinf.mechanisms.site_ops import Reach, SiteOp, named
+from privinf.mechanisms.site_ops import CLIENTS, Reach, SiteOp, named
 from privinf.mechanisms.site_rows import (
     Args,
     SiteBlock,
@@ -216,14 +216,14 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 
 GLM_OPS: dict[str, SiteOp] = named(
-    SiteOp("glm.score", _score, _score_reach, GLM_ARGS),
-    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, "curvature")),
-    SiteOp("glm.meat", _meat, _meat_reach, GLM_ARGS),
+    SiteOp("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS)),
+    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "curvature")),
+    SiteOp("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS)),
     SiteOp(
         "glm.sketched_score", _sketched_score, _sketched_reach,
         (
-            *GLM_ARGS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit", "batches",
-            "batch", "seed",
+            *GLM_ARGS, *CLIENTS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit",
+            "batches", "batch", "seed",
         ),
         partition=partition_of,
     ),

@@ -10,10 +10,24 @@ import numpy as np
 
 from privinf.accounting.scopes import scope_component
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.mechanisms.site_rows import Args, SiteBlock, blocks_of, check_bits, check_common
+from privinf.mechanisms.site_rows import (
+    Args,
+    SiteBlock,
+    blocks_of,
+    check_bits,
+    check_common,
+    clip_norms,
+    cut,
+    digits,
+    positive,
+    unit_of,
+    whole_number,
+)
 from privinf.typing import Floats, Relation
 
 COMMON = ("center", "scale", "intercept", "support", "beta", "bits")
+# Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
+CLIENTS = ("client_rows", "client_clip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,8 @@ class Reach:
     norm : float or None
         Largest l2 norm of what one record adds: how far the sum moves if it contributes nothing. None where
         that is not derived.
+    unit : {"record", "client"}
+        What is replaced: a record, or all records of a site at once.
     """
 
     shape: tuple[int, ...]
@@ -40,6 +56,26 @@ class Reach:
     bound: float
     derivation: str
     norm: float | None = None
+    unit: str = "record"
+
+    def units(self, rows: int) -> int:
+        """Return how many units a site with so many rows holds."""
+        return 1 if self.unit == "client" else rows
+
+    def of_clients(self, rows: int, clip: float) -> Reach:
+        """Return the reach if the unit is a site of at most `rows` records, its total of norm up to `clip`.
+
+        Its records are so many replacements, one after the other; and two totals in a ball of radius C are
+        2C apart at most.
+        """
+        norm = None if self.norm is None else min(rows * self.norm, clip)
+        why = f"{rows} records of one site: {self.derivation}"
+        if 2.0 * clip < rows * self.l2:
+            why = f"2C, the total of a site clipped to C = {clip:g}"
+        return Reach(
+            self.shape, min(rows * self.l2, 2.0 * clip), min(rows * self.linf, 2.0 * clip),
+            min(rows * self.bound, clip), why, norm, "client",
+        )  # fmt: skip
 
     def sensitivity(self, relation: Relation) -> float:
         """Return the l2 sensitivity under a neighbouring relation.
@@ -116,24 +152,31 @@ class SiteOp:
     def scope(self, args: Args, site: str) -> tuple[str, ...]:
         """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
 
-        Partitions are drawn by the site's name, and so named after it.
+        Partitions are drawn by the site's name, and so named after it. A site as a whole is in every class.
         """
-        found = None if self.partition is None else self.partition(args)
+        found = None if self.partition is None or "client_rows" in args else self.partition(args)
         return () if found is None else (scope_component(found[1], f"{found[0]} at {site}"),)
 
-    def reach(self, args: Args, columns: int) -> Reach:
-        """Return how far one of the records can move the sum, after checking `args`.
+    def reach(self, args: Args, columns: int, rows: int = 0) -> Reach:
+        """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
 
         Raises
         ------
         ArgumentError
-            An argument is missing, unknown, of the wrong shape or out of range.
+            An argument is missing, unknown, of the wrong shape or out of range; the site has more rows than
+            are counted for one.
         """
         unknown = sorted(set(args) - set(self.arguments))
         if unknown:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
         check_common(args, columns)
-        return self.sensitivity(args, columns)
+        found = self.sensitivity(args, columns)
+        if "client_rows" not in args:
+            if "client_clip" in args:
+                raise ArgumentError("client_clip goes with client_rows")
+            return found
+        most = whole_number(args, "client_rows", least=max(rows, 1))
+        return found.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
 
     def total(self, rows: SiteBlock, args: Args) -> Floats:
         """Return the sum over all rows, block by block."""
@@ -142,7 +185,16 @@ class SiteOp:
         total = np.zeros(reach.size)
         for block in blocks_of(rows, wide=self.wide):
             total += self.function(block, args).ravel()
+        if "client_clip" in args:
+            total = clipped_total(total, args)
         return total.reshape(reach.shape)
+
+
+def clipped_total(total: Floats, args: Args) -> Floats:
+    """Return a site's whole total, shrunk to the norm `client_clip` and cut to as many digits as records."""
+    clip = float(args["client_clip"])
+    steps, unit = cut(clip_norms(total[None, :].copy(), clip), unit_of(clip, digits(args)[0]))
+    return np.asarray(steps[0] * unit)
 
 
 def named(*ops: SiteOp) -> dict[str, SiteOp]:

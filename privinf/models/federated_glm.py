@@ -9,31 +9,20 @@ from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.engines.dp_optimizers import Optimizer, optimise
-from privinf.engines.glm_sums import GlmSums
+from privinf.engines.glm_sums import Clients, GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.rounds import SumRelation
+from privinf.models.federated_glm_budget import FitPlan, plan_fit
 from privinf.models.federated_glm_checkpoint import CheckpointedServer
-from privinf.models.federated_glm_plan import (
-    Family,
-    FitPlan,
-    GlmRows,
-    Trust,
-    plan_fit,
-    rows_of_arrays,
-    rows_of_formula,
-)
+from privinf.models.federated_glm_plan import Family, GlmRows, Trust, Unit, rows_of_arrays, rows_of_formula
 from privinf.models.federated_glm_results import FederatedGLMResults, Told, glm_results, weak_results
 from privinf.schema import Schema
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_choice
 
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
-BEYOND = (
-    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
-    "use fewer coefficients, spend more, or bring more rows"
-)
 
 
 class FederatedGLM:
@@ -166,6 +155,8 @@ class FederatedGLM:
         public_seed: int = 0,
         max_colluding: int = 0,
         relation: SumRelation = "replace-one",
+        unit: Unit = "record",
+        client_clip: float | None = None,
         checkpoint: str | PathLike[str] | None = None,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
@@ -188,6 +179,14 @@ class FederatedGLM:
             with C for 2C the same budget buys noise of half the size, and promises less, since a record that
             is replaced by another one is protected at twice the mu. The ledger, and the sites' policies, must
             be of that relation.
+        unit : {"record", "client"}
+            What is replaced: a record, or all records of a site at once. A site is in every batch and every
+            round, and pays for each; without `client_clip` it counts as so many records as the largest site
+            has.
+        client_clip : float, optional
+            C of ``unit="client"``: a site's summed score is shrunk to this norm, and moves a sum by 2C at
+            most. First-order optimizers need it; sums over a batch of n_i/B records are about
+            sqrt(n_i/B) times as long as one record's score once the fit is near.
         checkpoint : path, optional
             Folder of this fit alone, in which every question and release is kept: the same call goes on where
             one that was stopped had come to, and pays nothing twice.
@@ -210,26 +209,30 @@ class FederatedGLM:
         **Privacy.** `privacy` counts every release. Settings that were chosen by looking at the data are not
         charged, and the summary says so.
 
-        Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian. Beyond that the whole
-        budget goes to the fit, which has coefficients only.
+        Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian; where sites are the
+        units, n is the number of rows over that of the largest site. Beyond that the whole budget goes to the
+        fit, which has coefficients only. So it does where `client_clip` could bind: its bias is not known.
+        Standard errors take rows as independent, those of one site too.
         """
         rows = self._rows
-        plan = plan_fit(epsilon, delta, optimizer, public_seed, p=rows.p, n=rows.total)
+        plan = plan_fit(epsilon, delta, optimizer, public_seed, rows=rows, unit=unit, client_clip=client_clip)
         if math.isfinite(plan.mu) and not CheckpointedServer.begun(checkpoint):
             self.ledger.check(GaussianLoss(plan.mu))
         before = len(self.ledger.entries)
-        sums = self._sums(rng, max_colluding, checkpoint, relation)
+        sums = self._sums(rng, max_colluding, checkpoint, relation, plan.clients)
         params, path, method = _run(sums, rows.start, plan)
-        found = one_step(sums, params, plan.final_mu) if plan.intervals else None
+        found = None if plan.weak else one_step(sums, params, plan.final_mu)
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
         options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
         if relation != "replace-one":
             options["Neighbours"] = relation
+        if unit != "record":
+            options["Protected unit"] = unit
         told = Told(method, options, path, sums.meter, report)
         if found is None:
-            return weak_results(rows, params, told, HIDDEN if plan.intervals else BEYOND)
+            return weak_results(rows, params, told, plan.weak or HIDDEN)
         return glm_results(rows, found, told)
 
     def _sums(
@@ -238,6 +241,7 @@ class FederatedGLM:
         max_colluding: int,
         checkpoint: str | PathLike[str] | None,
         relation: SumRelation = "replace-one",
+        clients: Clients | None = None,
     ) -> GlmSums:
         rows = self._rows
         options: dict[str, Any] = {
@@ -252,7 +256,7 @@ class FederatedGLM:
             server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
         asked = server if checkpoint is None else CheckpointedServer(server, checkpoint)
-        return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant)
+        return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant, clients)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"

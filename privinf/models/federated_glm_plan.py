@@ -1,4 +1,4 @@
-"""A generalised linear model over a federation: its rows' doors, bounds, units; checks before a charge."""
+"""A generalised linear model over a federation: doors of its rows, bounds, units."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privinf.accounting import calibrate_mu
-from privinf.engines.dp_optimizers import DPSGD, Optimizer
-from privinf.engines.newton_rounds import Newton, intervals_possible
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
+from privinf.engines.glm_sums import Clients
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.debiased_lasso_rows import ONE_PARTY, parts_of
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_positive
 
 Family = Literal["gaussian", "binomial", "poisson"]
 Trust = Literal["server", "secure-sum"]
-LARGEST_SEED = 2**62
+Unit = Literal["record", "client"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +66,14 @@ class GlmRows:
         """Number of coefficients."""
         return len(self.design.names)
 
+    def clients(self, unit: Unit, clip: float | None) -> Clients | None:
+        """Return sites as units of privacy, None where records are (ArgumentError for bad requests)."""
+        if check_choice(unit, Unit, "unit") == "record":
+            if clip is not None:
+                raise ArgumentError('client_clip= belongs to unit="client"')
+            return None
+        return Clients(max(self.rows.values()), None if clip is None else check_positive(clip, "client_clip"))
+
     @property
     def model(self) -> dict[str, Any]:
         """What every statistic of the model is told; units only where they are not the user's."""
@@ -82,6 +88,11 @@ class GlmRows:
         if (self.scale != 1.0).any():
             told["scale"] = self.scale
         return told
+
+    def can_bind(self, clients: Clients) -> bool:
+        """Return whether some records of one site could have a summed score longer than its clip."""
+        longest = self.radius * (1.0 if self.residual_clip is None else self.residual_clip)
+        return clients.clip is not None and clients.clip < clients.rows * longest
 
     @property
     def start(self) -> Floats:
@@ -227,59 +238,3 @@ def _residual_clip(design: Design, family: Family, residual_clip: Any) -> float 
     if family == "poisson":
         return high
     return high - low if design.constant is not None else max(high - low, abs(low), abs(high))
-
-
-@dataclass(frozen=True, slots=True)
-class FitPlan:
-    """A checked request: prices are mu of Gaussian DP, infinite for no noise.
-
-    Attributes
-    ----------
-    mu, rounds_mu, final_mu : float
-        All, the rounds', and the final release's (0 where there is none).
-    delta : float
-        At which epsilon is reported.
-    optimizer : Newton or Optimizer
-    public_seed : int
-    intervals : bool
-        Whether the fit ends with the release that intervals need.
-    """
-
-    mu: float
-    rounds_mu: float
-    final_mu: float
-    delta: float
-    optimizer: Newton | Optimizer
-    public_seed: int
-    intervals: bool
-
-
-def plan_fit(
-    epsilon: float,
-    delta: float | None,
-    optimizer: Newton | Optimizer | None,
-    public_seed: int,
-    *,
-    p: int,
-    n: int,
-) -> FitPlan:
-    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
-    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-    delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
-    mu = calibrate_mu(epsilon=epsilon, delta=delta)
-    if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
-        raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
-    seed = check_count(public_seed, "public_seed", least=0)
-    if seed >= LARGEST_SEED:
-        raise ArgumentError("public_seed must be below 2^62")
-    share = (Newton() if optimizer is None else optimizer).final_share
-    final = mu if math.isinf(mu) else mu * math.sqrt(share)
-    intervals = intervals_possible(p, n, final)
-    chosen = optimizer or (Newton() if intervals else DPSGD())
-    if not intervals and isinstance(chosen, Newton):
-        raise NotAvailableError(
-            f"Newton's method with {p} coefficients and {n} rows: the noise would hide the Hessian "
-            "(p^1.5 > 0.1 n mu_H): use DPSGD() or DOME()"
-        )
-    rest = mu if math.isinf(mu) or not intervals else mu * math.sqrt(1.0 - share)
-    return FitPlan(mu, rest, final if intervals else 0.0, delta, chosen, seed, intervals)

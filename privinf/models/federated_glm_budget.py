@@ -1,0 +1,101 @@
+"""What a fit of a generalised linear model spends, and on what: checks before a charge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privinf.accounting import calibrate_mu
+from privinf.engines.dp_optimizers import DPSGD, Optimizer
+from privinf.engines.glm_sums import Clients
+from privinf.engines.newton_rounds import Newton, intervals_possible
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.models.federated_glm_plan import GlmRows, Unit
+from privinf.validation import check_count, check_fraction, check_number
+
+LARGEST_SEED = 2**62
+
+BEYOND = (
+    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
+    "use fewer coefficients, spend more, or bring more rows (more sites, where sites are the units)"
+)
+BINDING = (
+    "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
+    "bias is not known: leave it out, or state the most that a site's rows can reach"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FitPlan:
+    """A checked request: prices are mu of Gaussian DP, infinite for no noise.
+
+    Attributes
+    ----------
+    mu, rounds_mu, final_mu : float
+        All, the rounds', and the final release's (0 where there is none).
+    delta : float
+        At which epsilon is reported.
+    optimizer : Newton or Optimizer
+    public_seed : int
+    clients : Clients or None
+        Where sites are the units of privacy.
+    weak : str
+        Why there will be no intervals; empty where the fit ends with the release that they need.
+    """
+
+    mu: float
+    rounds_mu: float
+    final_mu: float
+    delta: float
+    optimizer: Newton | Optimizer
+    public_seed: int
+    clients: Clients | None
+    weak: str = ""
+
+
+def plan_fit(
+    epsilon: float,
+    delta: float | None,
+    optimizer: Newton | Optimizer | None,
+    public_seed: int,
+    *,
+    rows: GlmRows,
+    unit: Unit = "record",
+    client_clip: float | None = None,
+) -> FitPlan:
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
+    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+    delta = 0.5 / rows.total if delta is None else check_fraction(delta, "delta")
+    mu = calibrate_mu(epsilon=epsilon, delta=delta)
+    if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
+        raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
+    seed = check_count(public_seed, "public_seed", least=0)
+    if seed >= LARGEST_SEED:
+        raise ArgumentError("public_seed must be below 2^62")
+    share = (Newton() if optimizer is None else optimizer).final_share
+    final = mu if math.isinf(mu) else mu * math.sqrt(share)
+    clients = rows.clients(unit, client_clip)
+    # Replacing a site is like replacing its records, one after the other.
+    possible = intervals_possible(rows.p, rows.total / (1 if clients is None else clients.rows), final)
+    chosen = optimizer or (Newton() if possible else DPSGD())
+    _check_optimizer(chosen, clients, rows, possible)
+    weak = "" if possible else BEYOND
+    if possible and clients is not None and clients.clip is not None and rows.can_bind(clients):
+        weak = BINDING
+    rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
+    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, weak)
+
+
+def _check_optimizer(
+    chosen: Newton | Optimizer, clients: Clients | None, rows: GlmRows, possible: bool
+) -> None:
+    if not possible and isinstance(chosen, Newton):
+        raise NotAvailableError(
+            f"Newton's method with {rows.p} coefficients and {rows.total} rows: the noise would hide the "
+            "Hessian (p^1.5 > 0.1 n mu_H): use DPSGD() or DOME()"
+        )
+    if clients is not None and clients.clip is None and not isinstance(chosen, Newton):
+        raise ArgumentError(
+            f"{type(chosen).__name__} with unit='client' needs client_clip=, the norm to which a site's "
+            "summed score is clipped"
+        )
