@@ -131,8 +131,8 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 # ---- losses: tuned, then fresh seeds
 
-LOW_STEPS, LOW_CLIPS = (1.0, 2.0, 4.0), (4.0, 6.0, 8.0)
-UNEVEN_STEPS, HALVED_STEPS = (2.0, 4.0, 8.0), (0.5, 1.0, 2.0)
+LOW_STEPS, LOW_CLIPS = (0.5, 1.0, 2.0), (3.0, 4.0, 6.0)
+UNEVEN_STEPS, HALVED_STEPS = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 FULL_STEPS, FULL_CLIPS = (1.0, 3.0, 10.0), (2.0,)
 FEW_STEPS = (4.0, 8.0, 16.0)
 ADAM_STEPS = (0.005, 0.01, 0.02)
@@ -164,7 +164,7 @@ LOW = {
     "DOME": Job("low", D, "DOME", k=K),
     "random sketch": Job("low", D, "RandomSketch", k=K),
 }
-BESIDE: dict[str, Any] = {"tuning": TUNING_SEEDS[:1], "seeds": SEEDS[:10]}
+BESIDE: dict[str, Any] = {"tuning": TUNING_SEEDS, "seeds": SEEDS[:10]}
 ROWS = [
     *(Row(name, job) for name, job in LOW.items()),
     Row("DPAdam", Job("low", D, "DPAdam"), ADAM_STEPS),
@@ -180,14 +180,14 @@ ROWS = [
     ),
     Row(
         "DPSGD, equal floats up, uneven features",
-        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (6.0, 12.0, 24.0), **BESIDE,
+        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (1.0, 2.0, 4.0), **BESIDE,
     ),
 ]  # fmt: skip
 # Slow: no factors. Steps and one clip are tried on one seed.
 FEW: dict[str, Any] = {"tuning": TUNING_SEEDS[:1], "seeds": SEEDS[:3]}
 FULL_ROWS = [
     *(
-        Row(f"{name}, 5% full-rank noise", replace(job, features="mixed"), LOW_STEPS, LOW_CLIPS[:1], **FEW)
+        Row(f"{name}, 5% full-rank noise", replace(job, features="mixed"), LOW_STEPS, LOW_CLIPS[1:2], **FEW)
         for name, job in LOW.items()
     ),
     *(
@@ -228,7 +228,7 @@ def losses(scale: float) -> None:
     span(scale)
     tuned(
         "losses", ROWS, scale,
-        "Step and clip: the best of 3 x 3 (3 tuning seeds; 1 where 10 seeds follow), then fresh data, batches and noise for each seed.",
+        "Step and clip: the best of 3 x 3 (3 tuning seeds), then fresh data, batches and noise for each seed.",
     )  # fmt: skip
 
 
@@ -294,7 +294,8 @@ CURVE_D, EPSILONS, DIMENSIONS = 500, (0.5, 1.0, 2.0, 4.0, 8.0), (100, 500, 2000,
 SCHEDULES = ((1, 2), (1, 5), (2, 10), (5, 20), (10, 40))
 METHODS = ("DPSGD", "DPAdam", "RandomSketch", "DOME", "DOME, paper")
 CURVE_STEPS = {"DPAdam": ADAM_STEPS, "DOME, paper": PAPER_STEPS}
-CURVE_CLIPS = {"DOME, paper": 10.0}
+CURVE_CLIPS = {"DOME, paper": 30.0}
+SHORT_STEPS, LONG_STEPS = (0.25, 0.5, 1.0, 2.0), (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 def curve_jobs(features: str) -> list[Job]:
@@ -303,7 +304,7 @@ def curve_jobs(features: str) -> list[Job]:
     points = []
     for method in METHODS:
         k = 0 if method in ("DPSGD", "DPAdam") else K
-        job = Job(features, CURVE_D, method, clip=CURVE_CLIPS.get(method, 6.0 if low else 2.0), k=k)
+        job = Job(features, CURVE_D, method, clip=CURVE_CLIPS.get(method, 4.0 if low else 2.0), k=k)
         points += [replace(job, epsilon=epsilon) for epsilon in (EPSILONS if low else EPSILONS[::2])]
         points += [
             replace(job, d=d) for d in DIMENSIONS if low or d < DIMENSIONS[-1] or method not in CURVE_STEPS
@@ -322,10 +323,12 @@ def curves(features: str) -> None:
         if job.method in CURVE_STEPS:
             steps = CURVE_STEPS[job.method]
         elif features == "low":
-            steps = (*LOW_STEPS, *FEW_STEPS[1:]) if few else LOW_STEPS
+            steps = LONG_STEPS if few else SHORT_STEPS
         else:
             # Where all d directions carry signal, curvature falls as 1/d.
-            steps = tuple(step * job.d / D for step in (*FULL_STEPS, *((30.0,) if few else ())))
+            steps = tuple(
+                step * job.d / D for step in ((1.0, 3.0, 10.0, 30.0) if few else (0.3, 1.0, 3.0, 10.0))
+            )
         jobs += [replace(job, step=step, seed=TUNING_SEEDS[0]) for step in steps]
     found = fits_of(jobs)
     print(f"{features}: {len(found)} fits behind the curves", flush=True)
