@@ -8,7 +8,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms import moment_statistics, site_rows
+from privinf.mechanisms import site_rows
+from privinf.mechanisms.moment_statistics import FEWEST
 from privinf.mechanisms.moments import default_response_weight, second_moment_sensitivity
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits, unit_of
 from privinf.mechanisms.sparse_statistics import SITE_OPS
@@ -168,18 +169,26 @@ def test_too_many_rows_for_exact_products_are_refused():
     y, X = sample(20)
     op = SITE_OPS["moments.total"]
     with pytest.raises(SensitivityError, match="digits"):
-        op.total(block(y, X), TOTAL | {"bits": moment_statistics.FEWEST - 1})
-    op.total(block(y, X), TOTAL | {"bits": moment_statistics.FEWEST})
-    assert exact_bits(2**28 - 1) == moment_statistics.FEWEST
+        op.total(block(y, X), TOTAL | {"bits": FEWEST - 1})
+    op.total(block(y, X), TOTAL | {"bits": FEWEST})
+    assert exact_bits(2**28 - 1) == FEWEST
 
 
-def test_cutting_is_inside_what_is_charged_for_it():
-    """At the fewest digits, pairs that attain the sensitivity are still within the statement."""
-    name, fewest = "total, constant", moment_statistics.FEWEST
-    values = single(name, fewest, *candidates(name))
+@EVERY
+def test_cutting_moves_pairs_apart_by_no_more_than_is_charged_for_it(name):
     op, args = CASES[name]
-    assert cdist(values, values).max() <= SITE_OPS[op].reach(args, P).l2
-    assert not np.array_equal(values, single(name, 0, *candidates(name)))
+    y, X = sample(80)
+    cut_off, whole = (cdist(found, found) for found in (single(name, bits, y, X) for bits in (FEWEST, 0)))
+    reach = SITE_OPS[op].reach(args, P)
+    unit = unit_of(reach.bound, FEWEST)
+    most = unit * math.sqrt(reach.size)
+    assert 0.3 * unit < (cut_off - whole).max() <= most
+    constant = float("constant" in args)
+    if "coefficients" in args:
+        uncut = math.sqrt(2.0) * args["residual_clip"] ** 2 * (NORM**2 + constant)
+    else:
+        uncut = second_moment_sensitivity(NORM, args["response_bound"], constant)
+    assert reach.l2 - uncut == pytest.approx(most, rel=1e-6)
 
 
 @pytest.mark.parametrize(
