@@ -60,6 +60,8 @@ class Look:
     sd : float
         Of an entry divided by its slope, sampling error included: a covariance with the residual, in units
         of y per unit of the column, or a correlation.
+    sampling_sd : float
+        Without the noise.
     found_from : float
         Smallest such number that is found, see the module.
     """
@@ -68,6 +70,7 @@ class Look:
     entries: int
     radius: float
     sd: float
+    sampling_sd: float
     found_from: float
 
 
@@ -135,6 +138,8 @@ class VectorServer:
         Where the engine clips products, in units of the residuals' scale.
     looks : list of Look
         What was picked from so far.
+    grams : dict of str to ndarray
+        The last Gram matrix of each label, as released.
 
     Notes
     -----
@@ -148,6 +153,7 @@ class VectorServer:
     response: float
     clip: float
     looks: list[Look] = field(default_factory=list)
+    grams: dict[str, Floats] = field(default_factory=dict)
 
     def vector_sum(
         self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
@@ -157,7 +163,9 @@ class VectorServer:
 
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
         """Release a symmetric matrix."""
-        return self.server.gram(args, label=label, **options)
+        found = self.server.gram(args, label=label, **options)
+        self.grams[label] = found.mean
+        return found
 
     def histogram_quantile(
         self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
@@ -194,8 +202,10 @@ class VectorServer:
         scale = float(args["bound"]) / self.clip if residual else 1.0
         clips = self._clips(args, radius * scale * math.sqrt(entries), entries, residual)
         found = self.server.vector_sum(VECTORS[op], {**args, **clips}, label=label, rho=price, sites=sites)
-        sd = scale * entry_sd(radius, rows, self.n, found.mean_sd / scale)
-        self.looks.append(Look(label, entries, radius, sd, sd * detection(len(self.low))))
+        sd, sampling = (
+            scale * entry_sd(radius, rows, self.n, noise) for noise in (found.mean_sd / scale, 0.0)
+        )
+        self.looks.append(Look(label, entries, radius, sd, sampling, sd * detection(len(self.low))))
         sizes = np.where(candidates, np.abs(found.values), -np.inf)
         return Picked(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
 

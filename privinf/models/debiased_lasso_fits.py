@@ -26,7 +26,7 @@ from privinf.models.debiased_lasso_paper import fit_paper
 from privinf.models.debiased_lasso_plan import LassoPlan, check_plan, target_positions
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import LassoRows
-from privinf.models.debiased_lasso_secure import refilled, secure_plan, secure_server, sight_of
+from privinf.models.debiased_lasso_secure import secure_plan, secure_server, sight_of
 from privinf.typing import RngLike
 
 # Chance that sparsity="auto" keeps a column that matters not.
@@ -67,13 +67,11 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     before = len(ledger.entries)
     server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
     sums = SparseSums(server, rows.units(), n)
-    fixed = 0 if rows.constant is None else 1
-    clear, chosen = _selection(sums, replace(plan, automatic=True), rows.constant)
-    fit = clear if plan.automatic else refilled(clear, plan.sparsity, fixed)
+    fit, chosen = _selection(sums, plan, rows.constant)
     debiased = _debiased(sums, fit, chosen, plan, rows.constant)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    sight = sight_of(server.looks, plan.sparsity + fixed - len(clear.support), chosen, debiased)
+    sight = sight_of(server, fit, plan.sparsity + (rows.constant is not None), chosen, debiased)
     return lasso_results(rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, sight=sight)
 
 

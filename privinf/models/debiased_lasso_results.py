@@ -99,10 +99,10 @@ class LassoResults(Results):
     def picks_from(self) -> pd.DataFrame:
         """What columns were picked from on secure sums, a row for each release.
 
-        ``entries`` numbers were released together, each divided by its slope of error ``sd``: a covariance
-        with the residuals in units of y per declared unit of the column, or a correlation with a target.
-        From ``found_from`` on it is found. `radius` is that of the shrunk vector, see
-        `privinf.engines.secure_picks`.
+        ``entries`` numbers were released together, each divided by its slope of error ``sd``, without noise
+        ``sampling_sd``: a covariance with the residuals in units of y per declared unit of the column, or a
+        correlation with a target. From ``found_from`` on it is found. `radius` is that of the shrunk vector,
+        see `privinf.engines.secure_picks`.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class LassoResults(Results):
         sight = self._context.settings.get("sight")
         if sight is None:
             raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
-        return pd.DataFrame(sight["looks"]).set_index("release")
+        return pd.DataFrame(sight["looks"]).set_index("label").rename_axis("release")
 
     @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:

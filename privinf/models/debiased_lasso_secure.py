@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privinf.accounting import Ledger, calibrate_mu
 from privinf.engines.debiasing import DebiasedFit
-from privinf.engines.hard_thresholding import SparseFit
+from privinf.engines.hard_thresholding import SparseFit, error_covariance
 from privinf.engines.secure_picks import Look, VectorServer, sharpest
 from privinf.federation import SecureServer
+from privinf.inference.normal import upper_quantile
+from privinf.inference.sparse.precision import floored
 from privinf.models.debiased_lasso_plan import LassoPlan
 from privinf.models.debiased_lasso_rows import LassoRows
-from privinf.typing import RngLike
+from privinf.typing import Floats, RngLike
 
 SELECTION, NEIGHBOURS = "selection", "neighbours of the targets"
+SELECTION_GRAM = "Gram matrix of the selection"
+# Chance that of columns without signal any stands out of its error.
+FALSE_PICKS = 0.05
 # A bias of so many standard errors leaves 95% intervals 92%.
 HARMLESS = 0.5
 
@@ -56,24 +61,23 @@ class Sight:
         Of the `sparsity` columns that may matter, those that do not stand out: so many may not be picked.
     bias : float
         Bound of what these can do to an interval, in standard errors.
+    crowded : bool
+        Whether columns stand out beside those that are kept.
     """
 
     looks: tuple[Look, ...]
     unseen: int
     bias: float
+    crowded: bool
 
     @property
     def weak(self) -> bool:
         """Whether intervals may be wrong."""
-        return self.bias > HARMLESS
+        return self.bias > HARMLESS or self.crowded
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
-        looks = [
-            {"release": look.label, "entries": look.entries, "radius": look.radius, "sd": look.sd,
-             "found_from": look.found_from} for look in self.looks
-        ]  # fmt: skip
-        found: dict[str, Any] = {"looks": looks, "unseen": self.unseen, "bias": self.bias}
+        found = {"looks": [asdict(look) for look in self.looks], "unseen": self.unseen, "bias": self.bias}
         return found | ({"missed": self.warning} if self.weak else {})
 
     @property
@@ -81,6 +85,12 @@ class Sight:
         """What a reader of the intervals must know."""
         found = sharpest(self.looks, SELECTION)
         assert found is not None
+        if self.bias <= HARMLESS:
+            return (
+                "Not to be trusted: more columns stand out of the noise than sparsity= allows. One that "
+                "matters was missed and others stand in for it, or more columns matter: raise sparsity=, or "
+                "use more rows or budget, fewer columns, or a trusted server."
+            )
         return (
             f"Not to be trusted if the sparsity is right: {self.unseen} of the columns that may matter do "
             "not stand out of the noise, and one whose covariance with the residuals is below "
@@ -105,15 +115,10 @@ def cost_note(looks: Sequence[Look], columns: int) -> str:
     return " ".join(text)
 
 
-def refilled(fit: SparseFit, sparsity: int, fixed: int) -> SparseFit:
-    """Return the fit with the `sparsity` largest of all coefficients that were picked, and the `fixed`."""
-    order = fixed + np.argsort(-np.abs(fit.picked_beta[fixed:]), kind="stable")[:sparsity]
-    kept = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
-    return replace(fit, support=[fit.picked[i] for i in kept], beta=fit.picked_beta[kept])
-
-
-def sight_of(looks: Sequence[Look], unseen: int, targets: Sequence[int], debiased: DebiasedFit) -> Sight:
-    """Return what the picks could see.
+def sight_of(
+    server: VectorServer, fit: SparseFit, sparsity: int, targets: Sequence[int], debiased: DebiasedFit
+) -> Sight:
+    """Return what the picks could see; `sparsity` with the columns that are in every fit.
 
     Notes
     -----
@@ -123,12 +128,29 @@ def sight_of(looks: Sequence[Look], unseen: int, targets: Sequence[int], debiase
     ``w_j'Sigma_k b``, w_j the precision column: not at all if k is in w_j, else by about w_jj times their
     correlation given the others. A column was missed only if its covariance with the residuals was below
     what is found, and it is in no w_j only if the correlation was.
+
+    Columns that stand in for a missed one stand out too: as many may then stand out as may matter, but some
+    do among those picked too many. Without signal, these have the errors of any column, and were picked for
+    what they share of the error of their look.
     """
-    selection, neighbours = sharpest(looks, SELECTION), sharpest(looks, NEIGHBOURS)
+    selection, neighbours = sharpest(server.looks, SELECTION), sharpest(server.looks, NEIGHBOURS)
     assert selection is not None
+    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM], server.n))[::-1]
+    clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
+    spare = max(len(sizes) - sparsity, 1)
+    share = selection.sampling_sd / selection.sd
+    quiet = min(clear, upper_quantile(FALSE_PICKS / 2.0 / spare) + share * clear)
+    unseen = max(sparsity - int((sizes > clear).sum()), 0)
     correlation = 1.0 if neighbours is None else min(neighbours.found_from, 1.0)
     at = [debiased.union.index(j) for j in targets]
     precision = debiased.columns[at, np.arange(len(at))] ** 2
     errors = np.sqrt(debiased.found.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
-    return Sight(tuple(looks), unseen, float(bias.max()))
+    crowded = bool((sizes[sparsity:] > quiet).any())
+    return Sight(tuple(server.looks), unseen, float(bias.max()), crowded)
+
+
+def ratios(fit: SparseFit, gram: Floats, n: int) -> Floats:
+    """Return the coefficients that were picked over their errors, from the Gram matrix of the selection."""
+    inverse = np.asarray(np.linalg.inv(floored(gram)))
+    return np.asarray(np.abs(fit.picked_beta) / np.sqrt(np.diag(error_covariance(inverse, fit, n))))

@@ -176,6 +176,14 @@ def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     automatic.conf_int()
 
 
+def test_an_understated_sparsity_is_said():
+    y, X, _ = draw(5)
+    fit = secure(y, X).fit(epsilon=4.0, sparsity=2, targets=TARGETS, rng=0)
+    with pytest.warns(WeakIdentificationWarning, match="more columns stand out of the noise than sparsity"):
+        fit.conf_int()
+    assert "others stand in for it" in " ".join(str(fit.summary()).split())
+
+
 def test_colluding_sites_are_paid_for_with_noise():
     y, X, _ = draw(6, n=6_000)
     fits = {}
@@ -244,9 +252,9 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     biases = []
     original = debiased_lasso_secure.sight_of
 
-    def seen(looks, unseen, targets, debiased):
-        biases.extend(original(looks, count, targets, debiased).bias for count in (unseen, 1, 3))
-        return original(looks, unseen, targets, debiased)
+    def seen(server, fit, sparsity, targets, debiased):
+        biases.extend(original(server, fit, 3 + more, targets, debiased).bias for more in (0, 1, 3))
+        return original(server, fit, sparsity, targets, debiased)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("privinf.models.debiased_lasso_fits.sight_of", seen)
