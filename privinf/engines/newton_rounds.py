@@ -58,7 +58,8 @@ class OneStep:
     start : ndarray, shape (p,)
         theta_T.
     bread, meat : ndarray, shape (p, p)
-        Mean Hessian and mean outer product of the scores, noisy; the meat made `semidefinite`.
+        Mean Hessian and mean outer product of the scores, noisy; the meat made `semidefinite`, or the Hessian
+        once more where the model's variance is taken for it.
     score_sd, bread_sd : float
         Sd of the noise of the mean score, and of the diagonal of the bread.
     """
@@ -160,20 +161,22 @@ def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> Fl
     return np.asarray(shift + vectors @ ((vectors.T @ score) / np.maximum(values, floor)))
 
 
-def one_step(sums: GlmSums, theta: Floats, mu: float) -> OneStep | None:
-    """Release score, Hessian and meat at `theta`, and take one Newton step from there.
+def one_step(sums: GlmSums, theta: Floats, mu: float, *, robust: bool = True) -> OneStep | None:
+    """Release score, Hessian and, where `robust`, meat at `theta`, and take one Newton step from there.
 
-    None where the noise of the Hessian hides it: there is no step, and no covariance.
+    Without a meat its share goes to the others. None where the noise of the Hessian hides it: there is no
+    step, and no covariance.
     """
-    prices = [mu if math.isinf(mu) else mu * math.sqrt(share * ROUNDING) for share in FINAL_SHARES]
+    spent = 1.0 if robust else sum(FINAL_SHARES[:2])
+    prices = [mu if math.isinf(mu) else mu * math.sqrt(share / spent * ROUNDING) for share in FINAL_SHARES]
     score, score_sd = sums.score(theta, prices[0], "final score")
     bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
-    meat, _ = sums.meat(theta, prices[2])
+    meat = semidefinite(sums.meat(theta, prices[2])[0]) if robust else bread
     # No more than the operator norm of the noise: the columns could be collinear.
     if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)):
         return None
     step = np.linalg.solve(bread, score)
-    return OneStep(theta + step, theta, bread, semidefinite(meat), score_sd, bread_sd)
+    return OneStep(theta + step, theta, bread, meat, score_sd, bread_sd)
 
 
 def semidefinite(matrix: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from privinf.accounting import calibrate_mu
 from privinf.engines.dp_optimizers import DPSGD, Optimizer
@@ -11,8 +12,9 @@ from privinf.engines.glm_sums import Clients
 from privinf.engines.newton_rounds import Newton, intervals_possible
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.federated_glm_plan import GlmRows, Unit
-from privinf.validation import check_count, check_fraction, check_number
+from privinf.validation import check_choice, check_count, check_fraction, check_number
 
+CovType = Literal["HC0", "nonrobust"]
 LARGEST_SEED = 2**62
 
 BEYOND = (
@@ -39,6 +41,8 @@ class FitPlan:
     public_seed : int
     clients : Clients or None
         Where sites are the units of privacy.
+    robust : bool
+        Whether the final release has a meat.
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
     """
@@ -50,6 +54,7 @@ class FitPlan:
     optimizer: Newton | Optimizer
     public_seed: int
     clients: Clients | None
+    robust: bool = True
     weak: str = ""
 
 
@@ -62,6 +67,7 @@ def plan_fit(
     rows: GlmRows,
     unit: Unit = "record",
     client_clip: float | None = None,
+    cov_type: CovType = "HC0",
 ) -> FitPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
     epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
@@ -74,6 +80,9 @@ def plan_fit(
         raise ArgumentError("public_seed must be below 2^62")
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
+    robust = check_choice(cov_type, CovType, "cov_type") == "HC0"
+    if not robust and rows.family == "gaussian":
+        raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
     clients = rows.clients(unit, client_clip)
     # Replacing a site is like replacing its records, one after the other.
     possible = intervals_possible(rows.p, rows.total / (1 if clients is None else clients.rows), final)
@@ -83,7 +92,7 @@ def plan_fit(
     if possible and clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
-    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, weak)
+    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, weak)
 
 
 def _check_optimizer(

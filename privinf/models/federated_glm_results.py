@@ -27,6 +27,10 @@ from privinf.validation import check_choice
 Which = Literal["mean", "linear"]
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
+CHARGED = (
+    "{} earlier releases are charged to the same ledger, with this fit epsilon {:.4g} at delta {:g}; "
+    "settings chosen by anything else about private data are not charged."
+)
 
 # A Newton step that moves linear predictors further leaves a remainder that intervals do not know of.
 LONGEST_SHIFT = 1.0
@@ -105,11 +109,19 @@ class Told:
         }  # fmt: skip
         return {
             "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
-            "options": self.options, "settings": settings, "notes": (*notes, UNCHARGED),
+            "options": self.options, "settings": settings, "notes": (*notes, self._tuning()),
         }  # fmt: skip
 
+    def _tuning(self) -> str:
+        """Say whether what came before this fit, such as a search for its settings, was charged."""
+        report = self.report
+        earlier = len({entry.id for entry in report.recorded} - {entry.id for entry in report.entries})
+        if not earlier:
+            return UNCHARGED
+        return CHARGED.format(earlier, report.cumulative.epsilon(), report.default_delta)
 
-def glm_results(rows: GlmRows, found: OneStep, told: Told) -> FederatedGLMResults:
+
+def glm_results(rows: GlmRows, found: OneStep, told: Told, cov_type: str) -> FederatedGLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
@@ -118,7 +130,7 @@ def glm_results(rows: GlmRows, found: OneStep, told: Told) -> FederatedGLMResult
     noise = sandwich(found.bread, found.noise_meat, 1)
     names, back = rows.design.names, rows.to_user
     estimate = Estimate(
-        found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type="HC0"
+        found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type=cov_type
     ).transformed(back, names=names)
     far = rows.family != "gaussian" and found.shift > LONGEST_SHIFT
     context = told.context(rows, *([FAR] if far else []))

@@ -68,6 +68,43 @@ def test_without_noise_it_is_pooled_maximum_likelihood(family):
     np.testing.assert_allclose(fit.trace.iloc[-1], fit.params, atol=1e-8)
 
 
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_the_models_variance_may_be_taken_for_the_meat(family):
+    y, X = draw(family, 1500)
+    model = model_of(family, y, X, sites=3)
+    fit = model.fit(epsilon=np.inf, cov_type="nonrobust")
+    pooled = sm.GLM(y, X, family=FAMILIES[family]).fit(tol=1e-14, maxiter=100)
+    np.testing.assert_allclose(fit.cov_params(), pooled.cov_params(), rtol=1e-6, atol=1e-9)
+    assert "nonrobust" in fit.summary().as_text()
+    assert not any("meat" in line.label for line in fit.privacy.entries)
+
+
+def test_without_a_meat_its_share_goes_to_the_others():
+    y, X = draw("binomial", 20_000)
+    noisy = model_of("binomial", y, X, sites=2).fit(epsilon=2.0, delta=1e-6, cov_type="nonrobust", rng=0)
+    assert noisy.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
+    final = np.array([line.loss.mu**2 for line in noisy.privacy.entries[-2:]])
+    np.testing.assert_allclose(final, np.array([7.0, 2.0]) / 9.0 * 0.8 * noisy.privacy.mu**2, rtol=1e-9)
+    assert (np.abs(noisy.params - TRUE) < 4.0 * noisy.bse).all()
+    with pytest.raises(ArgumentError, match="knows its variance"):
+        model_of("gaussian", *draw("gaussian", 100)).fit(epsilon=1.0, delta=1e-6, cov_type="nonrobust")
+    with pytest.raises(ArgumentError, match="cov_type"):
+        model_of("binomial", y[:100], X[:100]).fit(epsilon=1.0, delta=1e-6, cov_type="HC3")
+
+
+def test_the_summary_says_whether_tuning_was_charged():
+    y, X = draw("binomial", 20_000)
+    ledger = pi.Ledger()
+    model = model_of("binomial", y, X, sites=2, ledger=ledger)
+    alone = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert any("does not count" in note for note in alone.notes)
+    after = model.fit(epsilon=1.0, delta=1e-6, rng=1)
+    (note,) = [note for note in after.notes if "charged" in note]
+    assert note.startswith("9 earlier releases are charged to the same ledger")
+    assert f"epsilon {after.privacy.cumulative.epsilon(1e-6):.4g}" in note
+    assert "9 earlier releases" in after.summary().as_text().replace("\n", " ")
+
+
 def test_a_formula_over_a_federation_is_the_same_fit():
     y, X = draw("binomial", 900)
     table = X.assign(y=y)
