@@ -237,10 +237,12 @@ class DebiasedLasso:
             all columns of a homogeneous fit. For the paper's variant the entries of a column, 5.
         iterations : int, optional
             Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
-            paper's variant its T, log N.
+            paper's variant its T, log N. On secure sums every block is a release at its share of the price:
+            one is best where few rows meet many columns, several where all columns are correlated.
         clip : float, optional
             Where residuals and products are clipped in selection and refit, in multiples of the residuals'
-            released scale; 1.5 by default. For the paper's variant its R, in units of y.
+            released scale; 1.5 by default. For the paper's variant its R, in units of y. On secure sums
+            products are shrunk as a vector instead.
         refit : bool, optional
             For the paper's variant: whether least squares on the support end it (it has none). The default
             variant is such a fit.

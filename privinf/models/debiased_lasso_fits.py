@@ -71,7 +71,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     debiased = _debiased(sums, fit, chosen, plan, rows.constant)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    sight = sight_of(server, fit, plan.sparsity + (rows.constant is not None), chosen, debiased)
+    sight = sight_of(server, fit, plan, chosen, debiased, rows.constant)
     return lasso_results(rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, sight=sight)
 
 

@@ -40,9 +40,7 @@ def secure_server(
     known = None if rows.design.schema is None else rows.design
     server = SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=known)
     design = server.design
-    low, high = np.array(design.low), np.array(design.high)
-    if design.constant is not None:
-        low[design.constant] = high[design.constant] = 1.0
+    low, high = rows.center - rows.half, rows.center + rows.half
     assert design.y_low is not None
     assert design.y_high is not None
     most = max(abs(design.y_low), abs(design.y_high))
@@ -116,9 +114,14 @@ def cost_note(looks: Sequence[Look], columns: int) -> str:
 
 
 def sight_of(
-    server: VectorServer, fit: SparseFit, sparsity: int, targets: Sequence[int], debiased: DebiasedFit
+    server: VectorServer,
+    fit: SparseFit,
+    plan: LassoPlan,
+    targets: Sequence[int],
+    debiased: DebiasedFit,
+    constant: int | None,
 ) -> Sight:
-    """Return what the picks could see; `sparsity` with the columns that are in every fit.
+    """Return what the picks could see; the constant, if there is one, was not picked.
 
     Notes
     -----
@@ -135,7 +138,9 @@ def sight_of(
     """
     selection, neighbours = sharpest(server.looks, SELECTION), sharpest(server.looks, NEIGHBOURS)
     assert selection is not None
-    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM], server.n))[::-1]
+    picked = np.array(fit.picked) != (-1 if constant is None else constant)
+    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM], server.n)[picked])[::-1]
+    sparsity = plan.sparsity
     clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
     spare = max(len(sizes) - sparsity, 1)
     share = selection.sampling_sd / selection.sd

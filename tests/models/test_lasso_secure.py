@@ -3,6 +3,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,8 @@ def test_a_federation_of_tables_and_a_constant():
     noisy = model.fit(epsilon=4.0, sparsity=3, targets=["a2"])
     assert noisy.params["a2"] == pytest.approx(0.6, abs=5 * noisy.bse["a2"])
     assert all(entry.secure for entry in noisy.privacy.entries)
+    assert noisy.selected == ("Intercept", "a2", "a9", "a20")
+    noisy.conf_int()  # without a warning: the constant was never to be picked
 
 
 def test_nobody_peels(fitted):
@@ -252,9 +255,10 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     biases = []
     original = debiased_lasso_secure.sight_of
 
-    def seen(server, fit, sparsity, targets, debiased):
-        biases.extend(original(server, fit, 3 + more, targets, debiased).bias for more in (0, 1, 3))
-        return original(server, fit, sparsity, targets, debiased)
+    def seen(server, fit, plan, *rest):
+        for more in (0, 1, 3):
+            biases.append(original(server, fit, replace(plan, sparsity=3 + more), *rest).bias)
+        return original(server, fit, plan, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("privinf.models.debiased_lasso_fits.sight_of", seen)
