@@ -1,0 +1,557 @@
+# %% [markdown]
+# # Ten states, one regression, no pooled rows
+#
+# Each of ten states keeps the wage records of its own people. A logistic regression of all of them is fitted by
+# secure sums, in which nobody sees a state's own numbers, and compared with the fit that pooling would have given.
+#
+# Run it with `python vignettes/5b_federated_acs.py` (half a minute of one core): all states in one process.
+# With `--flower` the same fit runs over Flower with TLS, on ten nodes and ten daemons of this machine (six
+# minutes on two busy cores); what it took is stored beside the page. The data lie in the folder that the
+# environment variable PRIVINF_DATA names. The noise is seeded: simulation, not a private release.
+
+# %%
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import json
+import math
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+from page import BLUE, FAINT, GREEN, ORANGE, Page
+
+import privinf as pi
+from privinf.errors import BudgetExceededError, NotAvailableError
+from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "flower_app")]
+
+from pvapp.glm import Counted
+
+warnings.simplefilter("ignore")  # simulation noise is the subject here
+PAGE = Page(__file__, ".4f")
+STORED = PAGE.folder / "flower.json"
+SEED, EPSILON, DELTA = 0, 0.5, 1e-6
+CLIP = 3.0  # of residuals of log wages
+NORMAL = 1.959963984540054
+say, table, figure = PAGE.say, PAGE.table, PAGE.figure
+
+# %% [markdown]
+# ## The states and what they agreed on
+
+# %%
+STATES = {
+    12: "FL", 13: "GA", 17: "IL", 26: "MI", 34: "NJ", 36: "NY", 37: "NC", 39: "OH", 42: "PA", 51: "VA"
+}  # fmt: skip
+LEVELS = ("school", "none", "college", "bachelor", "advanced")
+SCHEMA = pi.Schema(
+    {
+        "over_50k": (0.0, 1.0),
+        "log_wage": pi.Numeric(math.log(100.0), math.log(1e6)),
+        "age10": pi.Numeric(-2.8, 3.0, unit="decades from 45"),
+        "education": pi.Factor(LEVELS),
+        "hours": pi.Numeric(0.0, 80.0, unit="hours a week"),
+        "female": (0.0, 1.0),
+        "married": (0.0, 1.0),
+    }
+)
+COLUMNS = "age10 + I(age10**2) + education + hours + female*married"
+FORMULA = f"over_50k ~ {COLUMNS}"
+POLICY = {"secure_sums": True, "min_sites": 8, "simulation": True}
+BUDGET = {"epsilon": 1.0, "delta": DELTA}
+LARGEST, SMALLEST = "NY", "VA"
+
+
+def people() -> dict[str, pd.DataFrame]:
+    """Return each state's own table, as its holder prepared it."""
+    raw = pd.read_parquet(Path(os.environ["PRIVINF_DATA"]) / "acs2024_wages" / "data.parquet")
+    codes = pd.cut(
+        raw["SCHL"], [0, 15, 17, 20, 21, 24], labels=["none", "school", "college", "bachelor", "advanced"]
+    )
+    made = pd.DataFrame(
+        {
+            "over_50k": (raw["WAGP"] > 50_000).astype(float),
+            "log_wage": np.log(raw["WAGP"].clip(100, 1_000_000)).round(4),
+            "age10": ((raw["AGEP"].clip(upper=75) - 45.0) / 10.0).round(1),
+            "education": codes.astype(str),
+            "hours": raw["WKHP"].clip(upper=80).astype(float),
+            "female": (raw["SEX"] == 2).astype(float),
+            "married": (raw["MAR"] == 1).astype(float),
+        }
+    )
+    return {name: made[raw["STATE"] == code].reset_index(drop=True) for code, name in STATES.items()}
+
+
+def federation(tables: dict[str, pd.DataFrame], budget: pi.Budget | None = None) -> InProcessFederation:
+    """Return the states as sites of this process, keyed, each with a ledger of its own."""
+    keys, roster = pinned_keys(tables)
+    policy = SitePolicy(**POLICY, max_colluding=0)
+    return InProcessFederation(
+        {
+            name: Site(rows, SCHEMA, policy=policy, key=keys[name], roster=roster, ledger=pi.Ledger(budget))
+            for name, rows in tables.items()
+        }
+    )
+
+
+def model(sites: object) -> pi.FederatedGLM:
+    """Return the model over the states by secure sums."""
+    return pi.FederatedGLM.from_formula(FORMULA, sites, schema=SCHEMA, family="binomial", trust="secure-sum")
+
+
+TABLES = people()
+POOLED = pd.concat(TABLES.values(), ignore_index=True)
+POOLED["education"] = pd.Categorical(POOLED["education"], LEVELS)
+CLEAR = smf.glm(FORMULA, POOLED, family=sm.families.Binomial()).fit(cov_type="HC0", tol=1e-12)
+
+# %% [markdown]
+# ## Over Flower (only with `--flower`)
+
+
+# %%
+def over_flower() -> None:
+    """Fit over a deployment on this machine, and store what it took."""
+    from flower_deployment import Study, deployment, entries_of, start_run, wait_for
+
+    started = time.time()
+    study = Study(TABLES, SCHEMA, POLICY, BUDGET["epsilon"], BUDGET["delta"])
+    with deployment(study) as (folder, processes):
+        ready = time.time() - started
+        out = start_run(
+            folder, analysis="glm", trust="secure-sum", sites=",".join(TABLES), schema=str(folder / "schema.json"),
+            formula=FORMULA, family="binomial", epsilon=EPSILON, delta=DELTA, max_colluding=0, seed=SEED,
+        )  # fmt: skip
+        wait_for("the fit over Flower", out.exists, 1800.0)
+        found = json.loads(out.read_text())
+        processes.end_all()
+        charged = {
+            name: pi.accounting.compose([e.loss for e in entries_of(folder, name)]).mu for name in TABLES
+        }
+    if "error" in found:
+        raise SystemExit(found["error"])
+    more = {"ready": ready, "total": time.time() - started, "cores": os.cpu_count(), "charged": charged}
+    STORED.write_text(json.dumps(found | more, indent=1), encoding="utf-8")
+
+
+if "--flower" in sys.argv:
+    over_flower()
+
+# %% [markdown]
+# ## The fit
+
+# %%
+COUNTED = Counted(federation(TABLES, pi.Budget(**BUDGET)))
+MODEL = model(COUNTED)
+FIT = MODEL.fit(epsilon=EPSILON, delta=DELTA, rng=SEED)
+STEPS = list(COUNTED.steps)
+try:
+    model(COUNTED).fit(epsilon=0.9, delta=DELTA, rng=1)
+    REFUSED = ""
+except BudgetExceededError as problem:
+    REFUSED = str(problem)
+SITES = federation(TABLES)
+EXACT = model(SITES).fit(epsilon=math.inf)
+GAP = float(
+    max(
+        abs(EXACT.params - CLEAR.params[EXACT.params.index]).max(),
+        abs(EXACT.bse - CLEAR.bse[EXACT.bse.index]).max(),
+    )
+)
+REFERENCE = CLEAR.params[FIT.params.index]
+RATIO = FIT.bse / CLEAR.bse[FIT.bse.index]
+NAMES = {
+    "Intercept": "constant", "education[T.none]": "no diploma", "education[T.college]": "some college",
+    "education[T.bachelor]": "bachelor", "education[T.advanced]": "advanced degree", "age10": "age, decades",
+    "I(age10 ** 2)": "age squared", "hours": "hours a week", "female": "female", "married": "married",
+    "female:married": "female x married",
+}  # fmt: skip
+
+
+def beginning() -> None:
+    """Write sections 1 and 2."""
+    say("# Ten states, one regression, no pooled rows")
+    say(
+        f"""
+        Ten states hold the wage records of their own people: {len(POOLED):,} workers of the American Community
+        Survey 2024, {min(map(len, TABLES.values())):,} to {max(map(len, TABLES.values())):,} a state. They want one
+        logistic regression: who earns more than 50,000 dollars in a year, by age, education, hours, sex and
+        marriage. No state may show its rows to another or to a server, nor even its own *sums*; and from what is
+        published nobody may tell whether a given worker's record was as it was, or any other.
+
+        `FederatedGLM(trust="secure-sum")` does that. The server asks every state for the same sums; each state adds
+        its share of the noise and a mask that cancels only in the total over all states. (These are public-use
+        data, and the noise is seeded so that the page can be made again: a demonstration, not a private release.)
+
+        ## 1. What the states agree on, and what each decides alone
+
+        Together: the columns and their **bounds** (from the code book: ages above 75 and hours above 80 count as
+        75 and 80), in one file, and the roster with all public keys. Each alone: its **policy** and its **budget**.
+        """
+    )
+    PAGE.add(
+        "```json\n" + json.dumps({name: POLICY[name] for name in POLICY if name != "simulation"}) + "\n```"
+    )
+    say(
+        f"""
+        A state with this policy takes part in sums over at least {POLICY["min_sites"]} states, and in nothing else; its
+        ledger lets pass ε = {BUDGET["epsilon"]:g} at δ = {DELTA:g} in all. (On this page `"simulation": true` stands there as
+        well, for the seeded noise.) The commands at a state:
+        """
+    )
+    PAGE.add(
+        "```console\n$ privinf site key ny.key                      # once; prints the public part\n"
+        "$ privinf site roster FL=3f...a1 GA=90...7c ... --out roster.json\n"
+        "$ privinf site serve --name NY --data ny.csv --schema schema.json --policy policy.json \\\n"
+        f"    --ledger ny.ledger --budget-epsilon {BUDGET['epsilon']:g} --budget-delta {DELTA:g} \\\n"
+        "    --key ny.key --roster roster.json --socket /run/privinf/ny.sock\n```"
+    )
+    say(
+        """
+        The last one holds the rows and answers at a socket until it is stopped. What comes through the network
+        (section 7) can ask there what any analyst can ask, and reach nothing else.
+
+        ## 2. The fit
+
+        The analyst's code is the same whether the sites are objects of this process or nodes of Flower:
+        """
+    )
+    PAGE.add(
+        "```python\nmodel = pi.FederatedGLM.from_formula(\n"
+        f'    "{FORMULA}",\n'
+        '    federation, schema=schema, family="binomial", trust="secure-sum",\n)\n'
+        f"fit = model.fit(epsilon={EPSILON}, delta={DELTA:g})\n```"
+    )
+    PAGE.printed(FIT.summary())
+
+
+# %% [markdown]
+# ## Against pooled rows
+
+
+# %%
+def comparison() -> None:
+    """Write section 3."""
+    far = (FIT.params - REFERENCE) / FIT.bse
+    worst = RATIO.idxmax()
+    say(
+        f"""
+        ## 3. What pooling would have given
+
+        Without noise (`epsilon=inf`, which these sites allow because the data are public) the federated fit *is*
+        the pooled one: coefficients and robust standard errors differ from those of statsmodels (GLM, HC0) on all
+        {len(POOLED):,} rows by at most {GAP:.0e}. With ε = {EPSILON:g}:
+        """
+    )
+    table(
+        pd.DataFrame(
+            {
+                "coefficient": [NAMES[name] for name in FIT.params.index],
+                "pooled": REFERENCE.to_numpy(),
+                "its s.e.": CLEAR.bse[FIT.bse.index].to_numpy(),
+                "federated, private": FIT.params.to_numpy(),
+                "s.e.": FIT.bse.to_numpy(),
+                "width / pooled": RATIO.to_numpy(),
+                "difference in s.e.": far.to_numpy(),
+            }
+        )
+    )
+    fig, ax = plt.subplots(figsize=(6.6, 3.6))
+    scale = CLEAR.bse[FIT.bse.index]
+    where = np.arange(len(scale))[::-1]
+    ax.errorbar(
+        np.zeros(len(scale)),
+        where + 0.14,
+        xerr=NORMAL,
+        fmt="o",
+        color=FAINT,
+        ms=4,
+        lw=2.2,
+        label="pooled rows, no privacy",
+    )
+    ax.errorbar(
+        (FIT.params - REFERENCE) / scale,
+        where - 0.14,
+        xerr=NORMAL * RATIO,
+        fmt="o",
+        color=BLUE,
+        ms=4,
+        label=f"ten states, secure sums, ε = {EPSILON:g}",
+    )
+    ax.axvline(0.0, color=FAINT, lw=0.8)
+    ax.set_yticks(where, [NAMES[name] for name in scale.index])
+    ax.set_xlabel("difference from the pooled estimate, in its standard errors; 95% intervals")
+    ax.grid(visible=False, axis="y")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2)
+    figure(
+        fig, "intervals",
+        f"Intervals of the private fit against those of pooled rows. The widest ratio is that of '{NAMES[worst]}', "
+        f"{RATIO.max():.2f}: noise of one size falls on every column, and weighs most where few people are.",
+    )  # fmt: skip
+    say(
+        f"""
+        The private intervals are {RATIO.min():.2f} to {RATIO.max():.2f} times as wide as the pooled ones, and
+        {int((far.abs() < NORMAL).sum())} of {len(far)} differences lie within ±1.96 of their own standard errors. (Both fits use the
+        same rows, so that the differences are the noise alone; the standard errors count sampling as well.)
+        """
+    )
+
+
+# %% [markdown]
+# ## Alone, and who trusts whom
+
+# %%
+LADDER = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+SHOWN = "female:married"
+
+
+def alone(name: str, epsilon: float) -> float:
+    """Return the standard error of one coefficient from one state's rows, nan where there is none."""
+    site = {name: Site(TABLES[name], SCHEMA, policy=SitePolicy(trusted_server=True, simulation=True))}
+    lone = pi.FederatedGLM.from_formula(FORMULA, InProcessFederation(site), schema=SCHEMA, family="binomial")
+    return standard_error(lone, epsilon)
+
+
+def standard_error(fitted: pi.FederatedGLM, epsilon: float) -> float:
+    """Return the standard error of the shown coefficient, nan where a fit has no intervals."""
+    try:
+        return float(fitted.fit(epsilon=epsilon, delta=DELTA, rng=SEED).bse[SHOWN])
+    except NotAvailableError:
+        return math.nan
+
+
+def alone_section() -> None:
+    """Write section 4."""
+    curves = {
+        f"{LARGEST} alone ({len(TABLES[LARGEST]):,} rows)": [alone(LARGEST, e) for e in LADDER],
+        f"{SMALLEST} alone ({len(TABLES[SMALLEST]):,} rows)": [alone(SMALLEST, e) for e in LADDER],
+        "all ten, secure sums": [standard_error(model(SITES), e) for e in LADDER],
+    }
+    base = float(CLEAR.bse[SHOWN])
+    fig, ax = plt.subplots(figsize=(6.2, 3.3))
+    for (name, values), color in zip(curves.items(), (GREEN, ORANGE, BLUE), strict=True):
+        ax.plot(LADDER, np.array(values) / base, "o-", color=color, ms=4, label=name)
+        rows = len(TABLES[name[:2]]) if "alone" in name else len(POOLED)
+        ax.axhline(math.sqrt(len(POOLED) / rows), color=color, lw=0.8, ls=":")
+    ax.set(xscale="log", yscale="log", xlabel="ε (δ = 1e-6)", ylabel="standard error / pooled, no privacy")
+    ax.set_xticks(LADDER, [f"{e:g}" for e in LADDER])
+    ax.set_yticks([1, 2, 3, 5], ["1", "2", "3", "5"])
+    ax.minorticks_off()
+    ax.legend()
+    first = {
+        name: next((e for e, v in zip(LADDER, values, strict=True) if v == v), None)
+        for name, values in curves.items()
+    }
+    figure(
+        fig, "alone",
+        f"Standard error of '{NAMES[SHOWN]}'. Dotted: the same rows without privacy. A curve begins where the fit has intervals: "
+        "below that the noise hides the curvature, and the fit says so.",
+    )  # fmt: skip
+    together, *lone = first["all ten, secure sums"], *[e for name, e in first.items() if "alone" in name]
+    say(
+        f"""
+        A state alone is worse off twice: it has fewer rows, and the noise, whose size does not depend on the number
+        of rows, weighs more. Together the states get intervals from ε = {together:g} on, {LARGEST} alone from {lone[0]:g},
+        {SMALLEST} alone from {lone[1]:g}.
+        """
+    )
+
+
+def trust_section() -> None:
+    """Write section 5."""
+    rows = []
+    for colluding in (0, 2, 5, 9):
+        found = model(SITES).fit(epsilon=EPSILON, delta=DELTA, max_colluding=colluding, rng=SEED)
+        try:
+            width = f"{float((found.bse / CLEAR.bse[found.bse.index]).median()):.2f}"
+        except NotAvailableError:
+            width = "no intervals"
+        rows.append([colluding, f"{10 / (10 - colluding):.2f}", width])
+    say(
+        """
+        ## 5. Who is trusted with what
+
+        The server sees ten vectors of uniformly random words, and their sum, which is noisy. Each state adds a tenth of
+        the noise: enough if all ten do. A state that fears that others pass their share of the noise to the server
+        says so in its policy, `max_colluding`; the rest then add more, so that the honest ones alone carry the promise:
+        """
+    )
+    table(pd.DataFrame(rows, columns=["max_colluding", "variance of the noise", "median width / pooled"]))
+    say(
+        """
+        With nine, a state relies on nobody: its own noise protects its rows whatever the others do. What the
+        masks do **not** give: secrecy for whoever loses his key file, protection against a state that lies about
+        its rows, and a review by cryptographers. A server that pretends that a state dropped out learns the sum
+        without that state: both sums are charged, and `min_sites` bounds how often it can be done.
+        """
+    )
+
+
+# %% [markdown]
+# ## Cost, least squares, bytes, Flower
+
+
+# %%
+def cost_section() -> None:
+    """Write the end of section 5."""
+    say("What the fit cost each worker, line by line:")
+    PAGE.printed(FIT.privacy)
+    assert REFUSED
+    say(
+        f"""
+        Every state keeps the same lines in its own ledger, on disk before anything is sent. A second analysis at
+        ε = 0.9 would pass the limit of ε = {BUDGET["epsilon"]:g}, and the states refuse it:
+        """
+    )
+    PAGE.printed(f"BudgetExceededError: {REFUSED}")
+
+
+def least_squares_section() -> None:
+    """Write section 6."""
+    formula = f"log_wage ~ {COLUMNS}"
+    private = pi.MomentOLS.from_formula(formula, SITES, schema=SCHEMA, trust="secure-sum")
+    fit = private.fit(epsilon=EPSILON, delta=DELTA, cov_type="HC0", rng=SEED)
+    clear = smf.ols(formula, POOLED).fit(cov_type="HC0")
+    rounds = pi.FederatedGLM.from_formula(
+        formula, SITES, schema=SCHEMA, family="gaussian", residual_clip=CLIP, trust="secure-sum"
+    ).fit(epsilon=EPSILON, delta=DELTA, rng=SEED)
+    widths = [(found.bse / clear.bse[found.bse.index]) for found in (fit, rounds)]
+    names = ["education[T.advanced]", "hours", "female", "married", "female:married"]
+    say(
+        f"""
+        ## 6. Least squares in two messages
+
+        A linear regression needs no rounds: `MomentOLS(trust="secure-sum")` asks every state once for its second moments
+        (and once more for those of the residuals, for robust standard errors), at the sensitivity of one curator who
+        holds all rows. The log of the wage on the same columns, ε = {EPSILON:g}:
+        """
+    )
+    PAGE.add(
+        "```python\nfit = pi.MomentOLS.from_formula(\n"
+        f'    "log_wage ~ ...", federation, schema=schema, trust="secure-sum"\n).fit(epsilon={EPSILON}, delta={DELTA:g}, cov_type="HC0")\n```'
+    )
+    table(
+        pd.DataFrame(
+            {
+                "coefficient": [NAMES[name] for name in names],
+                "pooled": clear.params[names].to_numpy(), "its s.e.": clear.bse[names].to_numpy(),
+                "federated, private": fit.params[names].to_numpy(), "s.e.": fit.bse[names].to_numpy(),
+                "width / pooled": widths[0][names].to_numpy(),
+                "width / pooled, in rounds": widths[1][names].to_numpy(),
+            }
+        ),
+    )  # fmt: skip
+    say(
+        f"""
+        The price of so few messages: noise on the moments is multiplied by whole coefficients, where that of a score is
+        not. The last column is `FederatedGLM(family="gaussian", residual_clip={CLIP:g})`, nine messages at the same ε. It is
+        narrower because the clip says, in public, that few wages are off by more than a factor of {math.exp(CLIP):.0f}; it is then
+        the coefficient of clipped residuals that is estimated. Without such a clip (residuals up to the response's whole
+        range) it would be wider than `MomentOLS`.
+        """
+    )
+
+
+def flower_section() -> None:
+    """Write section 7."""
+    sums = [step for step in STEPS if step["op"] not in ("describe", "design")]
+    say(
+        f"""
+        ## 7. Over Flower
+
+        A fit asks {len(sums)} sums, one message to and from each state for each, and {len(STEPS) - len(sums)} questions before (how
+        many rows, whether this design suits). All of it together is {sum(s["down"] for s in STEPS) / 1e3:.0f} kB to a state and
+        {sum(s["up"] for s in STEPS) / 1e3:.0f} kB from it, headers and ledger lines included; of that {FIT.communication["bytes_up"].sum() / 1e3:.1f} kB are numbers.
+        The number of rows does not matter.
+        """
+    )
+    kinds = {
+        "glm.score": "score (11 numbers)",
+        "glm.hessian": "Hessian (66 numbers)",
+        "glm.meat": "meat (66 numbers)",
+    }
+    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else None
+    rows = []
+    for op, told in kinds.items():
+        mine = [step for step in sums if step["op"] == op]
+        row = [
+            told,
+            len(mine),
+            round(np.mean([s["down"] for s in mine])),
+            round(np.mean([s["up"] for s in mine])),
+        ]
+        if stored:
+            row.append(f"{np.median([s['seconds'] for s in stored['steps'] if s['op'] == op]):.1f}")
+        rows.append(row)
+    heads = ["question", "times", "bytes to a state", "bytes from it", "seconds over Flower, median"]
+    table(pd.DataFrame(rows, columns=heads[: len(rows[0])]))
+    say(
+        """
+        `benchmarks/flower_app` is what is sent to the SuperLink: the analysis for the server, and three lines for the
+        nodes, which pass questions on to the state's daemon. At the server, once the SuperLink runs with TLS and the
+        nodes' keys are registered (`benchmarks/flower_app/README.md`):
+        """
+    )
+    PAGE.add(
+        "```console\n$ flower-supernode --root-certificates ca.crt --superlink server.example:8000 \\\n"
+        '    --auth-supernode-private-key node-ny --node-config \'site="NY" socket="/run/privinf/ny.sock"\'\n'
+        '$ flwr run benchmarks/flower_app tls --stream --run-config \'analysis="glm" trust="secure-sum"\n'
+        f'    sites="{",".join(TABLES)}" schema="schema.json" family="binomial"\n'
+        f'    formula="{FORMULA}"\n'
+        f'    epsilon={EPSILON:g} delta={DELTA:g} out="fit.json"\'\n```'
+    )
+    if stored:
+        flower_numbers(stored)
+    say(
+        """
+        Flower carries the messages and nothing else. Its own secure aggregation is not used: in version 1.41 a server
+        that merely looks can unmask a client (`docs/mechanisms.md`).
+        """
+    )
+
+
+def relative(apart: float) -> str:
+    """Return how well numbers agree, in words."""
+    return f"to a relative {apart:.0e}" if apart else "to the last bit"
+
+
+def flower_numbers(stored: dict[str, object]) -> None:
+    """Say what the run over Flower found and took."""
+    apart = max(
+        float(np.max(np.abs(np.array(stored[what]) / getattr(FIT, what).to_numpy() - 1.0)))
+        for what in ("params", "bse")
+    )
+    assert apart < 1e-8
+    assert stored["names"] == list(FIT.params.index)
+    spread = max(abs(mu / stored["mu"] - 1.0) for mu in stored["charged"].values())
+    assert spread < 1e-9
+    fitting = sum(step["seconds"] for step in stored["steps"])
+    say(
+        f"""
+        `python vignettes/5b_federated_acs.py --flower` did that on one machine of {stored["cores"]} cores, with ten daemons, ten
+        nodes, TLS and a key for every node, while the machine was busy with other work: {stored["ready"]:.0f} s until all were up,
+        then {fitting:.0f} s for the fit, nearly all of it Flower's, which starts a Python process at a node for every message.
+        Coefficients and standard errors agree with those of one process {relative(apart)}, and each state's ledger on disk
+        with the report (mu = {stored["mu"]:.4f}) {relative(spread)}.
+        """
+    )
+
+
+beginning()
+comparison()
+say("## 4. What a state could do alone")
+alone_section()
+trust_section()
+cost_section()
+least_squares_section()
+flower_section()
+PAGE.write()
