@@ -60,6 +60,14 @@ def test_a_model_named_in_the_configuration(run):
     assert all(step["up"] > 0 and step["down"] > 0 for step in found["steps"])
 
 
+def test_a_second_run_with_the_same_checkpoint_asks_for_nothing_again(run, tmp_path):
+    first = run(checkpoint=str(tmp_path / "fit"))
+    again = run(checkpoint=str(tmp_path / "fit"))
+    assert (again["params"], again["mu"]) == (first["params"], first["mu"])
+    assert any(step["op"].startswith("glm") for step in first["steps"])
+    assert not any(step["op"].startswith("glm") for step in again["steps"])
+
+
 def test_what_goes_wrong_is_written_too(run):
     assert run(epsilon=-1.0)["error"].startswith("ArgumentError: epsilon")
     assert run(schema="no.json", formula="y ~ w")["error"].startswith("StorageError")

@@ -64,6 +64,7 @@ def fit(federation: Federation, config: dict[str, Any]) -> None:
             epsilon=config["epsilon"],
             delta=config["delta"],
             max_colluding=config["max_colluding"],
+            checkpoint=config["checkpoint"] or None,
             rng=config["seed"] if config["seed"] >= 0 else None,
         )
         record = {
