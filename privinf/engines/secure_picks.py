@@ -138,8 +138,8 @@ class VectorServer:
         Where the engine clips products, in units of the residuals' scale.
     looks : list of Look
         What was picked from so far.
-    grams : dict of str to ndarray
-        The last Gram matrix of each label, as released.
+    grams : dict of str to (ndarray, float)
+        The last Gram matrix of each label, as released, and the sd of its diagonal.
 
     Notes
     -----
@@ -153,7 +153,7 @@ class VectorServer:
     response: float
     clip: float
     looks: list[Look] = field(default_factory=list)
-    grams: dict[str, Floats] = field(default_factory=dict)
+    grams: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
     def vector_sum(
         self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
@@ -164,7 +164,7 @@ class VectorServer:
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
         """Release a symmetric matrix."""
         found = self.server.gram(args, label=label, **options)
-        self.grams[label] = found.mean
+        self.grams[label] = found.mean, float(found.scale / found.rows)
         return found
 
     def histogram_quantile(
@@ -241,6 +241,16 @@ class VectorServer:
 def detection(columns: int) -> float:
     """Return how many sds an entry must have to be picked before `columns` that are noise."""
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
+
+
+def hidden(gram: Floats, sd: float) -> bool:
+    """Return whether noise is as large as the smallest eigenvalue of a released Gram matrix.
+
+    Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 of it beside has eigenvalues of up to
+    ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the ratio of the
+    two, each time: they do not get there unless it is well below 1.
+    """
+    return bool(np.linalg.eigvalsh(gram)[0] <= sd * math.sqrt(2.0 * len(gram)))
 
 
 def sharpest(looks: Sequence[Look], label: str) -> Look | None:

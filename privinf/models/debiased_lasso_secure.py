@@ -11,7 +11,7 @@ import numpy as np
 from privinf.accounting import Ledger, calibrate_mu
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit, error_covariance
-from privinf.engines.secure_picks import Look, VectorServer, sharpest
+from privinf.engines.secure_picks import Look, VectorServer, hidden, sharpest
 from privinf.federation import SecureServer
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse.precision import floored
@@ -61,17 +61,20 @@ class Sight:
         Bound of what these can do to an interval, in standard errors.
     crowded : bool
         Whether columns stand out beside those that are kept.
+    hidden : bool
+        Whether the noise of the Gram matrix of what was picked is as large as its smallest eigenvalue.
     """
 
     looks: tuple[Look, ...]
     unseen: int
     bias: float
     crowded: bool
+    hidden: bool
 
     @property
     def weak(self) -> bool:
         """Whether intervals may be wrong."""
-        return self.bias > HARMLESS or self.crowded
+        return self.bias > HARMLESS or self.crowded or self.hidden
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
@@ -83,6 +86,12 @@ class Sight:
         """What a reader of the intervals must know."""
         found = sharpest(self.looks, SELECTION)
         assert found is not None
+        if self.hidden:
+            return (
+                "Not to be trusted: the noise of the Gram matrix of the selection is as large as its "
+                "smallest eigenvalue, so that the coefficients may be far from where the refit should have "
+                "ended. Keep fewer columns, spend more, or move budget to the refit with shares=."
+            )
         if self.bias <= HARMLESS:
             return (
                 "Not to be trusted: more columns stand out of the noise than sparsity= allows. One that "
@@ -139,7 +148,7 @@ def sight_of(
     selection, neighbours = sharpest(server.looks, SELECTION), sharpest(server.looks, NEIGHBOURS)
     assert selection is not None
     picked = np.array(fit.picked) != (-1 if constant is None else constant)
-    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM], server.n)[picked])[::-1]
+    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM][0], server.n)[picked])[::-1]
     sparsity = plan.sparsity
     clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
     spare = max(len(sizes) - sparsity, 1)
@@ -152,7 +161,8 @@ def sight_of(
     errors = np.sqrt(debiased.found.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
-    return Sight(tuple(server.looks), unseen, float(bias.max()), crowded)
+    lost = hidden(*server.grams[SELECTION_GRAM])
+    return Sight(tuple(server.looks), unseen, float(bias.max()), crowded, lost)
 
 
 def ratios(fit: SparseFit, gram: Floats, n: int) -> Floats:

@@ -10,6 +10,7 @@ from privinf.engines.secure_picks import (
     VectorServer,
     detection,
     entry_sd,
+    hidden,
     sharpest,
     vector_radius,
 )
@@ -138,6 +139,18 @@ def test_picks_keep_to_the_candidates_and_come_largest_first():
     assert sums.pick((), np.empty(0), 1.5, 2, allowed, math.inf, "selection") == [3, 7]
     allowed[3] = False
     assert sums.pick((), np.empty(0), 1.5, 1, allowed, math.inf, "selection") == [7]
+
+
+def test_the_noise_that_hides_a_gram_matrix_is_that_of_its_eigenvalues():
+    rng = np.random.default_rng(0)
+    for size in (20, 60):
+        entries = rng.standard_normal((size, size)) * 0.1
+        noise = np.triu(entries, 1) / math.sqrt(2.0)
+        noise = noise + noise.T + np.diag(np.diag(entries))
+        edge = np.abs(np.linalg.eigvalsh(noise)).max()
+        assert edge == pytest.approx(0.1 * math.sqrt(2.0 * size), rel=0.2)
+    assert hidden(np.diag([1.0, 0.3]), 0.16)
+    assert not hidden(np.diag([1.0, 0.3]), 0.14)
 
 
 def test_what_has_no_vector_is_refused():

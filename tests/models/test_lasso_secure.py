@@ -167,6 +167,15 @@ def test_too_few_rows_for_so_many_columns_end_in_a_warning():
     assert fit._context.settings["sight"]["unseen"] > 0
 
 
+def test_a_gram_matrix_lost_in_noise_ends_in_a_warning():
+    y, X, _ = draw(7, n=6_000)
+    fit = secure(y, X).fit(epsilon=1.0, delta=1e-5, sparsity=10, targets=[2], rng=0)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        fit.conf_int()
+    assert any("as large as its smallest eigenvalue" in str(one.message) for one in found)
+
+
 def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     y, X, _ = draw(5)
     fit = secure(y, X).fit(epsilon=4.0, sparsity=5, targets=TARGETS, rng=0)
