@@ -21,7 +21,7 @@ from privinf.schema import Design
 
 LEARNED = RESULTS / "dome_learned.csv"
 D, K, RANK = 2000, 40, 20
-RATIOS = (0.1, 1.0, 10.0)
+RATIOS = (0.1, 0.3, 1.0, 3.0, 10.0)
 ROUNDS, MEASURED = 400, 100
 
 
@@ -138,7 +138,7 @@ LEARNINGS = [
     for given in (
         *product(("new",), (RANK,), STARTS, ("orthonormal",), RATIOS),
         *product(("slow",), (RANK,), STARTS, ("orthonormal",), RATIOS),
-        *product(("new",), (RANK, 5), STARTS, ("unbiased",), RATIOS[1:2]),
+        *product(("new",), (RANK, 5), STARTS, ("unbiased",), RATIOS[::2]),
     )
 ]
 

@@ -4,7 +4,7 @@ Logistic, n = 50,000 rows at 10 sites, delta = n^-1.1. Zero-out relation unless 
 loss: expected logistic loss above the truth's, exact (the features' law is known). Fits go to
 benchmarks/results/dome_fits.csv as they end, so that a run that was stopped goes on where it was.
 ``--only`` makes one part, ``--scale .1`` uses a tenth of the draws or seeds (at least one);
-the curves have one seed.
+the curves have three seeds, of full rank one.
 
 Parts: ``noise`` (Lemmas 3.1 and 3.2), ``learned`` (how much of the gradient a learned sketch misses), ``losses``
 (tuned on a 3 x 3 grid, then fresh seeds), ``losses-full``, ``curves`` (what vignette 5 draws), ``curves-full`` (the same for
@@ -316,7 +316,7 @@ def curve_jobs(features: str) -> list[Job]:
 
 
 def curves(features: str) -> None:
-    """Make the fits behind the curves, three to five steps each on one seed, and store them."""
+    """Make the fits behind the curves, three to five steps each, and store them."""
     jobs = []
     for job in curve_jobs(features):
         few = job.epochs * job.batches <= 20
@@ -329,7 +329,8 @@ def curves(features: str) -> None:
             steps = tuple(
                 step * job.d / D for step in ((1.0, 3.0, 10.0, 30.0) if few else (0.3, 1.0, 3.0, 10.0))
             )
-        jobs += [replace(job, step=step, seed=TUNING_SEEDS[0]) for step in steps]
+        seeds = TUNING_SEEDS if features == "low" else TUNING_SEEDS[:1]
+        jobs += [replace(job, step=step, seed=seed) for step in steps for seed in seeds]
     found = fits_of(jobs)
     print(f"{features}: {len(found)} fits behind the curves", flush=True)
 
