@@ -15,7 +15,7 @@ from privinf.errors import (
     NotAvailableError,
     SensitivityError,
 )
-from privinf.federation import InProcessFederation, SecureServer, Site, SiteDaemon, SiteLedger
+from privinf.federation import InProcessFederation, SecureServer, Site, SiteDaemon, SiteLedger, pinned_keys
 from privinf.federation.flower import FlowerFederation, client_app
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 
@@ -173,3 +173,52 @@ def test_a_fit_that_lost_a_site_goes_on_when_it_is_back(connect, trust, tmp_path
         for site in sites.values():
             assert [entry.label for entry in site.ledger.entries] == labels
             assert site.ledger.total().mu == pytest.approx(fit.privacy.mu)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_daemon_that_ended_and_its_successor(trust, tmp_path, monkeypatch):
+    """Over Flower: the server starts anew, the site from its files, and what both had is paid for once."""
+    local = pytest.importorskip("local_grid")
+    local.act_as_runner(monkeypatch)
+    pinned, kept = pinned_keys(NAMES), tmp_path / "fit"
+    configs = [{"site": name, "socket": str(tmp_path / name)} for name in THREE]
+    settings = {**FIT, "rng": None, "checkpoint": kept}
+
+    def served(name):
+        ledger = SiteLedger(tmp_path / f"{name}.ledger")
+        site = sites_of([name], pinned=pinned, ledgers={name: ledger})[name]
+        return ledger, SiteDaemon(site, name, tmp_path / name).started()
+
+    def federation():
+        return FlowerFederation(local.LocalGrid(client_app(), configs), THREE, timeout=2.0, patience=60.0)
+
+    running = {name: served(name) for name in THREE}
+
+    class Ending:
+        """A federation that loses a daemon before its third sum."""
+
+        def __init__(self):
+            self.inner, self.sums = federation(), 0
+            self.sites = self.inner.sites
+
+        def ask(self, query, sites=None):
+            self.sums += query.op.startswith("glm")
+            if self.sums == 3:
+                ledger, daemon = running[BAD]
+                daemon.stop()
+                ledger.close()
+            return self.inner.ask(query, sites)
+
+    try:
+        with pytest.raises(AlignmentError, match=f"no answer from site '{BAD}'"):
+            model_of(Ending(), trust).fit(**settings)
+        running[BAD] = served(BAD)
+        fit = model_of(federation(), trust).fit(**settings)
+        assert not fit.privacy.simulated
+        for ledger, _ in running.values():
+            assert [entry.label for entry in ledger.entries] == [entry.label for entry in fit.privacy.entries]
+            assert ledger.total().mu == pytest.approx(fit.privacy.mu)
+    finally:
+        for ledger, daemon in running.values():
+            daemon.stop()
+            ledger.close()
