@@ -101,8 +101,8 @@ def vector_radius(entries: int, rows: int, n: int, rho: float) -> float:
 
     Examples
     --------
-    >>> round(vector_radius(100, 1, 60_000, 0.01), 2)
-    0.29
+    >>> round(vector_radius(800, 1, 60_000, 0.01), 2)
+    0.22
     """
     if math.isinf(rho):
         return math.inf
