@@ -300,6 +300,7 @@ SCHEDULES = ((1, 2), (1, 5), (2, 10), (5, 20), (10, 40))
 METHODS = ("DPSGD", "DPAdam", "RandomSketch", "DOME", "DOME, paper")
 CURVE_STEPS = {"DPAdam": ADAM_STEPS, "DOME, paper": PAPER_STEPS}
 CURVE_CLIPS = {"DOME, paper": 30.0}
+WIDE_STEPS, FEW_WIDE_STEPS = (1.0, 3.0, 10.0, 30.0), (3.0, 10.0, 30.0, 100.0)
 SHORT_STEPS, LONG_STEPS = (0.25, 0.5, 1.0, 2.0), (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -309,7 +310,7 @@ def curve_jobs(features: str) -> list[Job]:
     points = []
     for method in METHODS:
         k = 0 if method in ("DPSGD", "DPAdam") else K
-        job = Job(features, CURVE_D, method, clip=CURVE_CLIPS.get(method, 4.0 if low else 2.0), k=k)
+        job = Job(features, CURVE_D, method, clip=CURVE_CLIPS.get(method, 4.0), k=k)
         points += [replace(job, epsilon=epsilon) for epsilon in (EPSILONS if low else EPSILONS[::2])]
         points += [
             replace(job, d=d) for d in DIMENSIONS if low or d < DIMENSIONS[-1] or method not in CURVE_STEPS
@@ -317,7 +318,11 @@ def curve_jobs(features: str) -> list[Job]:
         if method not in CURVE_STEPS:
             points += [replace(job, epochs=e, batches=b) for e, b in SCHEDULES]
             points += [replace(job, k=size) for size in (10, 160) if k]
-    return list(dict.fromkeys(points))
+    # Where noise in all of d drowns the signal, shorter scores are better.
+    wide = [
+        replace(job, clip=2.0) if not low and job.d > CURVE_D and job.clip == 4.0 else job for job in points
+    ]
+    return list(dict.fromkeys(wide))
 
 
 def curves(features: str) -> None:
@@ -330,10 +335,7 @@ def curves(features: str) -> None:
         elif features == "low":
             steps = LONG_STEPS if few else SHORT_STEPS
         else:
-            # Where all d directions carry signal, curvature falls as 1/d.
-            steps = tuple(
-                step * job.d / D for step in ((1.0, 3.0, 10.0, 30.0) if few else (0.3, 1.0, 3.0, 10.0))
-            )
+            steps = FEW_WIDE_STEPS if few else WIDE_STEPS
         seeds = TUNING_SEEDS if features == "low" else TUNING_SEEDS[:1]
         jobs += [replace(job, step=step, seed=seed) for step in steps for seed in seeds]
     found = fits_of(jobs)
