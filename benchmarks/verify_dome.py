@@ -133,7 +133,7 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 LOW_STEPS, LOW_CLIPS = (0.5, 1.0, 2.0), (3.0, 4.0, 6.0)
 UNEVEN_STEPS, HALVED_STEPS = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
-FULL_STEPS, FULL_CLIPS = (2.0, 5.0, 12.0), (1.0, 2.0, 4.0)
+FULL_GRIDS = {0: ((6.0, 15.0, 40.0), (0.5, 1.0, 2.0)), K: ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0))}
 FEW_STEPS = (4.0, 8.0, 16.0)
 ADAM_STEPS = (0.005, 0.01, 0.02)
 PAPER_STEPS, PAPER_CLIPS = (3e-4, 1e-3, 3e-3), (3.0, 10.0, 30.0)
@@ -191,7 +191,7 @@ FULL_ROWS = [
         for name, job in LOW.items()
     ),
     *(
-        Row(f"{name}, full-rank features", replace(job, features="full"), FULL_STEPS, FULL_CLIPS, **FEW)
+        Row(f"{name}, full-rank features", replace(job, features="full"), *FULL_GRIDS[job.k], **FEW)
         for name, job in LOW.items()
     ),
 ]
