@@ -1,7 +1,7 @@
 """The numbers that FederatedGLM claims for its intervals, by Monte Carlo.
 
-Logistic, d = 10, n = 20,000, 10 sites, delta = 1e-6, replace-one of one record, every fit through the public
-API and seeded. Single fits go to benchmarks/results/federated_intervals.csv as they end, so that a run that
+Logistic, d = 10, n = 20,000, 10 sites, delta = 1e-6, replace-one of one record unless a cell says zero-out,
+every fit through the public API and seeded. Single fits go to benchmarks/results/federated_intervals.csv as they end, so that a run that
 was stopped goes on where it was; the table to the .md beside it. ``--replications 200`` makes fewer, ``--only
 NAME`` one cell, ``--fresh`` forgets what is stored.
 """
@@ -28,18 +28,19 @@ from privinf.simulation import binomial_limits
 
 RESULTS = Path(__file__).parent / "results" / "federated_intervals.csv"
 TRUE = np.array([0.8, -0.6, 0.5, -0.4, 0.3, -0.2, 0.1, 0.0, 0.0, 0.5])
-D, N, SITES, DELTA, NORMAL = len(TRUE), 20_000, 10, 1e-6, 1.959963984540054
+D, WIDE, N, SITES, DELTA, NORMAL = len(TRUE), 100, 20_000, 10, 1e-6, 1.959963984540054
 STORE_EVERY = 20
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting: law of the features, budget, whom sites trust, whether scores are wrongly clipped at 2."""
+    """One setting: law of the features, budget, trust, whether scores are wrongly clipped at 2, relation."""
 
     features: str
     epsilon: float
     trust: str = "server"
     clipped: bool = False
+    relation: str = "replace-one"
 
 
 CELLS = {
@@ -49,24 +50,32 @@ CELLS = {
     "signs, eps 0.5": Cell("signs", 0.5),
     "uniform, eps 2, secure sums": Cell("uniform", 2.0, trust="secure-sum"),
     "uniform, eps 0.5, secure sums": Cell("uniform", 0.5, trust="secure-sum"),
+    "uniform, eps 2, zero-out": Cell("uniform", 2.0, relation="zero-out"),
+    "uniform, eps 2, zero-out, secure sums": Cell("uniform", 2.0, trust="secure-sum", relation="zero-out"),
+    "targets beside 100 columns, eps 2": Cell("wide", 2.0),
     "signs, eps 2, whole score clipped at 2": Cell("signs", 2.0, clipped=True),
 }
 
 
 # The same data and, where the noise is made in one place, the same noise for cells that differ elsewhere.
-SEEDS = [("uniform", 2.0), ("uniform", 0.5), ("signs", 2.0), ("signs", 0.5)]
+SEEDS = [("uniform", 2.0), ("uniform", 0.5), ("signs", 2.0), ("signs", 0.5), ("wide", 2.0)]
 
 
 def one_fit(cell: Cell, number: int) -> dict[str, float]:
     """Draw, fit, and return errors, standard errors, and those without privacy, of all coefficients."""
     rng = np.random.default_rng([20_000, SEEDS.index((cell.features, cell.epsilon)), number])
-    X = rng.uniform(-1.0, 1.0, (N, D)) if cell.features == "uniform" else rng.choice([-1.0, 1.0], (N, D))
-    mean = expit(X @ TRUE)
+    d = WIDE if cell.features == "wide" else D
+    X = rng.choice([-1.0, 1.0], (N, d)) if cell.features == "signs" else rng.uniform(-1.0, 1.0, (N, d))
+    mean = expit(X[:, :D] @ TRUE)
     y = (rng.uniform(size=N) < mean).astype(float)
     sites = [(y[i::SITES], X[i::SITES]) for i in range(SITES)]
-    model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * D, family="binomial", trust=cell.trust)
-    r = model.fit(epsilon=cell.epsilon, delta=DELTA, rng=rng)
-    plain = np.sqrt(np.diag(np.linalg.inv((X.T * (mean * (1.0 - mean))) @ X)))
+    wide = {"radius": 1.1 * np.sqrt(d / 3.0)} if d > D else {}
+    model = pi.FederatedGLM.from_arrays(
+        sites, bounds=[(-1, 1)] * d, family="binomial", trust=cell.trust, **wide
+    )
+    targets = [f"x{j + 1}" for j in range(D)] if d > D else None
+    r = model.fit(epsilon=cell.epsilon, delta=DELTA, relation=cell.relation, targets=targets, rng=rng)
+    plain = np.sqrt(np.diag(np.linalg.inv((X.T * (mean * (1.0 - mean))) @ X)))[:D]
     row = {f"error{j}": v for j, v in enumerate(r.params - TRUE)}
     row |= {f"se{j}": v for j, v in enumerate(r.bse)}
     row |= {f"sampling{j}": v for j, v in enumerate(r.bse_sampling)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 
 BYTES = 8
 # Above the largest mean, so that rounding never makes the cap bind.
@@ -123,6 +123,10 @@ class GlmSums:
             told["mean_cap"] = min(told["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
         return told
 
+    def of_block(self, chosen: Integers, radius: float) -> GlmSums:
+        """Return the same for scores of some columns, whose rows are bounded by `radius`."""
+        return replace(self, model={**self.model, "block": chosen, "radius": radius})
+
     def parts(self, batches: int) -> int:
         """Return in how many of the batches of an epoch a unit takes part."""
         return 1 if self.clients is None else batches
@@ -144,7 +148,8 @@ class GlmSums:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
         args = self.args(theta, **self._unit(clipped=False), **more)
         found = self.server.gram(args, label=label, op=op, mu=mu)
-        self.meter.add(label, args, self.p * (self.p + 1) // 2)
+        size = len(found.values)
+        self.meter.add(label, args, size * (size + 1) // 2)
         return found.mean, float(found.scale / found.rows)
 
     def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:

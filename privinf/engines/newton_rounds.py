@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.engines.glm_sums import GlmSums
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
 
 # Of the final release: score, Hessian, meat.
@@ -45,6 +45,24 @@ class Newton:
     def __post_init__(self) -> None:
         check_count(self.rounds, "rounds")
         check_fraction(self.final_share, "final_share")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Columns whose coefficients the final step moves: named targets, and what they may go along with.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        The targets first.
+    radius : float
+        The longest row over these columns.
+    targets : tuple of str
+    """
+
+    columns: Integers
+    radius: float
+    targets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,22 +179,30 @@ def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> Fl
     return np.asarray(shift + vectors @ ((vectors.T @ score) / np.maximum(values, floor)))
 
 
-def one_step(sums: GlmSums, theta: Floats, mu: float, *, robust: bool = True) -> OneStep | None:
+def one_step(
+    sums: GlmSums, theta: Floats, mu: float, *, robust: bool = True, block: Block | None = None
+) -> OneStep | None:
     """Release score, Hessian and, where `robust`, meat at `theta`, and take one Newton step from there.
 
     Without a meat its share goes to the others. None where the noise of the Hessian hides it: there is no
-    step, and no covariance.
+    step, and no covariance. With a block the step is in its columns B alone: a coefficient j of it is right
+    if E[v x_k (x_j - x_B'g)] = 0 for every other column k, g the weighted regression of x_j on the rest of B,
+    since then the error D of the other coefficients enters H_BB^-1 (s_B - H_B- D) only through the sampling
+    error of that mean, of order |D| / sqrt n.
     """
     spent = 1.0 if robust else sum(FINAL_SHARES[:2])
     prices = [mu if math.isinf(mu) else mu * math.sqrt(share / spent * ROUNDING) for share in FINAL_SHARES]
+    before = theta
+    if block is not None:
+        sums, before = sums.of_block(block.columns, block.radius), theta[block.columns]
     score, score_sd = sums.score(theta, prices[0], "final score")
     bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
     meat = semidefinite(sums.meat(theta, prices[2])[0]) if robust else bread
     # No more than the operator norm of the noise: the columns could be collinear.
-    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(theta)):
+    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(score)):
         return None
     step = np.linalg.solve(bread, score)
-    return OneStep(theta + step, theta, bread, meat, score_sd, bread_sd)
+    return OneStep(before + step, before, bread, meat, score_sd, bread_sd)
 
 
 def semidefinite(matrix: Floats) -> Floats:

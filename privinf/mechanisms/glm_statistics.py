@@ -10,6 +10,9 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
   ||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 q^2, attained by orthogonal a and b: l2 sqrt 2 R^2 V
   (R^2 V for a single column);
 - ``glm.meat``: sum u u' r^2, likewise with q = (R E)^2: l2 sqrt 2 R^2 E^2;
+- with ``block=`` positions, u and the x of the Hessian hold these columns alone, R is their radius, and r and
+  v are still those at x'theta over all columns: the bounds above hold, but not the smaller logistic ones,
+  since x'theta does not follow from the block;
 - ``glm.sketched_score``: sum z over one public batch of records, z = S'(u r - m) / D shrunk to |z| <= C, S, m
   and D public: l2 2C, attained by opposite z. S is a public basis beside public random probes, made here from
   their seed. Batches are fixed by (seed, site, position) before any row is read: a record is in one of them,
@@ -42,6 +45,7 @@ from privinf.mechanisms.site_rows import (
     clip_norms,
     cut,
     digits,
+    positions,
     positive,
     rounded,
     unit_of,
@@ -64,13 +68,33 @@ def _score(block: SiteBlock, args: Args) -> Floats:
     unit = unit_of(radius, half)
     x = block.columns(args)
     bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    u, u_unit = rounded(weighted(x, radius, unit), unit, radius)
+    u, u_unit = rounded(weighted(_chosen(x, args), radius, unit), unit, radius)
     r, r_unit = rounded(residuals(block, x, args), unit_of(bound, half), bound)
     return np.asarray(r @ u * (u_unit * r_unit), dtype=np.float64)
 
 
+def _chosen(x: Floats, args: Args) -> Floats:
+    """Return the columns whose scores are asked for."""
+    return x[:, np.asarray(args["block"])] if "block" in args else x
+
+
+def _longest(args: Args, bound: float) -> float:
+    """Return the largest norm of a record's score."""
+    return float(args["radius"]) * bound if "block" in args else longest_score(args, bound)
+
+
+def _size(args: Args, columns: int) -> int:
+    if "block" not in args:
+        return columns
+    if not len(chosen := positions(args, "block", columns)):
+        raise ArgumentError("block must name at least one column")
+    return len(chosen)
+
+
 def _score_reach(args: Args, columns: int) -> Reach:
     bound, radius = check_glm(args, columns), float(args["radius"])
+    if "block" in args:
+        return Reach.ball((_size(args, columns),), radius * bound, "2RE, |u| <= R, |r| <= E")
     # What rounding u and r can move two records' scores.
     slack = unit_of(radius, FEWEST) * math.sqrt(columns) * bound + radius * unit_of(bound, FEWEST)
     l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
@@ -98,6 +122,7 @@ def _outer_reach(columns: int, top: float) -> Reach:
 def _hessian(block: SiteBlock, args: Args) -> Floats:
     radius, x = float(args["radius"]), block.columns(args)
     slope, most = curvatures(block, x, args)
+    x = _chosen(x, args)
     squares = np.einsum("ij,ij->i", x, x)
     x *= (radius / np.sqrt(np.maximum(squares, radius**2)) * np.sqrt(slope))[:, None]
     return _upper_triangle(x, radius * math.sqrt(most), args)
@@ -107,19 +132,20 @@ def _hessian_reach(args: Args, columns: int) -> Reach:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
     most = {"gaussian": 1.0, "binomial": 0.25}.get(args["family"]) or float(args["mean_cap"])
-    return _outer_reach(columns, float(args["radius"]) * math.sqrt(most))
+    return _outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(most))
 
 
 def _meat(block: SiteBlock, args: Args) -> Floats:
     x = block.columns(args)
-    u = weighted(x, float(args["radius"]))
+    u = weighted(_chosen(x, args), float(args["radius"]))
     u *= residuals(block, x, args)[:, None]
     bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    return _upper_triangle(u, longest_score(args, bound), args)
+    return _upper_triangle(u, _longest(args, bound), args)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
-    return _outer_reach(columns, longest_score(args, check_glm(args, columns)))
+    bound = check_glm(args, columns)
+    return _outer_reach(_size(args, columns), _longest(args, bound))
 
 
 def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
@@ -216,9 +242,9 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 
 GLM_OPS: dict[str, SiteOp] = named(
-    SiteOp("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS)),
-    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "curvature")),
-    SiteOp("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS)),
+    SiteOp("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")),
+    SiteOp("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
     SiteOp(
         "glm.sketched_score", _sketched_score, _sketched_reach,
         (

@@ -158,6 +158,8 @@ class FederatedGLM:
         unit: Unit = "record",
         client_clip: float | None = None,
         cov_type: CovType = "HC0",
+        targets: Sequence[str] | None = None,
+        nuisance: Sequence[str] = (),
         checkpoint: str | PathLike[str] | None = None,
         rng: RngLike = None,
     ) -> FederatedGLMResults:
@@ -191,6 +193,12 @@ class FederatedGLM:
         cov_type : {"HC0", "nonrobust"}
             "nonrobust" takes the Hessian for the meat too, which is right where the model's variance is, for
             the logistic and the Poisson model, and saves the release of a meat (a tenth of the final budget).
+        targets, nuisance : sequence of str
+            Coefficients to report alone, also where there are too many for a Hessian of all of them; and
+            those whose columns the targets' may be correlated with. The final step is in these columns (and
+            the constant) alone, and their number is what the dimension rule counts. It takes for granted
+            that, given these columns, a target's is uncorrelated with every other one, weighted by the
+            curvature.
         checkpoint : path, optional
             Folder of this fit alone, in which every question and release is kept: the same call goes on where
             one that was stopped had come to, and pays nothing twice.
@@ -227,6 +235,8 @@ class FederatedGLM:
             rows=rows,
             unit=unit,
             client_clip=client_clip,
+            targets=targets,
+            nuisance=nuisance,
             cov_type=cov_type,
         )
         if math.isfinite(plan.mu) and not CheckpointedServer.begun(checkpoint):
@@ -234,7 +244,9 @@ class FederatedGLM:
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, checkpoint, relation, plan.clients)
         params, path, method = _run(sums, rows.start, plan)
-        found = None if plan.weak else one_step(sums, params, plan.final_mu, robust=plan.robust)
+        found = (
+            None if plan.weak else one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
+        )
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
@@ -246,7 +258,7 @@ class FederatedGLM:
         told = Told(method, options, path, sums.meter, report)
         if found is None:
             return weak_results(rows, params, told, plan.weak or HIDDEN)
-        return glm_results(rows, found, told, cov_type)
+        return glm_results(rows, found, told, cov_type, plan.block)
 
     def _sums(
         self,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from privinf.accounting import calibrate_mu
 from privinf.engines.dp_optimizers import DPSGD, Optimizer
 from privinf.engines.glm_sums import Clients
-from privinf.engines.newton_rounds import Newton, intervals_possible
+from privinf.engines.newton_rounds import Block, Newton, intervals_possible
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.federated_glm_plan import GlmRows, Unit
 from privinf.validation import check_choice, check_count, check_fraction, check_number
 
 CovType = Literal["HC0", "nonrobust"]
 LARGEST_SEED = 2**62
+# By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
+REACH = 0.0075
 
 BEYOND = (
     "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
@@ -43,6 +46,8 @@ class FitPlan:
         Where sites are the units of privacy.
     robust : bool
         Whether the final release has a meat.
+    block : Block or None
+        Of the final release; all columns without one.
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
     """
@@ -55,6 +60,7 @@ class FitPlan:
     public_seed: int
     clients: Clients | None
     robust: bool = True
+    block: Block | None = None
     weak: str = ""
 
 
@@ -68,6 +74,8 @@ def plan_fit(
     unit: Unit = "record",
     client_clip: float | None = None,
     cov_type: CovType = "HC0",
+    targets: Sequence[str] | None = None,
+    nuisance: Sequence[str] = (),
 ) -> FitPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
     epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
@@ -78,21 +86,53 @@ def plan_fit(
     seed = check_count(public_seed, "public_seed", least=0)
     if seed >= LARGEST_SEED:
         raise ArgumentError("public_seed must be below 2^62")
+    block, clients = rows.block(targets, nuisance), rows.clients(unit, client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
     robust = check_choice(cov_type, CovType, "cov_type") == "HC0"
     if not robust and rows.family == "gaussian":
         raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
-    clients = rows.clients(unit, client_clip)
     # Replacing a site is like replacing its records, one after the other.
-    possible = intervals_possible(rows.p, rows.total / (1 if clients is None else clients.rows), final)
+    units = rows.total / (1 if clients is None else clients.rows)
+    possible = intervals_possible(rows.p, units, final)
+    if block is not None and not possible:
+        optimizer = optimizer or _near(rows)
+        final = mu if math.isinf(mu) else mu * math.sqrt(share := optimizer.final_share)
+        _check_targets(block, rows, units, mu, final)
     chosen = optimizer or (Newton() if possible else DPSGD())
     _check_optimizer(chosen, clients, rows, possible)
-    weak = "" if possible else BEYOND
-    if possible and clients is not None and clients.clip is not None and rows.can_bind(clients):
+    weak = "" if possible or block is not None else BEYOND
+    if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
-    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, weak)
+    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
+
+
+def _near(rows: GlmRows) -> DPSGD:
+    """Return the descent that comes near all coefficients: full batches, whole scores, steps of 1/V."""
+    return DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
+
+
+def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:
+    """Raise NotAvailableError unless a block's step is right beside so many other coefficients.
+
+    Their noise, of order R/(n mu) each, adds to the linear predictor a variance of order p R^2/(n mu)^2,
+    which moves a logistic slope by a like share of itself: REACH keeps that at about a twentieth.
+    """
+    if rows.family != "binomial":
+        raise NotAvailableError(
+            "targets= with so many coefficients (p^1.5 > 0.1 n mu_H) is offered for family='binomial'"
+        )
+    if not math.sqrt(rows.p) * rows.radius <= REACH * units * mu:
+        raise NotAvailableError(
+            f"targets= beside {rows.p} coefficients: the noise of the others would bias them "
+            f"(R p^0.5 > {REACH} n mu): spend more, bring more rows, or state a smaller radius="
+        )
+    if not intervals_possible(len(block.columns), units, final):
+        raise NotAvailableError(
+            f"{len(block.columns)} columns of targets=, nuisance= and the constant: the noise would hide "
+            "their Hessian: name fewer"
+        )
 
 
 def _check_optimizer(

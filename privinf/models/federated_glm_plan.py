@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.engines.glm_sums import Clients
+from privinf.engines.newton_rounds import Block
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.modulation import resolve_design
@@ -88,6 +89,24 @@ class GlmRows:
         if (self.scale != 1.0).any():
             told["scale"] = self.scale
         return told
+
+    def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
+        """Return the columns of the final release: targets, nuisance, the constant; None for all."""
+        if targets is None:
+            if nuisance:
+                raise ArgumentError("nuisance= belongs to targets=")
+            return None
+        names, constant = list(self.design.names), _constant_name(self.design)
+        for what, given in (("targets", targets), ("nuisance", nuisance)):
+            if isinstance(given, str) or not set(given) <= set(names) - {constant}:
+                raise ArgumentError(f"{what} must be a list of coefficients, the constant not among them")
+        wanted = [*targets, *nuisance]
+        if not targets or len(set(wanted)) < len(wanted):
+            raise ArgumentError("targets and nuisance must name coefficients once, at least one target")
+        chosen = np.array([names.index(name) for name in [*wanted, *([constant] if constant else [])]])
+        low, high = self.limits
+        reach = np.maximum(np.abs(low), np.abs(high))[chosen]
+        return Block(chosen, min(self.radius, float(np.linalg.norm(reach))), tuple(targets))
 
     def can_bind(self, clients: Clients) -> bool:
         """Return whether some records of one site could have a summed score longer than its clip."""

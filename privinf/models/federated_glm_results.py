@@ -12,7 +12,8 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.engines.glm_sums import BYTES, Meter
-from privinf.engines.newton_rounds import OneStep
+from privinf.engines.newton_rounds import Block, OneStep
+from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.examples import Loss
 from privinf.inference.prediction import predict_mean
@@ -39,6 +40,11 @@ FAR = (
     "remainder. Use more rounds, larger steps or Newton()."
 )
 
+APART = (
+    "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
+    "uncorrelated with every other one, weighted by the curvature."
+)
+
 LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
@@ -49,6 +55,11 @@ class FederatedGLMResults(Results):
     per-record scores, which no one releases: they are not available.
     """
 
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if len(self.names) < len(self._context.settings["names"]):
+            raise NotAvailableError("predictions need all coefficients: this fit reports named targets alone")
+        return super()._rows(exog, transform)
+
     @property
     def family(self) -> str:
         """The family."""
@@ -57,7 +68,9 @@ class FederatedGLMResults(Results):
     @cached_property
     def trace(self) -> pd.DataFrame:
         """Public iterates, user units: one row a round, the start first."""
-        return pd.DataFrame(np.array(self._context.settings["trace"]), columns=list(self.names))
+        return pd.DataFrame(
+            np.array(self._context.settings["trace"]), columns=self._context.settings["names"]
+        )
 
     @cached_property
     def communication(self) -> pd.DataFrame:
@@ -105,7 +118,8 @@ class Told:
         """Return the surroundings of the estimate; `notes` for the summary."""
         trace = [(rows.to_user @ theta).tolist() for theta in self.path]
         settings = {
-            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds]
+            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds],
+            "names": list(rows.design.names),
         }  # fmt: skip
         return {
             "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
@@ -121,7 +135,9 @@ class Told:
         return CHARGED.format(earlier, report.cumulative.epsilon(), report.default_delta)
 
 
-def glm_results(rows: GlmRows, found: OneStep, told: Told, cov_type: str) -> FederatedGLMResults:
+def glm_results(
+    rows: GlmRows, found: OneStep, told: Told, cov_type: str, block: Block | None
+) -> FederatedGLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
@@ -129,11 +145,19 @@ def glm_results(rows: GlmRows, found: OneStep, told: Told, cov_type: str) -> Fed
     sampling = sandwich(found.bread, found.meat, rows.total)
     noise = sandwich(found.bread, found.noise_meat, 1)
     names, back = rows.design.names, rows.to_user
+    if block is not None:
+        found_names = tuple(names[j] for j in block.columns)
+        names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
+    else:
+        found_names = names
     estimate = Estimate(
-        found.params, sampling + noise, names, rows.total, None, found.bread, noise, cov_type=cov_type
+        found.params, sampling + noise, found_names, rows.total, None, found.bread, noise, cov_type=cov_type
     ).transformed(back, names=names)
     far = rows.family != "gaussian" and found.shift > LONGEST_SHIFT
-    context = told.context(rows, *([FAR] if far else []))
+    notes = ([FAR] if far else []) + ([] if block is None else [APART])
+    context = told.context(rows, *notes)
+    if block is not None:
+        context["design"] = None
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 

@@ -84,7 +84,7 @@ def test_the_farthest_pair_attains_the_stated_sensitivity(name, family, extra, b
     if (name, family) not in NOT_ATTAINED:
         assert l2 >= TIGHT * reach.l2
     longest = np.linalg.norm(values, axis=1).max()
-    assert TIGHT * reach.norm <= longest <= reach.sensitivity("zero-out") * (1 + 1e-12)
+    assert 0.96 * reach.norm <= longest <= reach.sensitivity("zero-out") * (1 + 1e-12)
 
 
 # Orthogonal records that both have the largest curvature or score do not exist at these theta: the stated
