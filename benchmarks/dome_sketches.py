@@ -159,7 +159,7 @@ def gradients(sequence: str, rng: np.random.Generator) -> Callable[[], np.ndarra
 
 def learn(cell: Learning, d: int = D, k: int = K, rounds: int = ROUNDS, seed: int = 0) -> dict[str, float]:
     """Return shares missed and error ratio over the last rounds."""
-    rng = np.random.default_rng([35, seed])
+    rng, started = np.random.default_rng([35, seed]), time.process_time()
     span = np.linalg.qr(rng.standard_normal((d, RANK)))[0]
     sd, following = math.sqrt(cell.ratio / d), gradients(cell.sequence, rng)
     space = LearnedSpace.empty(d)
@@ -190,13 +190,14 @@ def learn(cell: Learning, d: int = D, k: int = K, rounds: int = ROUNDS, seed: in
         "noise / noise in full dimension": sums["noise"] / noise_energy,
         "error / gradient": sums["error"] / sums["energy"],
         "floats up": k,
-        "floats down": d * (1 + directions),
+        "floats down": round(d * (1 + directions)),
+        "seconds": time.process_time() - started,
     }
 
 
 def learned(scale: float) -> None:
     """Write the table of learned sketches; no threshold."""
-    started, rounds = time.time(), max(MEASURED + 20, round(ROUNDS * scale))
+    rounds = max(MEASURED + 20, round(ROUNDS * scale))
     path = LEARNED if scale >= 1.0 else Path(LEARNED).with_name("dome_learned_small.csv")
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
     for cell in LEARNINGS[len(rows) :]:
@@ -208,9 +209,10 @@ def learned(scale: float) -> None:
         }
         rows.append({**told, "noise / gradient": cell.ratio, **learn(cell, rounds=rounds)})
         pd.DataFrame(rows).to_csv(path, index=False, float_format="%.6g")
+    table = pd.read_csv(path)
     write_table(
         path.with_suffix(".md"), "What a learned sketch misses", "benchmarks/verify_dome.py --only learned",
-        rows, time.time() - started,
+        table.drop(columns="seconds"), table["seconds"].sum(),
         f"Gradients in a fixed {RANK}-dimensional space of d = {D:,}, k = {K} numbers up a round, {rounds} rounds, means over the last "
         f"{MEASURED}. Energies: squared lengths; noise in full dimension against gradient. `warm` starts from the true span (its first "
         "5 directions where 5 are kept). A sketch that held the span would miss 0 and have an error ratio of k/d = .02.",

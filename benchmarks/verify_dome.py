@@ -150,14 +150,6 @@ class Row:
     tuning: Sequence[int] = TUNING_SEEDS
     seeds: Sequence[int] = SEEDS
 
-    def grid(self) -> list[list[Job]]:
-        """Return the jobs of each setting."""
-        return [
-            [replace(self.job, step=s, clip=c, seed=seed) for seed in self.tuning]
-            for s in self.steps
-            for c in self.clips
-        ]
-
 
 LOW = {
     "DPSGD": Job("low", D, "DPSGD"),
@@ -199,16 +191,25 @@ FULL_ROWS = [
 
 def winners(rows: Sequence[Row], scale: float) -> list[Job]:
     """Return each row's setting with the least mean excess over its tuning seeds."""
-    grids = [
-        [[job for job in jobs if job.seed in scaled(row.tuning, scale)] for jobs in row.grid()]
-        for row in rows
-    ]
-    fits_of(job for grid in grids for jobs in grid for job in jobs)
+    grids = [grid_of(row, scale) for row in rows]
+    fits_of(job for grid in grids for job in grid)  # together: a problem is drawn once
     best = []
-    for grid in grids:
-        means = fits_of(job for jobs in grid for job in jobs)["excess"].to_numpy().reshape(len(grid), -1)
-        best.append(grid[int(np.argmin(means.mean(axis=1)))][0])
+    for row, grid in zip(rows, grids, strict=True):
+        seeds = len(scaled(row.tuning, scale))
+        means = fits_of(grid)["excess"].to_numpy().reshape(-1, seeds).mean(axis=1)
+        best.append(grid[seeds * int(np.argmin(means))])
     return best
+
+
+def grid_of(row: Row, scale: float) -> list[Job]:
+    """Return the jobs of a row's grid, the seeds of a setting side by side."""
+    seeds = scaled(row.tuning, scale)
+    return [
+        replace(row.job, step=step, clip=clip, seed=seed)
+        for step in row.steps
+        for clip in row.clips
+        for seed in seeds
+    ]
 
 
 def scaled(seeds: Sequence[int], scale: float) -> Sequence[int]:
@@ -244,7 +245,7 @@ def losses_full(scale: float) -> None:
 
 def tuned(name: str, rows: Sequence[Row], scale: float, how: str) -> None:
     """Tune, fit on fresh seeds, and write the table."""
-    started, table = time.time(), []
+    table, used = [], []
     for _, group in groupby(rows, key=lambda row: row.job.features):
         alike = list(group)
         final = [
@@ -252,11 +253,17 @@ def tuned(name: str, rows: Sequence[Row], scale: float, how: str) -> None:
             for row, best in zip(alike, winners(alike, scale), strict=True)
         ]
         fits_of(job for jobs in final for job in jobs)  # together: a problem is drawn once
+        used += [fits_of(grid_of(row, scale)) for row in alike] + [fits_of(jobs) for jobs in final]
         table += [told(row.name, jobs[0], fits_of(jobs)) for row, jobs in zip(alike, final, strict=True)]
         write_table(
             RESULTS / f"dome_{name}.md", f"Excess loss of private logistic fits, d = {D:,}",
-            f"benchmarks/verify_dome.py --only {name.replace('_', '-')}", table, time.time() - started, NOTE + how,
+            f"benchmarks/verify_dome.py --only {name.replace('_', '-')}", table, seconds_of(used), NOTE + how,
         )  # fmt: skip
+
+
+def seconds_of(found: Iterable[pd.DataFrame]) -> float:
+    """Return the processor's seconds of stored fits."""
+    return float(sum(fits["seconds"].sum() for fits in found))
 
 
 def told(name: str, best: Job, found: pd.DataFrame) -> dict[str, Any]:
@@ -271,11 +278,12 @@ def told(name: str, best: Job, found: pd.DataFrame) -> dict[str, Any]:
 
 def span(scale: float) -> None:
     """Write DPSGD in full dimension beside DPSGD that is given the true span."""
-    started, best = time.time(), winners(ROWS[:1], scale)[0]
-    pair = [
-        fits_of(replace(best, seed=seed, span=inside) for seed in scaled(SEEDS, scale))["excess"].to_numpy()
+    best = winners(ROWS[:1], scale)[0]
+    found = [
+        fits_of(replace(best, seed=seed, span=inside) for seed in scaled(SEEDS, scale))
         for inside in (False, True)
     ]
+    pair = [fits["excess"].to_numpy() for fits in found]
     gap = float(pair[0].mean() - pair[1].mean())
     se = math.sqrt(sum(e.var(ddof=1) / len(e) for e in pair)) if len(pair[0]) > 1 else math.nan
     paired = (pair[0] - pair[1]).std(ddof=1) / math.sqrt(len(pair[0])) if len(pair[0]) > 1 else math.nan
@@ -288,7 +296,7 @@ def span(scale: float) -> None:
     ]  # fmt: skip
     write_table(
         RESULTS / "dome_span.md", "DPSGD in 2,000 dimensions and in the 20 that matter: excess loss",
-        "benchmarks/verify_dome.py --only losses", table, time.time() - started,
+        "benchmarks/verify_dome.py --only losses", table, seconds_of(found),
         "The same data and batches, independent noise, the settings of the first row of dome_losses.md.",
     )  # fmt: skip
 
