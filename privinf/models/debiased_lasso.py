@@ -238,7 +238,7 @@ class DebiasedLasso:
         iterations : int, optional
             Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
             paper's variant its T, log N. On secure sums every block is a release at its share of the price:
-            one is best where few rows meet many columns, several where all columns are correlated.
+            one finds more where few rows meet many columns, several where all columns are correlated.
         clip : float, optional
             Where residuals and products are clipped in selection and refit, in multiples of the residuals'
             released scale; 1.5 by default. For the paper's variant its R, in units of y. On secure sums
