@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from privinf.accounting import Budget
 from privinf.cli import main, sites
 from privinf.errors import NotAvailableError
-from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteLedger, TrustedServer
+from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteDaemon, SiteLedger, TrustedServer
 from privinf.schema import Schema
 
 SECRET = "4242424242"
@@ -151,7 +151,8 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
         ({"name": "a=b"}, "name"),
     ],
 )
-def test_serve_refuses_in_one_line(folder, changes, told):
+def test_serve_refuses_in_one_line(folder, monkeypatch, changes, told):
+    monkeypatch.setattr(SiteDaemon, "serve", lambda daemon: pytest.fail("it serves"))
     files = {
         "list.json": "[]",
         "texts.json": '{"trusted_server": "no"}',
