@@ -53,18 +53,8 @@ class IWPGLMResults(Results):
         return cast("Loss", self._context.settings["loss"])
 
     @property
-    def rsquared(self) -> float:
-        """Share of the response's variance explained: squared loss without features under response."""
-        if self.loss != "squared":
-            raise NotAvailableError(f"rsquared: not defined for loss={self.loss!r}")
-        return super().rsquared
-
-    @property
-    def scale(self) -> float:
-        """Residual variance without noise: squared loss without features under response."""
-        if self.loss != "squared":
-            raise NotAvailableError(f"scale: not defined for loss={self.loss!r}")
-        return super().scale
+    def _no_moments(self) -> str | None:
+        return None if self.loss == "squared" else f"not defined for loss={self.loss!r}"
 
     def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
         """Test all slopes at once without assuming that the noise is weak.

@@ -91,19 +91,27 @@ class DescribedResults(WaldResults):
         return self._context.notes
 
     @property
+    def _no_moments(self) -> str | None:
+        """Why this model has neither R-squared nor a residual variance; None for those that have them."""
+        return None
+
+    @property
     def rsquared(self) -> float:
         """Share of the response's variance explained, from corrected moments."""
         if self._context.rsquared is None:
-            raise NotAvailableError(
-                "rsquared: the corrected moments give no value between 0 and 1: too much noise"
-            )
+            reason = self._no_moments
+            noisy = "the corrected moments give no value between 0 and 1: too much noise"
+            raise NotAvailableError(f"rsquared: {reason or noisy}")
         return self._context.rsquared
 
     @property
     def scale(self) -> float:
         """Residual variance without privacy noise, from corrected moments."""
         if self._context.scale is None:
-            raise NotAvailableError("scale: the corrected residual variance is not positive: too much noise")
+            reason = self._no_moments
+            raise NotAvailableError(
+                f"scale: {reason or 'the corrected residual variance is not positive: too much noise'}"
+            )
         return self._context.scale
 
     @cached_property

@@ -141,12 +141,18 @@ def _model_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
-        ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
-        ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
+        *([] if result._no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
         *([("Target:", result.target)] if result.target != "population" else []),
     ]
     return left, right
+
+
+def _moment_facts(result: Results) -> list[Fact]:
+    return [
+        ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
+        ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
+    ]
 
 
 def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
