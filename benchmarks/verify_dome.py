@@ -186,6 +186,13 @@ FULL_ROWS = [
         Row(f"{name}, full-rank features", replace(job, features="full"), *FULL_GRIDS[job.k], **FEW)
         for name, job in LOW.items()
     ),
+    Row(
+        "DPSGD, equal floats up, full-rank features",
+        replace(LOW["DPSGD"], features="full", epochs=1, batches=2),
+        (50.0, 150.0, 400.0),
+        (1.0, 2.0, 4.0),
+        **FEW,
+    ),
 ]
 
 
