@@ -50,10 +50,15 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/verify_lasso.py
 	$(BIN)/python vignettes/4_federated_lasso.py
 
-verify-federation: $(VENV)/.installed  ## secure sums, federated GLMs, a deployment with TLS on loopback
+verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b
 	$(BIN)/python benchmarks/secure_sum.py
+	$(BIN)/python benchmarks/verify_moments_federated.py
 	$(BIN)/python benchmarks/verify_federated.py
+	$(BIN)/python benchmarks/lasso_secure.py
+	$(BIN)/python benchmarks/verify_dome.py
 	$(BIN)/python benchmarks/flower_tls.py
+	$(BIN)/python vignettes/5_federated_glm.py
+	$(BIN)/python vignettes/5b_federated_acs.py --flower
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py
