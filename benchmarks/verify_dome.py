@@ -156,23 +156,23 @@ LOW = {
     "DOME": Job("low", D, "DOME", k=K),
     "random sketch": Job("low", D, "RandomSketch", k=K),
 }
-BESIDE: dict[str, Any] = {"tuning": TUNING_SEEDS, "seeds": SEEDS[:10]}
+
 ROWS = [
     *(Row(name, job) for name, job in LOW.items()),
     Row("DPAdam", Job("low", D, "DPAdam"), ADAM_STEPS),
     Row("DOME as written", Job("low", D, "DOME, paper", k=K), PAPER_STEPS, PAPER_CLIPS),
     Row("DPSGD, equal floats up", replace(LOW["DPSGD"], epochs=1, batches=2), FEW_STEPS),
     *(
-        Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS, **BESIDE)
+        Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS)
         for name, job in LOW.items()
     ),
     *(
-        Row(f"{name}, uneven features", replace(job, features="uneven"), UNEVEN_STEPS, **BESIDE)
+        Row(f"{name}, uneven features", replace(job, features="uneven"), UNEVEN_STEPS)
         for name, job in LOW.items()
     ),
     Row(
         "DPSGD, equal floats up, uneven features",
-        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (1.0, 2.0, 4.0), **BESIDE,
+        replace(LOW["DPSGD"], features="uneven", epochs=1, batches=2), (1.0, 2.0, 4.0),
     ),
 ]  # fmt: skip
 # Slow: no factors.
