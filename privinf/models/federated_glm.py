@@ -257,7 +257,7 @@ class FederatedGLM:
             options["Protected unit"] = unit
         told = Told(method, options, path, sums.meter, report)
         if found is None:
-            return weak_results(rows, params, told, plan.weak or HIDDEN)
+            return weak_results(rows, params, told, plan.weak or HIDDEN, plan.block)
         return glm_results(rows, found, told, cov_type, plan.block)
 
     def _sums(

@@ -161,9 +161,13 @@ def glm_results(
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def weak_results(rows: GlmRows, params: Floats, told: Told, reason: str) -> FederatedGLMResults:
+def weak_results(
+    rows: GlmRows, params: Floats, told: Told, reason: str, block: Block | None
+) -> FederatedGLMResults:
     """Return the results of a fit that has coefficients and no covariance, with the reason."""
-    estimate = Estimate(
-        rows.to_user @ params, None, rows.design.names, rows.total, cov_type="none", weak_reason=reason
-    )
-    return FederatedGLMResults(estimate, **told.context(rows))
+    names, found, context = rows.design.names, rows.to_user @ params, told.context(rows)
+    if block is not None:
+        chosen = block.columns[: len(block.targets)]
+        names, found, context["design"] = block.targets, found[chosen], None
+    estimate = Estimate(found, None, names, rows.total, cov_type="none", weak_reason=reason)
+    return FederatedGLMResults(estimate, **context)

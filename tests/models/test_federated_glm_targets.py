@@ -144,6 +144,14 @@ def test_results_of_targets(tmp_path):
     np.testing.assert_array_equal(again.cov_params(), fit.cov_params())
 
 
+def test_targets_that_noise_hides_have_coefficients_alone():
+    fit = model_of(0, mixed=1.0).fit(epsilon=2.0, delta=1e-6, targets=["x1"], nuisance=["x2"], rng=1)
+    assert list(fit.names) == ["x1"]
+    assert np.isfinite(fit.params["x1"])
+    with pytest.raises(NotAvailableError, match="noise hides the Hessian"):
+        fit.conf_int()
+
+
 def test_bad_targets_spend_nothing():
     model = model_of(0)
     for wrong in (
