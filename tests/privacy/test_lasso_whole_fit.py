@@ -97,8 +97,8 @@ class Witness(TrustedServer):
         self.blocks = [SiteBlock(X, y, d.low, d.high, d.y_low, d.y_high) for y, X in self.pair]
         self.ratio, self.spent, self.sums = 0.0, 0.0, None
 
-    def _total(self, op, args, reach, entries, asked, *, noisy):
-        self._spend(entries, asked)
+    def _total(self, query, reach, asked):
+        op, args = sparse_statistics.SITE_OPS[query.op], query.args
         self.sums = [op.function(block, args).reshape(reach.shape) for block in self.blocks]
         return self.sums[self.world], tuple(asked)
 
@@ -134,8 +134,7 @@ class Recorder(TrustedServer):
 class Replay(Recorder):
     """A server that asks nobody and releases what another one did."""
 
-    def _total(self, op, args, reach, entries, asked, *, noisy):
-        self._spend(entries, asked)
+    def _total(self, query, reach, asked):
         return np.full(reach.shape, np.nan), tuple(asked)
 
     def vector_sum(self, *args, **options):
