@@ -135,8 +135,8 @@ LOW_STEPS, LOW_CLIPS = (0.5, 1.0, 2.0), (3.0, 4.0, 6.0)
 UNEVEN_STEPS, HALVED_STEPS = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 FULL_GRIDS = {0: ((6.0, 15.0, 40.0), (0.5, 1.0, 2.0)), K: ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0))}
 FEW_STEPS = (4.0, 8.0, 16.0)
-ADAM_STEPS = (0.005, 0.01, 0.02)
-PAPER_STEPS, PAPER_CLIPS = (3e-4, 1e-3, 3e-3), (3.0, 10.0, 30.0)
+ADAM_STEPS = (0.0025, 0.005, 0.01)
+PAPER_STEPS, PAPER_CLIPS = (2e-3, 4e-3, 8e-3), (100.0, 200.0, 400.0)
 
 
 @dataclass(frozen=True)
@@ -313,8 +313,8 @@ def span(scale: float) -> None:
 CURVE_D, EPSILONS, DIMENSIONS = 500, (0.5, 1.0, 2.0, 4.0, 8.0), (100, 500, 2000, 10_000)
 SCHEDULES = ((1, 2), (1, 5), (2, 10), (5, 20), (10, 40))
 METHODS = ("DPSGD", "DPAdam", "RandomSketch", "DOME", "DOME, paper")
-CURVE_STEPS = {"DPAdam": ADAM_STEPS, "DOME, paper": PAPER_STEPS}
-CURVE_CLIPS = {"DOME, paper": 30.0}
+CURVE_STEPS = {"DPAdam": (0.005, 0.01, 0.02), "DOME, paper": PAPER_STEPS}
+CURVE_CLIPS = {"DOME, paper": 200.0}
 WIDE_STEPS, FEW_WIDE_STEPS = (1.0, 3.0, 10.0, 30.0), (3.0, 10.0, 30.0, 100.0)
 SHORT_STEPS, LONG_STEPS = (0.25, 0.5, 1.0, 2.0), (1.0, 2.0, 4.0, 8.0, 16.0)
 
