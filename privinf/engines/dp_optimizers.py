@@ -37,7 +37,8 @@ class DPSGD:
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: a record's (sketched) score is shrunk to this norm.
+        C: a record's (sketched) score is shrunk to this norm. The noise grows with it; below the length of a
+        typical row in these units the loss is that of a clipped score.
     average : float
         Share of the last iterates that are averaged; 0 for the last one alone.
     final_share : float
@@ -52,7 +53,7 @@ class DPSGD:
     epochs: int = 5
     batches: int = 20
     step: float = 1.0
-    clip: float = 1.0
+    clip: float = 4.0
     average: float = 0.5
     final_share: float = 0.8
 
@@ -79,7 +80,7 @@ class DPAdam(DPSGD):
     **Privacy.** As for `DPSGD`.
     """
 
-    step: float = 0.05
+    step: float = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

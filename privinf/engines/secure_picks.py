@@ -243,16 +243,6 @@ def detection(columns: int) -> float:
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
 
 
-def hidden(gram: Floats, sd: float) -> bool:
-    """Return whether noise is as large as the smallest eigenvalue of a released Gram matrix.
-
-    Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 of it beside has eigenvalues of up to
-    ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the ratio of the
-    two, each time: they do not get there unless it is well below 1.
-    """
-    return bool(np.linalg.eigvalsh(gram)[0] <= sd * math.sqrt(2.0 * len(gram)))
-
-
 def sharpest(looks: Sequence[Look], label: str) -> Look | None:
     """Return the look of this label that found most, if there was one."""
     return min((look for look in looks if look.label == label), key=lambda look: look.sd, default=None)

@@ -204,7 +204,7 @@ def _sketched_score(block: SiteBlock, args: Args) -> Floats:
     if sketch is None:
         z = np.multiply(x, factors[:, None] / unit_of_score, out=x)
     else:
-        sketch = sketch / unit_of_score[..., None]
+        sketch = sketch / unit_of_score[..., None] if "unit" in args else sketch
         z = (x @ sketch) * factors[:, None]
     if moment is not None:
         z -= np.asarray(moment) / unit_of_score if sketch is None else np.asarray(moment) @ sketch

@@ -46,8 +46,9 @@ SELECTED_NOTE = (
 )
 
 ASTRAY_NOTE = (
-    "Not to be trusted: the residuals of the sparse fit are larger than the response, its steps went astray "
-    "in the noise. Keep fewer columns, spend more, or move budget to the refit with shares=."
+    "Not to be trusted: the steps of the sparse fit went astray in the noise (its residuals are larger than "
+    "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
+    "refit with shares=."
 )
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from privinf.accounting import Ledger, calibrate_mu
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit, error_covariance
-from privinf.engines.secure_picks import Look, VectorServer, hidden, sharpest
+from privinf.engines.secure_picks import Look, VectorServer, sharpest
 from privinf.federation import SecureServer
 from privinf.inference.normal import upper_quantile
-from privinf.inference.sparse.precision import floored
+from privinf.inference.sparse.precision import clearance, floored
 from privinf.models.debiased_lasso_plan import LassoPlan
 from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.typing import Floats, RngLike
@@ -161,7 +161,7 @@ def sight_of(
     errors = np.sqrt(debiased.found.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
-    lost = hidden(*server.grams[SELECTION_GRAM])
+    lost = clearance(*server.grams[SELECTION_GRAM]) <= 1.0
     return Sight(tuple(server.looks), unseen, float(bias.max()), crowded, lost)
 
 

@@ -10,13 +10,13 @@ from privinf.engines.secure_picks import (
     VectorServer,
     detection,
     entry_sd,
-    hidden,
     sharpest,
     vector_radius,
 )
 from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
+from privinf.inference.sparse.precision import clearance
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
 
@@ -149,8 +149,8 @@ def test_the_noise_that_hides_a_gram_matrix_is_that_of_its_eigenvalues():
         noise = noise + noise.T + np.diag(np.diag(entries))
         edge = np.abs(np.linalg.eigvalsh(noise)).max()
         assert edge == pytest.approx(0.1 * math.sqrt(2.0 * size), rel=0.2)
-    assert hidden(np.diag([1.0, 0.3]), 0.16)
-    assert not hidden(np.diag([1.0, 0.3]), 0.14)
+    assert clearance(np.diag([1.0, 0.3]), 0.15) == pytest.approx(1.0)
+    assert clearance(np.diag([1.0, 0.3]), 0.0) == np.inf
 
 
 def test_what_has_no_vector_is_refused():

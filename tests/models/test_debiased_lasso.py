@@ -18,6 +18,7 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.simulation import binomial_limits
+from privinf.simulation.lasso import LassoDesign
 
 N, P = 12_000, 40
 SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score")
@@ -436,6 +437,23 @@ def test_rare_levels_as_targets(share):
         hits.append(abs(fit.params["x6"] - 0.3) < 1.96 * fit.bse["x6"])
     low, _ = binomial_limits(0.95, len(hits), level=0.99)
     assert np.mean(hits) >= low
+
+
+def test_fits_whose_steps_did_not_settle_say_so():
+    # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss
+    design, targets, held = LassoDesign(machines=5, n=2_000, p=200, sparsity=15), [0, 7, 14, 15, 100], []
+    for seed in range(6):
+        sample = design.draw(np.random.default_rng(seed))
+        model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
+        try:
+            fit = model.fit(epsilon=0.8, sparsity=15, targets=targets, rng=seed)
+        except NotAvailableError:
+            continue
+        assert "went astray" in str(fit.summary())
+        error = np.abs(fit.params - sample.shared[targets])
+        held.append(error < 1.96 * fit.bse)
+    assert len(held) >= 3
+    assert np.mean(held) < 0.8
 
 
 def test_a_refit_that_went_astray_says_so():

@@ -52,6 +52,17 @@ def floored(gram: Floats, share: float = FLOOR) -> Floats:
     return np.asarray((vectors * np.maximum(values, share * mean)) @ vectors.T)
 
 
+def clearance(gram: Floats, sd: float) -> float:
+    """Return the smallest eigenvalue of a released Gram matrix over the largest that its noise has.
+
+    Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 of it beside has eigenvalues of up to
+    ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the inverse of this
+    ratio, each time: they do not get there unless it is near 1 or above.
+    """
+    edge = sd * math.sqrt(2.0 * len(gram))
+    return float(np.linalg.eigvalsh(gram)[0]) / edge if edge > 0.0 else math.inf
+
+
 def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     """Return the columns w_j, shape (size, k): the first member of each list is the target.
 
