@@ -14,9 +14,10 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
   v are still those at x'theta over all columns: the bounds above hold, but not the smaller logistic ones,
   since x'theta does not follow from the block;
 - ``glm.sketched_score``: sum z over one public batch of records, z = S'(u r - m) / D shrunk to |z| <= C, S, m
-  and D public: l2 2C, attained by opposite z. S is a public basis beside public random probes, made here from
-  their seed. Batches are fixed by (seed, site, position) before any row is read: a record is in one of them,
-  so the releases of different batches concern different records.
+  and D public: l2 2C, attained by opposite z; whole scores (no S, m, D) have C = R E if that is less. S is a
+  public basis beside public random probes, made here from their seed. Batches are fixed by (seed, site,
+  position) before any row is read: a record is in one of them, so the releases of different batches concern
+  different records.
 """
 
 from __future__ import annotations
@@ -192,7 +193,8 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
 
 
 def _sketched_score(block: SiteBlock, args: Args) -> Floats:
-    clip, unit = float(args["clip"]), unit_of(args["clip"], digits(args)[0])
+    clip = _norm_of(args)
+    unit = unit_of(clip, digits(args)[0])
     block = _drawn(block, args)
     x = block.columns(args)
     r = residuals(block, x, args)
@@ -214,7 +216,8 @@ def _sketched_score(block: SiteBlock, args: Args) -> Floats:
 
 def _sketched_reach(args: Args, columns: int) -> Reach:
     check_glm(args, columns)
-    clip, size = positive(args, "clip"), columns
+    size = columns
+    positive(args, "clip")
     if "moment" in args:
         vector(args, "moment", columns)
     if "unit" in args and not (vector(args, "unit", columns) > 0.0).all():
@@ -226,7 +229,16 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
     # Cutting towards zero keeps the norm; two cut vectors are still in the ball.
-    return Reach.ball((size,), clip, "2C, |z| <= C")
+    return Reach.ball((size,), _norm_of(args), "2C, |z| <= C")
+
+
+def _norm_of(args: Args) -> float:
+    """Return the norm of the longest vector that a record adds: C, or R E of whole scores, if less."""
+    clip = float(args["clip"])
+    if {"basis", "probes", "moment", "unit"} & set(args):
+        return clip
+    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
+    return min(clip, float(args["radius"]) * bound)
 
 
 def _sketch_size(args: Args, columns: int) -> int:

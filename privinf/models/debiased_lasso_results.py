@@ -245,6 +245,10 @@ class LassoResults(Results):
             return found
         return with_bias_bound(found, np.array(self._extras["bias_bound"]))
 
+    @property
+    def _no_moments(self) -> str | None:
+        return "this model releases no squares of residuals; their typical size is `residual_scale`"
+
     def _warn_if_weak(self, asked: str) -> None:
         if self._context.settings.get("astray", False):
             warnings.warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning, stacklevel=3)

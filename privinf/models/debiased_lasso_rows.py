@@ -11,9 +11,17 @@ import pandas as pd
 
 from privinf.engines.sparse_sums import Units
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
+from privinf.federation import Federation, Query
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
+from privinf.models.local_parties import (
+    ONE_PARTY,
+    Parties,
+    in_process,
+    matrix_of,
+    parts_of,
+    response_of,
+)
 from privinf.schema import Design, Schema
 from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_positive
@@ -22,7 +30,6 @@ from privinf.validation import check_array, check_positive
 TYPICAL = 3.0
 # The response's declared bounds say how large it typically gets; only far outside of them is it cut.
 RESPONSE_ROOM = 16.0
-ONE_PARTY = "all"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +117,7 @@ def rows_of_arrays(
 
 
 def rows_of_parties(
-    parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+    parties: Parties,
     x_bound: float | None,
     bounds: Any,
     y_bounds: Any,
@@ -192,73 +199,6 @@ def array_design(names: list[str], x_bound: float | None, bounds: Any, y_bounds:
     low, high = (float(end) for end in y_bounds)
     room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
     return Design.from_arrays(names, bounds=bounds, public=public, y_bounds=(low - room, high + room))
-
-
-def in_process(design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False) -> InProcessFederation:
-    """Return the parties' rows as sites of this process.
-
-    Raises
-    ------
-    ArgumentError
-        Secure sums are asked for, and there is one party only.
-    """
-    rows = {str(label): part for label, part in parts.items()}
-    if not keyed:
-        policy = SitePolicy(trusted_server=True, simulation=True)
-        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
-    if len(rows) < 2:
-        raise ArgumentError("trust='secure-sum' needs at least two parties: machines= or from_arrays")
-    keys, roster = pinned_keys(rows)
-    policy = SitePolicy(secure_sums=True, simulation=True)
-    return InProcessFederation({
-        name: Site(part, design, policy=policy, key=keys[name], roster=roster)
-        for name, part in rows.items()
-    })  # fmt: skip
-
-
-def parts_of(
-    parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
-) -> tuple[dict[Any, Rows], list[str]]:
-    """Return the rows of one pair (y, X) a party by label, or numbered, and their columns.
-
-    Raises
-    ------
-    ArgumentError
-        There is no party, one has no rows, or they differ in their columns.
-    """
-    given = dict(parties) if isinstance(parties, Mapping) else dict(enumerate(parties))
-    if not given:
-        raise ArgumentError("parties must hold at least one pair (y, X)")
-    parts: dict[Any, Rows] = {}
-    columns: dict[Any, list[str]] = {}
-    for label, (y, X) in given.items():
-        features, columns[label] = matrix_of(X)
-        parts[label] = Rows(features, response_of(y, len(features)))
-    first = next(iter(columns))
-    for label, names in columns.items():
-        if names != columns[first]:
-            raise ArgumentError(f"party {label!r} has other columns than party {first!r}")
-    return parts, columns[first]
-
-
-def matrix_of(X: Any) -> tuple[Floats, list[str]]:
-    """Return the columns and their names."""
-    if isinstance(X, pd.DataFrame):
-        if any(not isinstance(name, str) for name in X.columns):
-            raise SchemaError("X has column labels that are not strings: rename them")
-        return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
-    features = check_array(X, "X", ndim=2)
-    return features, [f"x{j + 1}" for j in range(features.shape[1])]
-
-
-def response_of(y: Any, rows: int) -> Floats:
-    """Return the response of some rows, at least one."""
-    found = check_array(np.asarray(y), "y", ndim=1)
-    if len(found) != rows:
-        raise ArgumentError(f"y has {len(found)} rows and X has {rows}")
-    if rows == 0:
-        raise ArgumentError("a party needs at least one row")
-    return found
 
 
 def groups_of(machines: Any, rows: int) -> list[tuple[Any, Any]]:

@@ -12,10 +12,10 @@ import numpy as np
 from privinf.engines.glm_sums import Clients
 from privinf.engines.newton_rounds import Block
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, InProcessFederation, Query, Site, SitePolicy, pinned_keys
+from privinf.federation import Federation, Query
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
-from privinf.models.debiased_lasso_rows import ONE_PARTY, parts_of
+from privinf.models.local_parties import ONE_PARTY, Parties, in_process, parts_of
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
 from privinf.validation import check_choice, check_positive
@@ -145,12 +145,12 @@ def rows_of_formula(
     check_choice(family, Family, "family")
     design = resolve_design(schema, formula, response="protected", radius=None)
     if not hasattr(data, "ask"):
-        data = _in_process(design, {ONE_PARTY: Rows(data)})
+        data = in_process(design, {ONE_PARTY: Rows(data)}, zero_out=True)
     return _bound(design, data, family, radius, residual_clip)
 
 
 def rows_of_arrays(
-    parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+    parties: Parties,
     bounds: Any,
     family: Family,
     y_bounds: Any,
@@ -170,21 +170,8 @@ def rows_of_arrays(
         raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
     public = ["const"] if "const" in names else []
     design = Design.from_arrays(names, bounds=bounds, public=public, y_bounds=y_bounds)
-    return _bound(design, _in_process(design, parts, keyed=keyed), family, radius, residual_clip)
-
-
-def _in_process(design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False) -> InProcessFederation:
-    rows = {str(label): part for label, part in parts.items()}
-    if not keyed:
-        policy = SitePolicy(trusted_server=True, simulation=True, zero_out=True)
-        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
-    keys, roster = pinned_keys(rows)
-    policy = SitePolicy(secure_sums=True, simulation=True, zero_out=True)
-    return InProcessFederation(
-        {
-            name: Site(part, design, policy=policy, key=keys[name], roster=roster)
-            for name, part in rows.items()
-        }
+    return _bound(
+        design, in_process(design, parts, keyed=keyed, zero_out=True), family, radius, residual_clip
     )
 
 

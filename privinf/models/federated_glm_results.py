@@ -61,6 +61,10 @@ class FederatedGLMResults(Results):
         return super()._rows(exog, transform)
 
     @property
+    def _no_moments(self) -> str | None:
+        return "this model releases no squares of residuals"
+
+    @property
     def family(self) -> str:
         """The family."""
         return str(self._context.settings["family"])

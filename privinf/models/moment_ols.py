@@ -11,8 +11,9 @@ from privinf.mechanisms import Moments, Rows
 from privinf.mechanisms.moments import CovType, Trust
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.fitting import Fit, build_results
+from privinf.models.local_parties import Parties
 from privinf.models.moment_federated import Checkpoint, FederatedMoments, FederatedTrust
-from privinf.models.moment_parties import MomentParties, Parties, parties_of_arrays, parties_of_formula
+from privinf.models.moment_parties import MomentParties, parties_of_arrays, parties_of_formula
 from privinf.models.moment_systems import described, moment_system, release_cov_type
 from privinf.releases import Release
 from privinf.results import Results

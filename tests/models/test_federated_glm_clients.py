@@ -71,7 +71,7 @@ def test_a_tight_clip_of_sites_biases_and_a_wide_one_costs_noise():
     fits = {
         clip: model_of(100, 60).fit(
             epsilon=8.0, delta=1e-6, unit="client", client_clip=clip, rng=0,
-            optimizer=pi.DPSGD(epochs=8, batches=1, step=3.0),
+            optimizer=pi.DPSGD(epochs=8, batches=1, step=3.0, clip=1.0),
         )
         for clip in (0.05, 25.0, 2500.0)
     }  # fmt: skip

@@ -1,0 +1,117 @@
+"""Parties whose rows are in this process: pairs (y, X), checked one by one, as sites of a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import ArgumentError, PrivinfError, SchemaError
+from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+from privinf.mechanisms.rows import Rows
+from privinf.models.base import PUBLIC_MARK
+from privinf.schema import Design
+from privinf.typing import Floats
+from privinf.validation import check_array
+
+Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
+
+CONSTANT = "const"
+ONE_PARTY = "all"
+
+
+def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:
+    """Return the rows of one pair (y, X) a party by label, numbered where they have none, and their columns.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        There is no party, one has no rows or wrong ones, or they differ in their columns; the message names
+        the party and shows no value.
+    """
+    if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
+        raise ArgumentError("parties must hold at least one pair (y, X)")
+    given = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
+    parts: dict[Any, Rows] = {}
+    columns: dict[str, list[str]] = {}
+    for label, pair in given:
+        name = str(label)
+        if name in columns:
+            raise ArgumentError(f"two sites are called {name!r}")
+        with _naming(name):
+            parts[label], columns[name] = _rows_of(pair)
+    first = next(iter(columns))
+    for name, names in columns.items():
+        if names != columns[first]:
+            raise ArgumentError(f"site {name!r} has other columns than site {first!r}")
+    return parts, columns[first]
+
+
+def matrix_of(X: Any) -> tuple[Floats, list[str]]:
+    """Return the columns and their names."""
+    if not isinstance(X, pd.DataFrame):
+        features = check_array(X, "X", ndim=2)
+        return features, [f"x{j + 1}" for j in range(features.shape[1])]
+    if any(not isinstance(name, str) for name in X.columns):
+        raise SchemaError("X has column labels that are not strings: rename them")
+    return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
+
+
+def response_of(y: Any, rows: int) -> Floats:
+    """Return the response of some rows, at least one."""
+    found = check_array(np.asarray(y), "y", ndim=1)
+    if len(found) != rows:
+        raise ArgumentError(f"y has {len(found)} rows and X has {rows}")
+    if rows == 0:
+        raise ArgumentError("a party needs at least one row")
+    return found
+
+
+def in_process(
+    design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False, zero_out: bool = False
+) -> InProcessFederation:
+    """Return the parties' rows as sites of this process; `keyed` for secure sums.
+
+    Raises
+    ------
+    ArgumentError
+        Secure sums are asked for, and there is one party only.
+    """
+    rows = {str(label): part for label, part in parts.items()}
+    if not keyed:
+        policy = SitePolicy(trusted_server=True, simulation=True, zero_out=zero_out)
+        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
+    if len(rows) < 2:
+        raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
+    keys, roster = pinned_keys(rows)
+    policy = SitePolicy(secure_sums=True, simulation=True, zero_out=zero_out)
+    return InProcessFederation({
+        name: Site(part, design, policy=policy, key=keys[name], roster=roster)
+        for name, part in rows.items()
+    })  # fmt: skip
+
+
+def _rows_of(pair: Any) -> tuple[Rows, list[str]]:
+    """Return one party's rows and columns."""
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ArgumentError("a party is a pair (y, X)")
+    y, X = pair
+    features, names = matrix_of(X)
+    response = response_of(y, len(features))
+    if isinstance(X, pd.DataFrame) and set(X.attrs.get(PUBLIC_MARK, ())) - {CONSTANT}:
+        raise ArgumentError("a federation of arrays has one public column, the constant 'const'")
+    if CONSTANT in names and not (features[:, names.index(CONSTANT)] == 1.0).all():
+        raise SchemaError(f"column {CONSTANT!r} is the constant but is not all ones")
+    return Rows(features, response), names
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Put the site's name before the message of an error, which holds no value."""
+    try:
+        yield
+    except PrivinfError as error:
+        raise type(error)(f"site {name!r}: {error}") from None
