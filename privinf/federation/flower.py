@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.agreement import check_alike
+from privinf.federation.agreement import check_alike, lasting
 from privinf.federation.daemon import Answering, RemoteSite
 from privinf.federation.messages import Message, Query, Reply
 from privinf.federation.site import NOTHING
@@ -139,7 +139,7 @@ class FlowerFederation:
                         raise AlignmentError(f"two nodes say that they are the site {reply.site!r}")
                     nodes[reply.site], facts[reply.site] = node, reply.facts
             time.sleep(self._poll)
-        check_alike({name: _lasting(facts[name]) for name in wanted})
+        check_alike({name: lasting(facts[name]) for name in wanted})
         return {name: nodes[name] for name in wanted}
 
     def _push(self, query: Query, nodes: Iterable[int], seconds: float) -> dict[str, int]:
@@ -309,14 +309,6 @@ def _reply(content: Any) -> Reply:
         return Reply.unpack(*unpacked(content))
     except Exception:
         return Reply("", NOTHING, 0, error="StorageError: what it sent is no reply")
-
-
-def _lasting(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a site's description without the design of its last question, if its schema can take others.
-
-    A site that was started again has none, and may yet be one of those that go on with a fit.
-    """
-    return facts if facts["schema"] is None else {**facts, "design": None, "digest": ""}
 
 
 def _checked(reply: Reply, name: str) -> Reply:

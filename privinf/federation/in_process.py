@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from privinf.errors import ArgumentError
-from privinf.federation.agreement import check_alike
+from privinf.federation.agreement import check_alike, lasting
 from privinf.federation.messages import Query, Reply
 from privinf.federation.site import Site
 
@@ -81,7 +81,7 @@ class InProcessFederation:
         for name in (name for given in self._failing for name in given):
             self._known(name)
         self._calls = 0
-        check_alike({name: site.description() for name, site in self._sites.items()})
+        check_alike({name: lasting(site.description()) for name, site in self._sites.items()})
 
     @property
     def sites(self) -> tuple[str, ...]:

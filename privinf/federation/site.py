@@ -221,8 +221,11 @@ class Site:
         return reply
 
     def description(self) -> dict[str, Any]:
-        """Return the public facts: columns, bounds, digest of the design, whom the site trusts."""
+        """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts."""
+        from privinf import __version__
+
         return {
+            "version": __version__,
             "design": None if self.design is None else self.design.to_dict(),
             "digest": self._digest,
             "schema": None if self.schema is None else self.schema.to_dict(),

@@ -222,3 +222,20 @@ def test_a_daemon_that_ended_and_its_successor(trust, tmp_path, monkeypatch):
         for ledger, daemon in running.values():
             daemon.stop()
             ledger.close()
+
+
+def test_another_version_of_the_package(connect, monkeypatch):
+    sites, described = sites_of(THREE), Site.description
+
+    def older(site):
+        return described(site) | ({"version": "0.0.9"} if site is sites[BAD] else {})
+
+    monkeypatch.setattr(Site, "description", older)
+    refused(AlignmentError, f"site '{BAD}' runs privinf 0.0.9, .*install the same", sites, connect)
+
+
+def test_a_site_that_was_started_again_goes_on_beside_the_others():
+    used = sites_of(THREE)
+    model_of(InProcessFederation(used), "secure-sum").fit(**FIT)
+    again = InProcessFederation(used | {BAD: sites_of(THREE)[BAD]})
+    assert again.sites == tuple(THREE)
