@@ -14,6 +14,9 @@ import pytest
 
 from privinf.noise import entropy
 
+# Not looked through for doctests: this file's name stands in other folders too; flwr's import warns.
+collect_ignore = ["conftest.py", "federation/local_grid.py"]
+
 
 def seed_entropy(name: str) -> None:
     """Let ``privinf.noise.entropy`` read a stream that depends on nothing but a name."""
