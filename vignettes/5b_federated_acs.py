@@ -74,7 +74,9 @@ LARGEST, SMALLEST = "NY", "VA"
 
 def people() -> dict[str, pd.DataFrame]:
     """Return each state's own table, as its holder prepared it."""
-    raw = pd.read_parquet(Path(os.environ.get("PRIVINF_DATA", "../shared/data")) / "acs2024_wages" / "data.parquet")
+    raw = pd.read_parquet(
+        Path(os.environ.get("PRIVINF_DATA", "../shared/data")) / "acs2024_wages" / "data.parquet"
+    )
     codes = pd.cut(
         raw["SCHL"], [0, 15, 17, 20, 21, 24], labels=["none", "school", "college", "bachelor", "advanced"]
     )
