@@ -1,5 +1,6 @@
 """DebiasedLasso: least squares without noise, selection and coverage with it, what is spent, bad input."""
 
+import math
 import pickle
 
 import numpy as np
@@ -9,6 +10,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf import federation
+from privinf.engines import hard_thresholding
 from privinf.errors import (
     ArgumentError,
     BudgetExceededError,
@@ -439,8 +441,11 @@ def test_rare_levels_as_targets(share):
     assert np.mean(hits) >= low
 
 
-def test_fits_whose_steps_did_not_settle_say_so():
-    # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss
+@pytest.mark.parametrize("other", ["CLEAR", "UNSETTLED"])
+def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
+    # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss; each of
+    # the two signs of it is enough
+    monkeypatch.setattr(hard_thresholding, other, {"CLEAR": -math.inf, "UNSETTLED": math.inf}[other])
     design, targets, held = LassoDesign(machines=5, n=2_000, p=200, sparsity=15), [0, 7, 14, 15, 100], []
     for seed in range(6):
         sample = design.draw(np.random.default_rng(seed))

@@ -57,7 +57,8 @@ def clearance(gram: Floats, sd: float) -> float:
 
     Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 of it beside has eigenvalues of up to
     ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the inverse of this
-    ratio, each time: they do not get there unless it is near 1 or above.
+    ratio, each time: they do not get there unless it is near 1 or above. `gram` has the shape (k, k) and is
+    as released; without noise the ratio is infinite. Post-processing: reads no rows.
     """
     edge = sd * math.sqrt(2.0 * len(gram))
     return float(np.linalg.eigvalsh(gram)[0]) / edge if edge > 0.0 else math.inf
