@@ -21,7 +21,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.schema import Design, Numeric
+from privinf.schema import Design, Numeric, Schema
 from privinf.typing import Floats, Integers, Missing
 from privinf.validation import check_choice
 
@@ -97,10 +97,11 @@ def as_rows(rows: Any, missing: Missing = "raise") -> Rows:
 
 def project_ball(x: Floats, radius: float) -> Floats:
     """Return the rows of `x` (n, d) projected into the ball of `radius`, in place."""
-    for start in range(0, len(x), BLOCK):
-        block = x[start : start + BLOCK]
-        norms = np.sqrt(np.einsum("ij,ij->i", block, block))
-        block *= np.minimum(1.0, radius / np.maximum(norms, radius))[:, None]
+    with np.errstate(over="ignore"):
+        for start in range(0, len(x), BLOCK):
+            block = x[start : start + BLOCK]
+            norms = np.sqrt(np.einsum("ij,ij->i", block, block))
+            block *= np.minimum(1.0, radius / np.maximum(norms, radius))[:, None]
     return x
 
 
@@ -135,7 +136,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
         private=scale_private(design, matrix),
         public=np.ascontiguousarray(matrix[:, ~design.private]),
         response=_scaled_response(design, response),
-        groups=_groups(design, rows),
+        groups=unit_codes(design.schema, rows),
         weights=None if weights is None else _weights(design, rows, weights),
     )
 
@@ -176,10 +177,11 @@ def scale_private(design: Design, matrix: Floats) -> Floats:
     low, high = design.scaled_low[mask], design.scaled_high[mask]
     for start in range(0, len(x), BLOCK):
         block = x[start : start + BLOCK]
-        if center.any():
-            block -= center
-        if (scale != 1.0).any():
-            block /= scale
+        with np.errstate(over="ignore"):  # far outside its bounds: infinite here, then clipped
+            if center.any():
+                block -= center
+            if (scale != 1.0).any():
+                block /= scale
         if np.isfinite(low).any() or np.isfinite(high).any():
             np.clip(block, low, high, out=block)
     if design.radius is not None and np.isfinite(design.radius):
@@ -228,24 +230,35 @@ def _weights(design: Design, rows: Rows, weights: str) -> Floats:
     return np.asarray(np.clip(values, bounds.low, bounds.high), dtype=np.float64)
 
 
-def _groups(design: Design, rows: Rows) -> Integers | None:
-    if design.schema is None or design.schema.unit is None:
+def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
+    """Return the code of the unit of each row, shape (n,); None where the schema names no unit.
+
+    Raises
+    ------
+    SchemaError
+        The unit's column is absent, or holds no labels.
+    AlignmentError
+        A unit has more rows than the schema declares.
+    """
+    if schema is None or schema.unit is None:
         return None
-    unit = design.schema.unit
+    unit = schema.unit
     if not isinstance(rows.features, pd.DataFrame) or unit not in rows.features:
         raise SchemaError(f"the schema's unit column {unit!r} is not among the data's columns")
     try:
         codes, _ = pd.factorize(rows.features[unit])
-    except TypeError:
-        raise SchemaError(f"the unit column {unit!r} holds no labels (texts or numbers)") from None
+    except (TypeError, ValueError):
+        codes = None
+    if codes is None:
+        raise SchemaError(f"the unit column {unit!r} holds no labels (texts or numbers)")
     if (codes < 0).any():
         raise SchemaError(f"the unit column {unit!r} has missing values")
-    if np.bincount(codes).max(initial=0) > design.schema.max_rows:
+    if np.bincount(codes).max(initial=0) > schema.max_rows:
         raise AlignmentError(
-            f"a unit of {unit!r} has more rows than the declared max_rows={design.schema.max_rows}: "
+            f"a unit of {unit!r} has more rows than the declared max_rows={schema.max_rows}: "
             "raise max_rows, or let the holder choose which rows to keep"
         )
-    return codes.astype(np.int64)
+    return np.asarray(codes, dtype=np.int64)
 
 
 def data_bounds(

@@ -290,13 +290,26 @@ class Design:
         if self._is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
         reader = self._reader(table, missing)
-        reader.require(self.inputs)
+        reader.open(self.inputs)
+        return self.evaluate(reader, extrapolate=extrapolate)
+
+    def evaluate(self, reader: Reader, *, extrapolate: bool = False) -> Floats:
+        """Return the design matrix of opened columns, shape (n, p), in user units.
+
+        Total unless `extrapolate`: no row of opened columns can make it fail, warn or leave the finite
+        numbers. Derived private columns end up inside their bounds.
+
+        Raises
+        ------
+        SchemaError
+            With `extrapolate`: a derived column is not finite in some of the new rows.
+        """
         result = np.empty((len(reader), len(self.columns)))
         for position, column in enumerate(self.columns):
             inside = None
-            if self.private[position] and not extrapolate:
-                inside = Interval(self.low[position], self.high[position]) if not column.plain else None
-            result[:, position] = _read(column, reader, inside)
+            if self.private[position] and not extrapolate and not column.plain:
+                inside = Interval(self.low[position], self.high[position])
+            result[:, position] = _read(column, reader, inside, strict=extrapolate)
         return result
 
     def _is_matrix(self, table: Any) -> bool:
@@ -312,8 +325,20 @@ class Design:
         bounds = self.outcome.bounds
         middles = {} if bounds is None else {self.response: bounds.middle}
         reader = Reader(table, self.schema, missing, middles)
-        reader.require(self.outcome.column.inputs)
-        return np.array(_read(self.outcome.column, reader, bounds))
+        reader.open(self.outcome.column.inputs)
+        return self.evaluate_response(reader)
+
+    def evaluate_response(self, reader: Reader) -> Floats:
+        """Return the response of opened columns, shape (n,), in user units; total where it is protected.
+
+        Raises
+        ------
+        SchemaError
+            A response that is sent in clear is not finite in some rows, and its columns have no bounds.
+        """
+        column, bounds = self.outcome.column, self.outcome.bounds
+        declared = self.schema is not None and all(name in self.schema for name in column.inputs)
+        return np.array(_read(column, reader, bounds, strict=not declared))
 
     def frame(self) -> pd.DataFrame:
         """Return made-up public rows with the columns that the formula or the matrix names."""
@@ -399,14 +424,23 @@ def _check_constant(design: Design) -> None:
     object.__setattr__(design, "constant", int(constant))
 
 
-def _read(column: Column, reader: Reader, inside: Interval | None) -> Floats:
-    """Return a column; with `inside`, its inputs are clipped first and a derived one ends up inside."""
+def _read(column: Column, reader: Reader, inside: Interval | None, *, strict: bool) -> Floats:
+    """Return a column; with `inside`, its inputs are clipped first and a derived one ends up inside.
+
+    A public column without `inside` is computed from its inputs as they are, and from clipped ones where
+    that is not finite; `strict` refuses instead, for columns that belong to the caller.
+    """
     if column.plain:
         return column.values(reader, clip=False)
-    values = column.values(reader, clip=inside is not None)
-    if not np.isfinite(values).all():
+    if inside is not None:
+        return inside.inside(column.values(reader, clip=True))
+    values = column.values(reader, clip=False)
+    finite = np.isfinite(values)
+    if finite.all():
+        return values
+    if strict:
         raise SchemaError(f"{column.name!r} is not finite in some rows; restrict its columns first")
-    return values if inside is None else np.clip(values, inside.low, inside.high)
+    return np.where(finite, values, column.values(reader, clip=True))
 
 
 def _middles(design: Design) -> dict[str, float]:

@@ -1,13 +1,16 @@
 """Numeric expressions of a formula over a whitelist: parsed once, read as intervals or as arrays.
 
 A formula is never executed as Python: this small interpreter is all that reads it, at the analyst's side
-and at the holder's.
+and at the holder's. On a holder's rows it is total: each step's result is put into the interval that follows
+from the public bounds alone, so that no row can make a step fail, warn or leave the finite numbers, whatever
+the last bits of a function are.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +19,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from privinf.errors import SchemaError
-from privinf.schema.intervals import Interval
+from privinf.schema.intervals import Interval, power
 from privinf.typing import Floats
 
 Value = TypeVar("Value")
 
 MAX_LENGTH = 2000
+MAX_DEPTH = 250
 NUMPY_NAMES = ("np", "numpy")
 IDENTITY = "I"
 QUOTE = "Q"
@@ -29,22 +33,64 @@ QUOTE = "Q"
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    scalar: Callable[[float], float]
+    """An increasing function, one implementation for intervals and rows, on [least, oo) or (least, oo)."""
+
     array: Callable[[Floats], Floats]
     least: float = -math.inf
     open_end: bool = False
 
 
 _FUNCTIONS: dict[str, _Function] = {
-    "log": _Function(math.log, np.log, 0.0, True),
-    "log1p": _Function(math.log1p, np.log1p, -1.0, True),
-    "log2": _Function(math.log2, np.log2, 0.0, True),
-    "log10": _Function(math.log10, np.log10, 0.0, True),
-    "exp": _Function(math.exp, np.exp),
-    "expm1": _Function(math.expm1, np.expm1),
-    "sqrt": _Function(math.sqrt, np.sqrt, 0.0),
+    "log": _Function(np.log, 0.0, True),
+    "log1p": _Function(np.log1p, -1.0, True),
+    "log2": _Function(np.log2, 0.0, True),
+    "log10": _Function(np.log10, 0.0, True),
+    "exp": _Function(np.exp),
+    "expm1": _Function(np.expm1),
+    "sqrt": _Function(np.sqrt, 0.0),
 }
 FUNCTION_NAMES = ("abs", *_FUNCTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """Numbers of rows with the interval that holds them all; every operation keeps them inside.
+
+    Attributes
+    ----------
+    values : ndarray
+        Inside `interval`.
+    interval : Interval
+        Follows from public bounds alone.
+    """
+
+    values: Floats
+    interval: Interval
+
+    @classmethod
+    def of(cls, values: Floats, interval: Interval) -> Ranged:
+        """Return values put into their interval."""
+        return cls(interval.inside(values), interval)
+
+    def __add__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values + other.values, self.interval + other.interval)
+
+    def __sub__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values - other.values, self.interval - other.interval)
+
+    def __neg__(self) -> Ranged:
+        return Ranged(-self.values, -self.interval)
+
+    def __mul__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values * other.values, self.interval * other.interval)
+
+    def __truediv__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values / other.values, self.interval / other.interval)
+
+    def power(self, exponent: float) -> Ranged:
+        """Return the numbers raised to a fixed exponent."""
+        base = self.values if exponent.is_integer() else np.maximum(self.values, 0.0)
+        return Ranged.of(power(base, exponent), self.interval.power(exponent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +106,15 @@ def _interval_function(name: str, value: Interval) -> Interval:
     if name == "abs":
         return value.absolute()
     known = _FUNCTIONS[name]
-    return value.monotone(known.scalar, least=known.least, open_end=known.open_end)
+    return value.monotone(known.array, least=known.least, open_end=known.open_end)
+
+
+def _ranged_function(name: str, value: Ranged) -> Ranged:
+    image = _interval_function(name, value.interval)
+    if name == "abs":
+        return Ranged.of(np.abs(value.values), image)
+    known = _FUNCTIONS[name]
+    return Ranged.of(known.array(np.maximum(value.values, known.least)), image)
 
 
 def _array_function(name: str, value: Floats) -> Floats:
@@ -68,7 +122,12 @@ def _array_function(name: str, value: Floats) -> Floats:
 
 
 _INTERVALS: Algebra[Interval] = Algebra(lambda c: Interval(c, c), Interval.power, _interval_function)
-_ARRAYS: Algebra[Any] = Algebra(float, lambda base, exponent: base**exponent, _array_function)
+_RANGED: Algebra[Ranged] = Algebra(
+    lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
+    Ranged.power,
+    _ranged_function,
+)
+_ARRAYS: Algebra[Any] = Algebra(np.float64, power, _array_function)
 
 
 def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
@@ -83,13 +142,27 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
         found: Interval = _evaluate(parse(source), bounds, _INTERVALS)
     except SchemaError as error:
         raise SchemaError(f"{source!r} cannot be used: {error}") from None
-    except OverflowError:
-        raise SchemaError(f"{source!r} cannot be used: it overflows") from None
     return found
 
 
+def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
+    """Return `source` evaluated row by row, total: inside its `interval`, whatever the rows hold.
+
+    Raises
+    ------
+    SchemaError
+        As `interval`, and only where that does: never for what a row holds.
+    """
+    with np.errstate(all="ignore"):
+        found: Ranged = _evaluate(parse(source), read, _RANGED)
+    return np.asarray(found.values, dtype=np.float64)
+
+
 def values(source: str, read: Callable[[str], Floats]) -> Floats:
-    """Return `source` evaluated row by row; entries outside a function's domain are nan or infinite."""
+    """Return `source` evaluated row by row; entries outside a function's domain are nan or infinite.
+
+    For public columns and for new rows of a prediction; a holder's private columns go through `bounded`.
+    """
     with np.errstate(all="ignore"):
         return np.asarray(_evaluate(parse(source), read, _ARRAYS), dtype=np.float64)
 
@@ -114,7 +187,7 @@ def parse(source: str) -> ast.expr:
         raise SchemaError(f"an expression may have at most {MAX_LENGTH} characters")
     try:
         tree = ast.parse(source, mode="eval").body
-        _check(tree)
+        _check(tree, MAX_DEPTH)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SchemaError):
             raise
@@ -143,40 +216,51 @@ def column_of(node: ast.expr) -> str | None:
     return None
 
 
-def number_of(node: ast.expr) -> float | None:
+def number_of(node: ast.expr, depth: int = MAX_DEPTH) -> float | None:
     """Return the value of a node that holds only numbers; None if it holds anything else."""
     found: dict[str, None] = {}
     try:
-        _check(node)
-        _collect(node, found)
-        if found:
-            return None
-        with np.errstate(all="ignore"):
-            value = float(_evaluate(node, lambda _: math.nan, _ARRAYS))
-    except (SchemaError, ArithmeticError, TypeError):
+        _check(node, depth)
+    except SchemaError:
         return None
+    _collect(node, found)
+    value = math.nan if found else _constant(node)
     return value if math.isfinite(value) else None
 
 
+def _constant(node: ast.expr) -> float:
+    """Return the value of a checked node that names no column."""
+    with np.errstate(all="ignore"):
+        return float(_evaluate(node, lambda _: math.nan, _ARRAYS))
+
+
 def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if not abs(value) <= sys.float_info.max:
+        raise SchemaError("a number in it is too large")
+    return True
 
 
-def _check(node: ast.expr) -> None:
+def _check(node: ast.expr, depth: int) -> None:
+    if depth == 0:
+        raise SchemaError(f"an expression may be nested {MAX_DEPTH} levels deep")
     if column_of(node) is not None or _is_number(node):
         return
+    depth -= 1
     match node:
         case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
-            _check(operand)
+            _check(operand, depth)
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            _check(left)
-            if number_of(right) is None:
+            _check(left, depth)
+            if number_of(right, depth) is None:
                 raise SchemaError("an exponent must be a number")
         case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), left=left, right=right):
-            _check(left)
-            _check(right)
+            _check(left, depth)
+            _check(right, depth)
         case ast.Call(args=[argument], keywords=[]) if called_name(node) in (IDENTITY, *FUNCTION_NAMES):
-            _check(argument)
+            _check(argument, depth)
         case _:
             raise SchemaError(
                 f"{ast.unparse(node)!r} is not among the allowed expressions (columns, numbers, + - * / **, "
@@ -211,9 +295,7 @@ def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any])
             inner = _evaluate(operand, read, algebra)
             return -inner if isinstance(operator, ast.USub) else inner
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            exponent = number_of(right)
-            assert exponent is not None
-            return algebra.power(_evaluate(left, read, algebra), exponent)
+            return algebra.power(_evaluate(left, read, algebra), _constant(right))
         case ast.BinOp(op=operator, left=left, right=right):
             return _combine(operator, _evaluate(left, read, algebra), _evaluate(right, read, algebra))
         case ast.Call(args=[argument]):

@@ -6,16 +6,25 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from privinf.errors import SchemaError
+from privinf.typing import Floats
+
+# Relative room for the last bits of logarithms, exponentials and powers, which differ between two ways of
+# computing them; and how far rounding may carry an end across the edge of a function's domain.
+ROOM = 2.0**-50
+EDGE = 2.0**-40
+WHOLE = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A closed, finite interval that contains every value of a column.
 
-    Addition, subtraction, multiplication and division of endpoints are correctly rounded and therefore
-    contain every correctly rounded result; logarithms, exponentials and powers may be off by an ulp,
-    which the clip to the bounds of a derived column takes care of.
+    Sums, differences, products and quotients of ends are correctly rounded, as those of rows are, and so
+    contain them. Other functions are computed as those of rows are, and rounded outward. What a row gives
+    is put inside all the same (`inside`), so that the last bits of no function can ever be seen.
 
     Parameters
     ----------
@@ -74,14 +83,15 @@ class Interval:
         """
         if exponent < 0.0 and self.low <= 0.0 <= self.high:
             raise SchemaError("it raises values that can be zero to a negative power")
-        if not exponent.is_integer() and self.low < 0.0:
+        if not exponent.is_integer() and self.at_least(0.0).low < 0.0:
             raise SchemaError("it raises values that can be negative to a fractional power")
-        ends = [_finite(pow, self.low, exponent), _finite(pow, self.high, exponent)]
+        base = self if exponent.is_integer() else self.at_least(0.0)
+        ends = base.images(lambda values: power(values, exponent))
         if exponent > 0.0 and exponent % 2.0 == 0.0 and self.low < 0.0 < self.high:
-            ends.append(0.0)
-        return _hull(ends)
+            return Interval(0.0, ends.high)
+        return ends
 
-    def monotone(self, function: Callable[[float], float], *, least: float, open_end: bool) -> Interval:
+    def monotone(self, function: Callable[[Floats], Floats], *, least: float, open_end: bool) -> Interval:
         """Return the image under an increasing function whose domain starts at `least`.
 
         Raises
@@ -89,9 +99,32 @@ class Interval:
         SchemaError
             If the interval leaves the domain or the image is unbounded.
         """
-        if self.low < least or (open_end and self.low == least):
+        if self.low <= least if open_end else self.at_least(least).low < least:
             raise SchemaError(f"it needs values {'above' if open_end else 'of at least'} {least:g}")
-        return Interval(_finite(function, self.low), _finite(function, self.high))
+        return self.at_least(least).images(function)
+
+    def at_least(self, least: float) -> Interval:
+        """Return the interval cut at `least`, where rounding alone has carried its lower end below."""
+        crossed = least - EDGE * self.reach <= self.low < least <= self.high
+        return Interval(least, self.high) if crossed else self
+
+    def images(self, function: Callable[[Floats], Floats]) -> Interval:
+        """Return the hull of a function's values at both ends, rounded outward.
+
+        The function is the one that rows go through. A whole number at a whole end (exp at 0, log at 1,
+        powers) is exact and stays.
+        """
+        ends = np.array([self.low, self.high])
+        with np.errstate(all="ignore"):
+            values = function(ends)
+            exact = (values == np.rint(values)) & (np.abs(values) <= WHOLE) & (ends == np.rint(ends))
+            room = np.where(exact, 0.0, ROOM * np.abs(values))
+            low, high = (values - room).min(), (values + room).max()
+        return Interval(float(low), float(high))
+
+    def inside(self, values: Floats) -> Floats:
+        """Return values put into the interval; what is not a number becomes its upper end."""
+        return np.fmax(np.fmin(values, self.high), self.low)
 
     def absolute(self) -> Interval:
         """Return the image under abs(x)."""
@@ -99,13 +132,11 @@ class Interval:
         return Interval(0.0 if self.low <= 0.0 <= self.high else min(ends), max(ends))
 
 
+def power(values: Floats, exponent: float) -> Floats:
+    """Return values ** exponent, for intervals and for rows alike."""
+    return np.asarray(values**exponent)
+
+
 def _hull(values: object) -> Interval:
     ends = sorted(values)  # type: ignore[call-overload]
     return Interval(float(ends[0]), float(ends[-1]))
-
-
-def _finite(function: Callable[..., float], *arguments: float) -> float:
-    try:
-        return float(function(*arguments))
-    except (OverflowError, ZeroDivisionError):
-        return math.inf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from privinf.errors import SchemaError
 from privinf.schema import splines
 from privinf.schema.declared import Factor, Level, Numeric
+from privinf.schema.expressions import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import Floats, Integers, Missing
@@ -69,18 +70,43 @@ class Reader:
         if twice:
             raise SchemaError(f"the data have more than one column {', '.join(twice)}")
 
+    def open(self, names: Iterable[str]) -> None:
+        """Read and check columns; nothing that is computed from them afterwards can fail.
+
+        Raises
+        ------
+        SchemaError
+            A column is absent or there twice, has missing values (where they are not imputed), infinities,
+            texts for numbers or undeclared levels. For the holder: it depends on the rows.
+        """
+        listed = tuple(names)
+        self.require(listed)
+        for name in listed:
+            if isinstance(self._declared(name), Factor):
+                self.codes(name)
+            else:
+                self.number(name)
+
+    def defects(self, names: Iterable[str]) -> dict[str, str]:
+        """Return what is wrong with the columns that cannot be opened, by name; for the holder."""
+        found = {}
+        for name in names:
+            try:
+                self.open((name,))
+            except SchemaError as error:
+                found[name] = str(error)
+        return found
+
     def number(self, name: str) -> Floats:
         """Return a column as numbers, finite."""
         if name not in self._numbers:
             self._numbers[name] = self._read_number(name)
         return self._numbers[name]
 
-    def clipped(self, name: str) -> Floats:
-        """Return a column as numbers inside its declared bounds."""
-        if self._schema is None or name not in self._schema:
-            return self.number(name)
-        bounds = self._schema.interval(name)
-        return np.minimum(np.maximum(self.number(name), bounds.low), bounds.high)
+    def ranged(self, name: str) -> Ranged:
+        """Return a declared column as numbers inside its declared bounds."""
+        assert self._schema is not None
+        return Ranged.of(self.number(name), self._schema.interval(name))
 
     def codes(self, name: str) -> Integers:
         """Return a factor column as positions in its declared levels."""
@@ -99,7 +125,8 @@ class Reader:
         """Return a spline basis of a column, shape (n, basis.size)."""
         key = (name, basis)
         if key not in self._bases:
-            self._bases[key] = splines.values(basis, self.number(name))
+            with np.errstate(all="ignore"):
+                self._bases[key] = splines.values(basis, self.number(name))
         return self._bases[key]
 
     def _declared(self, name: str) -> Numeric | Factor | None:

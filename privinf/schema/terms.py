@@ -29,7 +29,7 @@ class Piece(Protocol):
         """Bounds that follow from the declarations."""
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
-        """Values row by row; `clip` puts every input inside its declared bounds first."""
+        """Values row by row; with `clip` total, inside the interval that follows from the declarations."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""
@@ -52,7 +52,7 @@ class Plain:
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row."""
-        return rows.clipped(self.column) if clip else rows.number(self.column)
+        return rows.ranged(self.column).values if clip else rows.number(self.column)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""
@@ -76,7 +76,10 @@ class Expression:
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row."""
-        result = expressions.values(self.source, rows.clipped if clip else rows.number)
+        if clip:
+            result = expressions.bounded(self.source, rows.ranged)
+        else:
+            result = expressions.values(self.source, rows.number)
         return np.broadcast_to(result, (len(rows),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +135,9 @@ class Spline:
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row; the argument is always clipped to the boundary knots."""
-        return rows.basis(self.column, self.basis)[:, self.index]
+        return splines.intervals(self.basis)[self.index].inside(
+            rows.basis(self.column, self.basis)[:, self.index]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""
@@ -178,7 +183,8 @@ class Column:
     def values(self, rows: Reader, *, clip: bool) -> Floats:
         """Values row by row, shape (n,)."""
         factors = [piece.values(rows, clip=clip) for piece in self.pieces]
-        return reduce(np.multiply, factors) if factors else np.ones(len(rows))
+        with np.errstate(all="ignore"):
+            return reduce(np.multiply, factors) if factors else np.ones(len(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""

@@ -1,0 +1,152 @@
+"""OpenedRows: a holder's rows, read and checked once, so that nothing asked of them afterwards can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from privinf.errors import AlignmentError, SchemaError
+from privinf.mechanisms.rows import Rows, unit_codes
+from privinf.schema import Design, Schema
+from privinf.schema.reading import Reader
+from privinf.typing import Floats
+
+
+class OpenedRows:
+    """Rows of one holder, opened against a schema.
+
+    What is wrong with the data is found here, once, and told to the holder alone: missing values (where they
+    are not imputed), infinities, undeclared levels, texts for numbers, a constant that is not all ones,
+    lengths that differ, units with more rows than declared. Columns that cannot be opened are publicly
+    unavailable from then on.
+
+    Parameters
+    ----------
+    rows : Rows
+    schema : Schema or Design
+        With a `Schema`, or a design made from one, every declared column is opened, defective or not. With a
+        design of plain arrays the rows are its matrix and its response.
+
+    Attributes
+    ----------
+    defects : mapping of str to str
+        What is wrong with the columns that could not be opened: for the holder, never for a reply.
+
+    Raises
+    ------
+    SchemaError
+        Rows of a design that cannot be opened for it; a response that is not numeric or not finite.
+    AlignmentError
+        Lengths differ, or a unit has more rows than declared.
+
+    Notes
+    -----
+    **Privacy.** Holds raw rows. Not pickled and not shown.
+    """
+
+    __slots__ = ("_design", "_matrix", "_reader", "_response", "_size", "defects")
+
+    def __init__(self, rows: Rows, schema: Schema | Design) -> None:
+        self._design = schema if isinstance(schema, Design) and schema.schema is None else None
+        self._matrix: Floats | None = None
+        self._reader: Reader | None = None
+        self.defects: Mapping[str, str] = MappingProxyType({})
+        self._size = len(rows)
+        self._response = None if rows.response is None else _numbers(rows.response)
+        if self._design is not None:
+            self._open_arrays(self._design, rows)
+        else:
+            self._open_columns(schema, rows)
+        if self._response is not None and len(self._response) != self._size:
+            raise AlignmentError(
+                f"the response has {len(self._response)} rows and the features have {self._size}"
+            )
+
+    def _open_arrays(self, design: Design, rows: Rows) -> None:
+        X = rows.features
+        ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
+        if not (ready and X.shape[1] == len(design.names)):
+            X = design.matrix(X, missing=rows.missing)
+        for start in range(0, len(X), 4096):
+            if not np.isfinite(X[start : start + 4096]).all():
+                raise SchemaError("the features have missing or infinite values")
+        if design.constant is not None and not (X[:, design.constant] == 1.0).all():
+            name = design.names[design.constant]
+            raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+        self._matrix = X
+        if self._response is None:
+            self._response = design.response_values(rows.features, missing=rows.missing)
+
+    def _open_columns(self, schema: Schema | Design, rows: Rows) -> None:
+        declared = schema.schema if isinstance(schema, Design) else schema
+        assert declared is not None
+        unit_codes(declared, rows)
+        self._reader = Reader(rows.features, declared, rows.missing)
+        self.defects = MappingProxyType(self._reader.defects(declared.columns))
+        if isinstance(schema, Design):
+            self._reader.open(self._needed(schema))
+
+    @property
+    def unavailable(self) -> tuple[str, ...]:
+        """Declared columns that could not be opened: public."""
+        return tuple(self.defects)
+
+    def lacks(self, design: Design) -> tuple[str, ...]:
+        """Return the columns that a design names and that are unavailable or not declared: public."""
+        if self._reader is None:
+            return ()
+        known = design.schema.columns if design.schema is not None else ()
+        return tuple(name for name in self._needed(design) if name in self.defects or name not in known)
+
+    def matrix(self, design: Design) -> Floats:
+        """Return the design matrix, shape (n, p), in user units; total for a design that `lacks` nothing."""
+        if self._reader is None:
+            self._check_design(design)
+            assert self._matrix is not None
+            return self._matrix
+        self._check_columns(design)
+        return design.evaluate(self._reader)
+
+    def response(self, design: Design) -> Floats:
+        """Return the response, shape (n,), in user units; total for a design that `lacks` nothing."""
+        if self._response is not None:
+            return self._response
+        assert self._reader is not None
+        self._check_columns(design)
+        return design.evaluate_response(self._reader)
+
+    def _needed(self, design: Design) -> tuple[str, ...]:
+        response = design.outcome.column.inputs if self._response is None else ()
+        return tuple(dict.fromkeys((*design.inputs, *response)))
+
+    def _check_columns(self, design: Design) -> None:
+        if missing := self.lacks(design):
+            raise SchemaError(f"no column {', '.join(map(repr, missing))} is available")
+
+    def _check_design(self, design: Design) -> None:
+        if design != self._design:
+            raise AlignmentError(
+                "the design has other columns or bounds than the one that the rows were opened for"
+            )
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"<OpenedRows: {self._size} rows, not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def _numbers(response: Any) -> Floats:
+    try:
+        values = np.asarray(response, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        values = np.full((1, 1), np.nan)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise SchemaError("the response must be one numeric column without missing or infinite values")
+    return values
