@@ -184,3 +184,13 @@ def test_matrices_are_opened_once_and_not_copied():
     assert rows.unavailable == ()
     with pytest.raises(SchemaError, match="'const' is declared as the constant"):
         OpenedRows(Rows(2.0 * X, np.zeros(3)), design)
+
+
+@pytest.mark.parametrize(
+    "knots", ["[0.5, 0.5000000001], lower_bound=0, upper_bound=1", "[0], lower_bound=-1e308, upper_bound=1e308",
+              "[3e-300], lower_bound=0, upper_bound=5e-300"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["bs", "cr"])
+def test_knots_without_room_for_digits_are_refused(kind, knots):
+    with pytest.raises(SchemaError, match="knots must"):
+        pi.Schema({"x": (0.0, 1.0), "y": (0.0, 1.0)}).design(f"y ~ {kind}(x, knots={knots})")
