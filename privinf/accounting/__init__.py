@@ -25,7 +25,6 @@ from privinf.accounting.losses import (
     pure_rho,
 )
 from privinf.accounting.planning import PlannedRelease, PlanReport, plan
-from privinf.accounting.released import Released, ReleasedNumber
 from privinf.accounting.report import PrivacyReport
 
 __all__ = [
@@ -42,8 +41,6 @@ __all__ = [
     "PlannedRelease",
     "PrivacyReport",
     "PureLoss",
-    "Released",
-    "ReleasedNumber",
     "Sensitivity",
     "Total",
     "calibrate_mu",

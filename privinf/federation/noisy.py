@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.accounting import LedgerEntry, Released
-from privinf.accounting.released import appended
 from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
 from privinf.typing import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisySum(Released):
+class NoisySum:
     """A sum over rows with Gaussian noise.
 
     Attributes
@@ -28,8 +26,6 @@ class NoisySum(Released):
         Sd of the noise on every entry; 0 without noise.
     mu : float
         Price.
-    entries : tuple of LedgerEntry
-        The lines that paid for it.
 
     Notes
     -----
@@ -41,10 +37,6 @@ class NoisySum(Released):
     sites: tuple[str, ...]
     scale: float
     mu: float
-    entries: tuple[LedgerEntry, ...]
-
-    def __repr__(self) -> str:
-        return _described(self)
 
     @property
     def mean(self) -> Floats:
@@ -58,14 +50,14 @@ class NoisySum(Released):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyGram(Released):
+class NoisyGram:
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 
     Attributes
     ----------
     values : ndarray, shape (k, k)
         The noisy sum, symmetric; it may have negative eigenvalues.
-    rows, sites, mu, entries
+    rows, sites, mu
         As for `NoisySum`.
     scale : float
         Sd of the noise on the diagonal; above it, it is less by a factor of sqrt 2 (see `entry_sd`).
@@ -80,16 +72,11 @@ class NoisyGram(Released):
     sites: tuple[str, ...]
     scale: float
     mu: float
-    entries: tuple[LedgerEntry, ...]
-
-    def __repr__(self) -> str:
-        return _described(self)
 
     @classmethod
     def of(cls, found: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released."""
-        values = from_isometric(found.values)
-        return cls(values, found.rows, found.sites, found.scale, found.mu, found.entries)
+        return cls(from_isometric(found.values), found.rows, found.sites, found.scale, found.mu)
 
     @property
     def mean(self) -> Floats:
@@ -102,8 +89,3 @@ class NoisyGram(Released):
         sd = np.full(self.values.shape, self.scale / ROOT2 / self.rows)
         np.fill_diagonal(sd, self.scale / self.rows)
         return sd
-
-
-def _described(noisy: NoisySum | NoisyGram) -> str:
-    kind, shape = type(noisy).__name__, noisy.values.shape
-    return f"<{kind} {shape} of {noisy.rows} rows: noise sd {noisy.scale:.6g}{appended(noisy.stamp)}>"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
-from privinf.accounting.released import appended
-from privinf.doors import door, doors, warn
+from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse_mean import SignCounts, exact_limits, minimax_rate, sign_estimate
@@ -24,9 +23,8 @@ Interval = Literal["exact", "delta"]
 SecureSource = Literal["lattice", "opendp"]
 
 
-@doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SparseMeanResult(Released):
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseMeanResult:
     """Means from randomized signs.
 
     Attributes
@@ -51,9 +49,6 @@ class SparseMeanResult(Released):
     nobs : int
         Rows of all machines together.
     privacy : PrivacyReport
-        With the state of the ledger after it.
-    entries : tuple of LedgerEntry
-        The line that paid for it.
     counts : SignCounts
         The answers by coordinate.
     scale : float
@@ -68,13 +63,9 @@ class SparseMeanResult(Released):
     rate: float
     error: float
     nobs: int
-    privacy: PrivacyReport = field()  # a field, not the property of `Released`
-    entries: tuple[LedgerEntry, ...]
+    privacy: PrivacyReport
     counts: SignCounts
     scale: float
-
-    def __repr__(self) -> str:
-        return f"<SparseMeanResult: {len(self.params)} coordinates, {self.nobs} rows{appended(self.stamp)}>"
 
     def conf_int(
         self, alpha: float = 0.05, method: Interval = "exact", *, joint: bool = False
@@ -124,7 +115,6 @@ class SparseMeanResult(Released):
         )
 
 
-@door
 def sparse_mean(
     samples_by_machine: Any,
     *,
@@ -225,7 +215,6 @@ def sparse_mean(
         error=scale**2 * near_zero,
         nobs=int(sent.sizes.sum()),
         privacy=PrivacyReport.of(sent.entries, ledger),
-        entries=sent.entries,
         counts=counts,
         scale=float(scale),
     )
@@ -250,8 +239,9 @@ def _warn(saturated: int, unknown: int) -> None:
         parts.append(f"in {saturated} coordinate(s) the sign saturates, or the noise does not exclude it")
     if unknown:
         parts.append(f"no machine was asked about {unknown} coordinate(s)")
-    warn(
+    warnings.warn(
         f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and exact intervals "
         "can be unbounded; use more machines, or fewer rows of each",
         WeakIdentificationWarning,
+        stacklevel=3,
     )

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "privinf"
-EVERYWHERE = {"errors", "typing", "validation", "doors"}
+EVERYWHERE = {"errors", "typing", "validation"}
 ALLOWED = {
     "errors": set(),
-    "doors": set(),
     "typing": set(),
     "validation": set(),
     "storage": set(),

@@ -1,0 +1,521 @@
+"""Every model and option as a small fit on two tables that differ in one unit, for record and replay."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import privinf as pi
+from privinf.accounting import Ledger
+from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+from privinf.mechanisms.noisy_scalar import noisy_scalar
+from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
+from privinf.mechanisms.rows import Rows
+
+N, WHERE = 240, 7  # records; the position of the one that is replaced
+SPEND = {"epsilon": 6.0, "delta": 1e-3}
+BOUNDS = {"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (-1.0, 3.0), "c": (0.0, 2.0), "g": ["u", "v", "w"]}
+PUBLIC = {"w": pi.Numeric(0.5, 2.0, public=True), "q": pi.Numeric(-3.0, 3.0, public=True)}
+SCHEMA = pi.Schema(BOUNDS | PUBLIC | {"s": pi.Numeric(0.0, 1.0, public=True)})
+GROUPED = pi.Schema(BOUNDS, unit="person", max_rows=2)
+NAMES = ("north", "south", "west")
+POLICY = SitePolicy(trusted_server=True, secure_sums=True, zero_out=True)
+HUGE = 1e308
+REPLACED_BY_NOTHING = "replaced by nothing"
+
+# The record of either table: corners of the bounds, and far beyond them.
+TOP = {"y": 6.0, "a": 1.0, "b": 3.0, "c": 2.0, "g": "w"}
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "corner, far beyond the opposite one": (
+        TOP, {"y": -HUGE, "a": -HUGE, "b": -HUGE, "c": -HUGE, "g": "u"}
+    ),
+    "typical, far beyond": (
+        {"y": 0.3, "a": 0.1, "b": 0.5, "c": 1.2, "g": "u"},
+        {"y": HUGE, "a": -HUGE, "b": HUGE, "c": HUGE, "g": "w"},
+    ),
+    "opposite responses": (TOP, TOP | {"y": -4.0}),
+    "orthogonal rows": (TOP, {"y": 6.0, "a": -1.0, "b": 3.0, "c": 0.0, "g": "v"}),
+    "tiny, and next to a bound": (
+        {"y": 5e-324, "a": -5e-324, "b": 0.0, "c": 0.0, "g": "u"},
+        {"y": np.nextafter(6.0, 7.0), "a": np.nextafter(-1.0, -2.0), "b": -0.0, "c": 2.0, "g": "w"},
+    ),
+}  # fmt: skip
+FIRST = next(iter(PAIRS))
+
+
+def table(pair: str, world: int, n: int = N, *, seed: int = 0) -> pd.DataFrame:
+    """Return the records of one world: all alike but one; a level is rare; public columns are equal."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "a": rng.uniform(-1, 1, n), "b": rng.uniform(-1, 3, n), "c": rng.uniform(0, 2, n),
+            "g": rng.choice(["u", "v"], n), "w": rng.uniform(0.5, 2.0, n), "q": rng.uniform(-0.3, 0.3, n),
+        }
+    )  # fmt: skip
+    mean = 1.0 + 0.5 * frame.a - 0.4 * frame.b + 0.3 * frame.c
+    frame["y"] = (mean + rng.normal(0, 0.3, n)).clip(-4, 6)
+    frame["s"] = np.tile([0.0, 1.0], n)[:n]
+    frame["person"] = np.arange(n) // 2
+    frame.loc[WHERE, ["w", "q"]] = 2.0, 3.0
+    record = PAIRS[pair][world]
+    for name, value in record.items():
+        frame.loc[WHERE, name] = value
+    return frame
+
+
+@cache
+def keys() -> Any:
+    """Return keys and roster of the three sites: the same in both worlds."""
+    return pinned_keys(NAMES)
+
+
+def federation(frame: pd.DataFrame, schema: pi.Schema = SCHEMA, **site: Any) -> InProcessFederation:
+    """Return three sites with a third of the rows each."""
+    own, roster = keys()
+    return InProcessFederation(
+        {
+            name: Site(Rows(frame.iloc[i::3], **site), schema, policy=POLICY, key=own[name], roster=roster)
+            for i, name in enumerate(NAMES)
+        }
+    )
+
+
+Case = Callable[[str, int, Ledger], Any]
+FITS: dict[str, Case] = {}
+
+
+def run_of(name: str, pair: str = FIRST) -> Callable[[int, Ledger], Any]:
+    """Return a fit on the two tables of a pair."""
+    return lambda world, ledger: FITS[name](pair, world, ledger)
+
+
+def allowed(name: str) -> float:
+    """Return how many times its line's loss a release of this fit may cost; see `record_replay.audit`."""
+    return 4.0 if name.endswith(REPLACED_BY_NOTHING) else 1.0
+
+
+def case(name: str) -> Callable[[Case], Case]:
+    """Register a fit under a name."""
+
+    def register(function: Case) -> Case:
+        assert name not in FITS
+        FITS[name] = function
+        return function
+
+    return register
+
+
+# ---- second moments
+
+
+def moments(
+    name: str,
+    formula: str = "y ~ a + b + C(g)",
+    how: dict[str, Any] | None = None,
+    *,
+    schema: pi.Schema = SCHEMA,
+    over: bool = False,
+    change: Callable[[pd.DataFrame], pd.DataFrame] = lambda frame: frame,
+    **options: Any,
+) -> None:
+    """Register a MomentOLS; `over` sites where it says so."""
+
+    @case(f"MomentOLS {name}")
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = change(table(pair, world))
+        held = federation(frame, schema) if over else frame
+        model = pi.MomentOLS.from_formula(formula, held, schema=schema, ledger=ledger, **options)
+        fit = model.fit(**(SPEND | (how or {})))
+        return fit, fit.release, repr(model)
+
+
+def with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with missing values in the record that differs where it is huge, and in others."""
+    frame.loc[frame["a"].abs() > 10.0, ["a", "y"]] = np.nan
+    frame.loc[[3, 5], "b"] = np.nan
+    return frame
+
+
+HC0 = {"cov_type": "HC0"}
+moments("central")
+moments("central, HC0", how=HC0)
+moments("central, HC0, robust share", how={**HC0, "robust_share": 0.5})
+moments("central, weights", weights="w")
+moments("central, weights, HC0", how=HC0, weights="w")
+moments("central, public columns", "y ~ a + b + q")
+moments("central, public columns, HC0", "y ~ a + q", how=HC0)
+moments("central, several rows a person", "y ~ a + b", schema=GROUPED)
+moments("central, several rows a person, HC0", "y ~ a + b", how=HC0, schema=GROUPED)
+moments("central, radius", "y ~ a + b + c", radius=1.0)
+moments("central, interaction", "y ~ a * b + C(g)")
+moments("central, splines", "y ~ bs(b, knots=[1.0], degree=3, lower_bound=-1, upper_bound=3)")
+moments("central, derived columns", "y ~ np.exp(a) + np.log(b + 2) + I(c**2) + np.sqrt(c)")
+moments("central, derived response", "np.log(y + 5) ~ a + b")
+moments("central, no intercept", "y ~ 0 + a + b + c")
+moments("central, response weight", response_weight=2.0)
+moments("central, missing values", missing="impute-public", change=with_gaps)
+moments("central, finite population", how={"target": "sample"})
+moments("central, ridge", how={"ridge": 1.0})
+moments("central, weak", how={"epsilon": 0.1, "delta": 0.5})
+moments("local", trust="local")
+moments("local, several rows a person", "y ~ a + b", schema=GROUPED, trust="local")
+moments("local, ridge", trust="local", how={"ridge": 1.0})
+moments("secure sums", over=True)
+moments("secure sums, HC0, a colluding site", how={**HC0, "max_colluding": 1}, over=True)
+moments("secure sums, no intercept", "y ~ 0 + a + b", over=True)
+moments("trusted server", over=True, trust="server")
+moments("trusted server, HC0", how=HC0, over=True, trust="server")
+
+
+@case("MomentOLS of arrays, public column")
+def _arrays(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = table(pair, world)
+    X = frame[["a", "b", "q"]].assign(const=1.0)
+    model = pi.MomentOLS(
+        frame.y,
+        X,
+        bounds={"a": (-1, 1), "b": (-1, 3)},
+        public=["q", "const"],
+        y_bounds=(-4, 6),
+        ledger=ledger,
+    )
+    fit = model.fit(**SPEND, cov_type="HC0")
+    return fit, fit.release
+
+
+@case("MomentOLS of parties, checkpoint")
+def _parties(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = table(pair, world)
+    parts = [(frame.y[i::2].to_numpy(), frame[["a", "b"]].iloc[i::2].to_numpy()) for i in range(2)]
+    model = pi.MomentOLS.from_arrays(parts, bounds=[(-1, 1), (-1, 3)], y_bounds=(-4, 6), ledger=ledger)
+    with tempfile.TemporaryDirectory() as folder:
+        return model.fit(**SPEND, checkpoint=folder)
+
+
+# ---- modulated rows
+
+
+def modulated(name: str, formula: str = "y ~ a + b + c", how: Any = None, **options: Any) -> None:
+    """Register a ModulatedOLS."""
+    schema = options.pop("schema", SCHEMA)
+
+    @case(f"ModulatedOLS {name}")
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = table(pair, world)
+        if options.get("response") == "public":
+            frame["y"] = table(FIRST, 0).y  # public: the same in both worlds
+        model = pi.ModulatedOLS.from_formula(formula, frame, schema=schema, ledger=ledger, **options)
+        fit = model.fit(**(SPEND | (how or {})))
+        return fit, fit.release
+
+
+modulated("one-shot")
+modulated("several directions", directions=2, frequency=2.0)
+modulated("the paper's sensitivity", sensitivity="lipschitz")
+modulated("iterative", how={"method": "iterative", "rounds": 3})
+modulated("public response", response="public")
+modulated("public response, weights", response="public", weights="w")
+modulated("radius and public columns", "y ~ a + b + q", radius=1.0)
+modulated("several rows a person", "y ~ a + b", schema=GROUPED)
+
+
+# ---- locally private examples
+
+LABELS = pi.Schema({**BOUNDS, "y": ["no", "yes"], "z": (0.0, 1.0)})
+LEVELS = pi.Schema({**BOUNDS, "y": ["low", "middle", "high"], "z": (0.0, 1.0)})
+COUNTS = pi.Schema({**BOUNDS, "y": (0.0, 9.0), "z": (0.0, 1.0)})
+
+
+def labelled(kind: str, pair: str, world: int) -> pd.DataFrame:
+    """Return rows with a label of this kind and a binary column."""
+    frame = table(pair, world, 2 * N)
+    z = np.clip(frame.y, -4, 6)
+    if kind == "two":
+        frame["y"] = np.where(z > 1.0, "yes", "no")
+    elif kind == "three":
+        frame["y"] = np.array(["low", "middle", "high"])[(z > 0.5).astype(int) + (z > 1.3)]
+    else:
+        frame["y"] = np.round(np.clip(z, 0, 9))
+    if kind in ("two", "three"):
+        frame.loc[WHERE, "y"] = ("yes", "no")[world] if kind == "two" else ("high", "low")[world]
+    frame["z"] = (np.arange(len(frame)) // 3 % 2).astype(float)
+    frame.loc[WHERE, "z"] = float(world)
+    return frame
+
+
+def examples(
+    name: str, kind: str, schema: pi.Schema, how: Any = None, formula: str = "y ~ a + b", **options: Any
+) -> None:
+    """Register an IWPGLM."""
+
+    @case(f"IWPGLM {name}")
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = labelled(kind, pair, world)
+        model = pi.IWPGLM.from_formula(formula, frame, schema=schema, ledger=ledger, **options)
+        fit = model.fit(**({"epsilon_x": 12.0, "epsilon_y": 4.0, "delta": 1e-3} | (how or {})))
+        return fit, fit.release
+
+
+examples("quadratic", "two", LABELS, loss="quadratic")
+examples("logistic, conditional", "two", LABELS)
+examples("logistic, series", "two", LABELS, {"correction": "series"})
+examples("logistic, single pass", "two", LABELS, {"method": "sgd", "theta_radius": 3.0, "average": True})
+examples(
+    "logistic, factors and binary columns by response",
+    "two",
+    LABELS,
+    formula="y ~ a + C(g) + z",
+    binary=["z"],
+)
+examples("multinomial", "three", LEVELS, loss="multinomial")
+examples("counts", "count", COUNTS, loss="poisson")
+examples(
+    "squared, binary columns as numbers",
+    "count",
+    COUNTS,
+    formula="y ~ a + C(g) + z",
+    loss="squared",
+    binary=["z"],
+    binary_mechanism="gaussian",
+)
+examples("exponential, radius", "two", LABELS, loss="exponential", radius=0.7)
+
+
+@case("LocalExamples, several rows a person")
+def _examples_grouped(pair: str, world: int, ledger: Ledger) -> Any:
+    schema = pi.Schema({**BOUNDS, "y": ["no", "yes"], "z": (0.0, 1.0)}, unit="person", max_rows=2)
+    frame = labelled("two", pair, world)
+    both = frame.index[frame["person"] == frame.loc[WHERE, "person"]]
+    frame.loc[both, ["a", "b", "c", "g", "z", "y"]] = frame.loc[
+        WHERE, ["a", "b", "c", "g", "z", "y"]
+    ].to_numpy()
+    mechanism = pi.LocalExamples(schema, "y ~ a + C(g) + z", binary=["z"])
+    return mechanism.release(frame, epsilon_x=4.0, epsilon_y=2.0, delta=1e-3, ledger=ledger)
+
+
+# ---- parties with columns of the same people
+
+
+def parties(name: str, cls: Any, how: Any = None, **options: Any) -> None:
+    """Register a regression of several parties' columns."""
+
+    @case(f"{cls.__name__} {name}".strip())
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = table(pair, world)
+        model = cls(
+            frame.y, frame[["a", "b", "c"]], parties={"one": ["a"], "two": ["b", "y"], "three": ["c"]},
+            bounds=[(-1, 1), (-1, 3), (0, 2)], y_bounds=(-4, 6), ledger=ledger, **options,
+        )  # fmt: skip
+        released = model.release(**SPEND)
+        return released, cls.from_release(released, label="y").fit(**(how or {})), repr(model)
+
+
+for mixing in ("countsketch", "signs", "hadamard"):
+    parties(mixing, pi.RMGMOLS, k=60, kind=mixing)
+parties("the paper's estimate", pi.RMGMOLS, {"debias": False}, k=60)
+parties("shrunk", pi.RMGMOLS, {"shrink": True}, k=60)
+parties("no intercept, largest diameter", pi.RMGMOLS, k=60, intercept=False, diameter="largest")
+parties("size by the plan", pi.RMGMOLS)
+parties("", pi.DGMOLS, intercept=True)
+parties("finite population", pi.DGMOLS, {"target": "sample"})
+parties("", pi.BGMOLS)
+
+
+# ---- generalised linear models over sites
+
+RESPONSES = {"gaussian": (-4.0, 6.0), "binomial": (0.0, 1.0), "poisson": (0.0, 9.0)}
+
+
+def glm(
+    name: str,
+    family: str,
+    trust: str = "server",
+    *,
+    folder: bool = False,
+    client: bool = False,
+    formula: str = "y ~ a + b",
+    n: int = 3 * N,
+    **how: Any,
+) -> None:
+    """Register a FederatedGLM; all rows of one site are replaced where sites are the units."""
+
+    @case(f"FederatedGLM {family}, {trust}{name}")
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = table(pair, world, n)
+        low, high = RESPONSES[family]
+        if family != "gaussian":
+            frame["y"] = np.round((np.clip(frame.y, -4, 6) - 1.0).clip(low, high))
+        if client:
+            mine = np.arange(n) % 3 == 1
+            record = PAIRS[pair][world]
+            frame.loc[mine, ["a", "b"]] = record["a"], record["b"]
+            frame.loc[mine, "y"] = (high, low)[world]
+        schema = pi.Schema(BOUNDS | {"y": (low, high)})
+        model = pi.FederatedGLM.from_formula(
+            formula,
+            federation(frame[list(BOUNDS)], schema),
+            schema=schema,
+            family=family,
+            trust=trust,
+            ledger=ledger,
+        )
+        spending = {"epsilon": 12.0, "delta": 1e-3} | how
+        with tempfile.TemporaryDirectory() if folder else contextlib.nullcontext() as path:
+            return model.fit(**spending, **({"checkpoint": path} if folder else {})), repr(model)
+
+
+for family in RESPONSES:
+    for trust in ("server", "secure-sum"):
+        glm("", family, trust)
+glm(", nonrobust", "binomial", cov_type="nonrobust")
+glm(", nonrobust", "poisson", "secure-sum", cov_type="nonrobust")
+glm(f", {REPLACED_BY_NOTHING}", "binomial", relation="zero-out")
+glm(", targets", "binomial", targets=["a"], nuisance=["b"], formula="y ~ a + b + c")
+glm(", sites as units", "binomial", client=True, unit="client", client_clip=2000.0, epsilon=60.0)
+glm(
+    ", sites as units, clipped",
+    "binomial",
+    "secure-sum",
+    client=True,
+    unit="client",
+    client_clip=5.0,
+    optimizer=pi.DPSGD(epochs=1, batches=2),
+)
+glm(", checkpoint", "binomial", folder=True)
+glm(", checkpoint", "gaussian", "secure-sum", folder=True)
+glm(", a colluding site", "gaussian", "secure-sum", max_colluding=1)
+glm(", factors", "gaussian", formula="y ~ a + C(g)")
+glm(", DPSGD", "binomial", optimizer=pi.DPSGD(epochs=2, batches=3))
+glm(", DPSGD", "gaussian", "secure-sum", optimizer=pi.DPSGD(epochs=2, batches=3))
+glm(", DPAdam", "poisson", optimizer=pi.DPAdam(epochs=2, batches=3))
+glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, epochs=2, batches=3))
+glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
+glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
+glm(", too many columns", "gaussian", epsilon=0.2)
+
+
+# ---- the debiased lasso
+
+FEW, COLUMNS = 90, 6
+SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+LASSO = {"epsilon": 90.0, "delta": 0.05, "sparsity": 2, "targets": [0, 3]}
+
+
+def arrays(pair: str, world: int, n: int = FEW) -> tuple[Any, Any]:
+    """Return (y, X) of six columns; the record that differs repeats the pair's with signs."""
+    rng = np.random.default_rng(3)
+    X = rng.choice([-1.0, 1.0], (n, COLUMNS)) * rng.uniform(0.5, 1.0, (n, COLUMNS))
+    y = 2.0 * X[:, 0] - 2.0 * X[:, 3] + 0.3 * rng.standard_normal(n)
+    record = PAIRS[pair][world]
+    X[WHERE] = SIGNS * record["a"]
+    y[WHERE] = record["y"]
+    return y, X
+
+
+def lasso(name: str, **options: Any) -> None:
+    """Register a DebiasedLasso."""
+
+    @case(f"DebiasedLasso {name}")
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        how = dict(options)
+        n = how.pop("rows", FEW)
+        y, X = arrays(pair, world, n)
+        doors = {key: how.pop(key) for key in ("trust",) if key in how}
+        labels = np.arange(n) % 3 if how.pop("parties", False) or doors else None
+        if how.pop("constant", False):
+            X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), machines=labels, ledger=ledger, **doors)
+        return model.fit(**(LASSO | how)), repr(model)
+
+
+lasso("of named targets")
+lasso("of what it selects", targets="selected")
+lasso("of all columns", targets="all")
+lasso("of parties, a sparsity of its own choice", parties=True, sparsity="auto", max_sparsity=3)
+lasso("with a constant", constant=True, targets=["x0", "x3"])
+lasso("released means", center="released")
+lasso("private bootstrap", bootstrap_draws=20, bootstrap_multipliers="gaussian")
+lasso(
+    "bias bound, eigenvalues, noise variance",
+    restricted_eigenvalues=True,
+    noise_variance=True,
+    bias_bound=True,
+)
+lasso("heterogeneous", heterogeneous=True, shared_sparsity=1, parties=True, epsilon=200.0, rows=300)
+lasso(
+    "heterogeneous, own precision, an interval each",
+    heterogeneous=True,
+    shared_sparsity=1,
+    parties=True,
+    epsilon=200.0,
+    precision="machine",
+    accounting="per-interval",
+    rows=300,
+)
+lasso("secure sums", trust="secure-sum")
+lasso(
+    "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True
+)
+lasso("the paper's", variant="paper", targets="selected", epsilon=200.0)
+lasso(
+    "the paper's, heterogeneous",
+    variant="paper",
+    heterogeneous=True,
+    shared_sparsity=1,
+    parties=True,
+    epsilon=400.0,
+    rows=300,
+    paper_options={"multiplier_draws": 5, "variance": "robust"},
+)
+lasso("too little to spend", epsilon=0.2)
+
+
+# ---- single releases
+
+
+@case("sparse_mean")
+def _sparse_mean(pair: str, world: int, ledger: Ledger) -> Any:
+    rows = np.random.default_rng(0).normal(0.2, 1.0, (60, 4, 5))
+    rows[WHERE] = PAIRS[pair][world]["a"] * np.ones((4, 5))
+    return pi.sparse_mean(rows, epsilon=1.0, sparsity=1, public_seed=0, ledger=ledger)
+
+
+def picked(name: str, release: Callable[[Any, Ledger], Any]) -> None:
+    """Register a release of the largest entries of a vector that one record moves by at most 1."""
+
+    @case(name)
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        v = np.array([3.0, -2.5, 2.0, 0.0, -1.0, 2.5, 0.5])
+        v += np.clip(PAIRS[pair][world]["a"], -0.5, 0.5) * np.array([1, -1, -1, 1, -1, 1, 1.0])
+        return release(v, ledger)
+
+
+picked("NoisyTopK, Gumbel", lambda v, ledger: NoisyTopK(3, 1.0, rho=1.0).release(v, ledger=ledger))
+picked(
+    "NoisyTopK, Gumbel, of signed numbers",
+    lambda v, ledger: NoisyTopK(2, 1.0, mu=1.0, absolute=False).release(v, ledger=ledger),
+)
+picked(
+    "NoisyTopK, Gumbel, pure",
+    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, values=False).release(v, ledger=ledger),
+)
+picked(
+    "NoisyTopK, Laplace",
+    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=4.0, method="laplace").release(v, ledger=ledger),
+)
+picked(
+    "NoisyTopK, Laplace, zCDP",
+    lambda v, ledger: NoisyTopK(3, 1.0, rho=1.0, method="laplace").release(v, ledger=ledger),
+)
+picked(
+    "NoisyTopK, Laplace, the paper's formula",
+    lambda v, ledger: NoisyTopK(3, 1.0, epsilon=2.0, delta=1e-3, method="laplace").release(v, ledger=ledger),
+)
+picked("private_max", lambda v, ledger: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, ledger=ledger))
+picked("noisy_scalar", lambda v, ledger: noisy_scalar(v[0], 1.0, mu=1.0, ledger=ledger))
