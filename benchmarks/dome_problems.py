@@ -153,7 +153,7 @@ class RowsServer:
         total = self._sum(args)
         scale = 0.0 if math.isinf(mu) else self.reach * float(args["clip"]) / mu
         noise = scale * self.rng.standard_normal(len(total))
-        return NoisySum(total + noise, len(self.problem.y), (), scale, mu)
+        return NoisySum(total + noise, len(self.problem.y), (), scale, mu, ())
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
         """Refuse: first-order rounds ask for no matrix."""

@@ -43,6 +43,10 @@ class StorageError(PrivinfError):
     """A file is corrupted, truncated, of another format or version, or failed its checksum."""
 
 
+class FileMissingError(StorageError, FileNotFoundError):
+    """There is no file where one was named; it is a FileNotFoundError too."""
+
+
 class NotAvailableError(PrivinfError, AttributeError):
     """A quantity that this result cannot offer; the message is the reason.
 

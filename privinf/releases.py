@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting import LedgerEntry
+from privinf.accounting import LedgerEntry, Released
+from privinf.accounting.released import appended
 from privinf.errors import AlignmentError, NotAvailableError, StorageError
 from privinf.schema import Design
 from privinf.storage import read_container, write_container
@@ -26,7 +27,7 @@ def register_task(kind: str, task: str, fit: Callable[..., Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Release:
+class Release(Released):
     """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
 
     Attributes
@@ -73,17 +74,13 @@ class Release:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
-        return f"<Release {self.kind}: {self.nobs} records; {shapes}; noise {self.noise_source}>"
+        noise = self.noise_source + appended(self.stamp)
+        return f"<Release {self.kind}: {self.nobs} records; {shapes}; noise {noise}>"
 
     @property
     def noise_source(self) -> str:
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
-
-    @property
-    def secure(self) -> bool:
-        """Whether every line was made with noise that may leave the building."""
-        return bool(self.entries) and all(entry.secure for entry in self.entries)
 
     def regress(self, *args: Any, **options: Any) -> Any:
         """Fit the regression that this kind of release is for; free, as often as wanted.

@@ -25,6 +25,7 @@ from privinf.accounting.losses import (
     pure_rho,
 )
 from privinf.accounting.planning import PlannedRelease, PlanReport, plan
+from privinf.accounting.released import Released, ReleasedNumber
 from privinf.accounting.report import PrivacyReport
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "PlannedRelease",
     "PrivacyReport",
     "PureLoss",
+    "Released",
+    "ReleasedNumber",
     "Sensitivity",
     "Total",
     "calibrate_mu",

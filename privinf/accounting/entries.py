@@ -18,6 +18,9 @@ from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
 from privinf.validation import check_choice, check_number
 
+NO_NOISE = "NO NOISE: NOT PRIVATE"
+SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
+
 _FORBIDDEN = frozenset(
     {
         "seed",
@@ -214,6 +217,15 @@ class LedgerEntry:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
         return LedgerEntry.from_dict, (self.to_dict(),)
+
+
+def stamp_of(entries: Iterable[LedgerEntry]) -> str:
+    """Return what has to stand on everything made from these releases; empty if all noise was secure."""
+    known = tuple(entries)
+    amounts = (getattr(entry.loss, name, 0.0) for entry in known for name in ("mu", "rho", "epsilon"))
+    if any(math.isinf(amount) for amount in amounts):
+        return NO_NOISE
+    return "" if all(entry.secure for entry in known) else SIMULATION
 
 
 def check_relation(relation: Any) -> Relation:

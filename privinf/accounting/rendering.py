@@ -57,10 +57,8 @@ def _has_ledger(report: PrivacyReport) -> bool:
 def _facts(report: PrivacyReport) -> Facts:
     facts = _totals(report)
     mu = available(lambda: report.mu)
-    if math.isinf(mu):
-        facts.insert(0, ("warning", "NO NOISE: NOT PRIVATE"))
-    elif report.simulated:
-        facts.insert(0, ("warning", "SIMULATION NOISE: NOT PRIVATE"))
+    if report.stamp:
+        facts.insert(0, ("warning", report.stamp))
     if math.isfinite(mu) and report.entries:
         power = 100.0 * float(ndtr(ndtri(0.05) + mu))
         facts.append(("in words", f"a 5% test {_between(report)}: power <= {power:.1f}%"))

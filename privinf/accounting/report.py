@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
-from privinf.accounting.entries import LedgerEntry, check_joined
+from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
@@ -136,6 +136,11 @@ class PrivacyReport:
     def simulated(self) -> bool:
         """Whether some release used seeded noise or none: a simulation, to be kept from the public."""
         return not self.secure
+
+    @property
+    def stamp(self) -> str:
+        """What has to stand on everything made from this fit; empty if all noise was secure."""
+        return stamp_of(self.entries)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

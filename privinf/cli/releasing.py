@@ -152,7 +152,7 @@ def _ledger(
 def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:
     report = PrivacyReport.of(release.entries, delta=release.law["delta"])
     check = plan.check()
-    noise = f"{release.noise_source} noise, secure" if release.secure else "SIMULATION NOISE: NOT PRIVATE"
+    noise = f"{release.noise_source} noise, secure" if release.secure else release.stamp
     width = release.arrays["rows"].shape[1]
     return (
         f"privacy of {party}: epsilon {report.epsilon():.4g} at delta {report.default_delta:g} "

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.accounting import LedgerEntry, Released
+from privinf.accounting.released import appended
 from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
 from privinf.typing import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisySum:
+class NoisySum(Released):
     """A sum over rows with Gaussian noise.
 
     Attributes
@@ -26,6 +28,8 @@ class NoisySum:
         Sd of the noise on every entry; 0 without noise.
     mu : float
         Price.
+    entries : tuple of LedgerEntry
+        The lines that paid for it.
 
     Notes
     -----
@@ -37,6 +41,10 @@ class NoisySum:
     sites: tuple[str, ...]
     scale: float
     mu: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        return _described(self)
 
     @property
     def mean(self) -> Floats:
@@ -50,14 +58,14 @@ class NoisySum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyGram:
+class NoisyGram(Released):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 
     Attributes
     ----------
     values : ndarray, shape (k, k)
         The noisy sum, symmetric; it may have negative eigenvalues.
-    rows, sites, mu
+    rows, sites, mu, entries
         As for `NoisySum`.
     scale : float
         Sd of the noise on the diagonal; above it, it is less by a factor of sqrt 2 (see `entry_sd`).
@@ -72,11 +80,16 @@ class NoisyGram:
     sites: tuple[str, ...]
     scale: float
     mu: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        return _described(self)
 
     @classmethod
     def of(cls, found: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released."""
-        return cls(from_isometric(found.values), found.rows, found.sites, found.scale, found.mu)
+        values = from_isometric(found.values)
+        return cls(values, found.rows, found.sites, found.scale, found.mu, found.entries)
 
     @property
     def mean(self) -> Floats:
@@ -89,3 +102,8 @@ class NoisyGram:
         sd = np.full(self.values.shape, self.scale / ROOT2 / self.rows)
         np.fill_diagonal(sd, self.scale / self.rows)
         return sd
+
+
+def _described(noisy: NoisySum | NoisyGram) -> str:
+    kind, shape = type(noisy).__name__, noisy.values.shape
+    return f"<{kind} {shape} of {noisy.rows} rows: noise sd {noisy.scale:.6g}{appended(noisy.stamp)}>"

@@ -137,16 +137,15 @@ class Rounds:
         most = max(self._rows[name] for name in asked)
         return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), most), asked
 
-    def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> None:
-        """Record a release of all rows, or of some sites' rows in their parallel scopes."""
+    def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> tuple[LedgerEntry, ...]:
+        """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
         if len(asked) == len(self._rows):
-            self.ledger.spend(*entries)
-            return
+            return self.ledger.spend(*entries)
         doors = [self.ledger.scope(name, disjoint=PARTITION) for name in asked]
         for door in doors:
             door.check([entry.loss for entry in entries])
-        for door in doors:
-            door.spend(*(replace(entry, id=str(uuid4())) for entry in entries))
+        placed = [door.spend(*(replace(entry, id=str(uuid4())) for entry in entries)) for door in doors]
+        return tuple(entry for lines in placed for entry in lines)
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting import Ledger, calibrate_mu
+from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.in_process import Federation
 from privinf.federation.masking import Words
@@ -270,15 +270,16 @@ class SecureServer(TrustedServer):
         charged : bool
             Whether its line is in the ledger already.
         """
+        lines: tuple[LedgerEntry, ...] = (planned.entry,) if charged else ()
         for _ in range(self._retries + 1):
             query, asked = planned.query, list(planned.asked)
             args = without_digits(query.args)
             _, reach, _ = self._prepare(query.op, args, asked)
             if not charged:
-                self._spend((planned.entry,), asked)
+                lines += self._spend((planned.entry,), asked)
             found = self._sum(query, read_terms(query, planned.entry), reach)
             if found.steps is not None:
-                return self._noisy(found, planned, reach)
+                return self._noisy(found, planned, reach, lines)
             left, charged = self._shrunk(asked, found.silent), False
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
@@ -311,12 +312,14 @@ class SecureServer(TrustedServer):
     def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:
         return masked_sum(self._federation, query, reach.size, self._rows)
 
-    def _noisy(self, found: MaskedSum, planned: PlannedSum, reach: Reach) -> NoisySum:
+    def _noisy(
+        self, found: MaskedSum, planned: PlannedSum, reach: Reach, lines: tuple[LedgerEntry, ...]
+    ) -> NoisySum:
         assert found.steps is not None
         grid = planned.query.masking["grid"]
         values = np.asarray(found.steps * grid, dtype=np.float64).reshape(reach.shape)
         scale = planned.scale * float(np.sqrt(len(found.answered)))
-        return NoisySum(values, self._count(found.answered), found.answered, scale, planned.mu)
+        return NoisySum(values, self._count(found.answered), found.answered, scale, planned.mu, lines)
 
     def _shrunk(self, asked: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return who is left when sites fell silent."""

@@ -176,12 +176,11 @@ class TrustedServer(Rounds):
         if scale > 0.0 and entry.secure != self.secure:
             raise ArgumentError("the release was planned with another noise source: go on with the same rng")
         asked = list(planned.asked)
-        if not charged:
-            self._spend((entry,), asked)
+        lines = (entry,) if charged else self._spend((entry,), asked)
         _, reach, _ = self._prepare(query.op, without_digits(query.args), asked)
         total, answered = self._total(query, reach, asked)
         values = total if scale == 0.0 else self._noise.perturb(total, scale)
-        return NoisySum(values, self._count(answered), answered, scale, planned.mu)
+        return NoisySum(values, self._count(answered), answered, scale, planned.mu, lines)
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Any) -> NoisySum:
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
@@ -293,9 +292,10 @@ class TrustedServer(Rounds):
         )
         told = tuple(of_the_sum(entry) for entry in entries)
         query = self._query(known, args, told, asked, noisy=peeling.scale > 0.0)
-        self._spend(entries, asked)
+        lines = self._spend(entries, asked)
         total, _ = self._total(query, reach, asked)
-        return peeling.draw(shift + factor * total, self._noise, allowed)
+        top = peeling.draw(shift + factor * total, self._noise, allowed)
+        return replace(top, entries=lines)
 
     # ---- the round
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Design
+from privinf.schema.terms import Indicator, Piece, Plain
 from privinf.typing import Flags, Floats, Integers, Missing
 from privinf.validation import check_positive
 
@@ -144,7 +145,8 @@ def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
     if isinstance(binary, str):
         raise ArgumentError("binary must be a list of column names")
     positions = []
-    for name in dict.fromkeys(binary):
+    listed = tuple(dict.fromkeys(binary))
+    for name in listed:
         if name not in design.private_names:
             known = ", ".join(design.private_names)
             raise ArgumentError(f"binary column {name!r} is not a private column of the design: {known}")
@@ -152,8 +154,18 @@ def _binary_columns(design: Design, binary: Iterable[str]) -> list[int]:
         bounds = (float(design.low[position]), float(design.high[position]))
         if np.isfinite(bounds).all() and bounds != (0.0, 1.0):
             raise ArgumentError(f"binary column {name!r} must be coded 0 and 1, with bounds (0, 1)")
+        if not all(_zero_one(piece, listed) for piece in design.columns[position].pieces):
+            raise ArgumentError(
+                f"binary column {name!r} must be a column of the data as it is, or a product of binary ones: "
+                "add the derived column to the data and declare it"
+            )
         positions.append(position)
     return positions
+
+
+def _zero_one(piece: Piece, binary: tuple[str, ...]) -> bool:
+    """Return whether a piece of a column is 0 or 1 in every row that can be opened."""
+    return isinstance(piece, Indicator) or (isinstance(piece, Plain) and piece.column in binary)
 
 
 def _block_name(design: Design, block: tuple[int, ...]) -> str:

@@ -57,13 +57,19 @@ class Spending:
     ) -> Spending:
         """Check the budget arguments of a `release` or `fit` call (before any row is read)."""
         check_choice(calibration, Calibration, "calibration")
-        if ledger is not None and not isinstance(ledger, Ledger):
-            raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+        account = check_ledger(ledger)
         if epsilon is None and mu is None and rho is None:
             raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
         total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
         chosen = get_source(rng=rng, source=source)
-        return cls(total, delta, chosen, Ledger() if ledger is None else ledger)
+        return cls(total, delta, chosen, account)
+
+
+def check_ledger(ledger: Ledger | None) -> Ledger:
+    """Return the account to charge, one without a limit by default (ArgumentError if it is none)."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+    return Ledger() if ledger is None else ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from privinf.accounting import Ledger
-from privinf.errors import ArgumentError
+from privinf.accounting import Ledger, ReleasedNumber
+from privinf.doors import door
 from privinf.mechanisms.gaussian import Line, Spending
+from privinf.mechanisms.numbers import held, number_of, plain_number
 from privinf.noise import SourceName
 from privinf.typing import RngLike
 from privinf.validation import check_positive
 
 
+@door
 def noisy_scalar(
     value: float,
     sensitivity: float,
@@ -26,22 +26,29 @@ def noisy_scalar(
     ledger: Ledger | None = None,
     rng: RngLike = None,
     source: SourceName = "lattice",
-) -> float:
+) -> ReleasedNumber:
     """Release a number of which replacing one record changes at most `sensitivity`.
 
     Parameters
     ----------
     value : float
+        What is no finite number counts as 0, and beyond 2^24 times the noise it is held there: no value stops
+        a release that is paid for.
     sensitivity : float
     label : str
         What it is, for the ledger.
     epsilon, delta, mu, rho, ledger, rng, source
         As for `Modulation.release`.
 
+    Returns
+    -------
+    ReleasedNumber
+        A float that carries its ledger line, its `loss` and its `stamp`.
+
     Raises
     ------
     ArgumentError
-        The level is named in none or two ways, or the value is not finite.
+        The level is named in none or two ways, or the value is no number by its type; nothing was spent.
     BudgetExceededError
         The ledger's limit would be passed; the value was not read.
 
@@ -63,9 +70,9 @@ def noisy_scalar(
         derivation="replace-one change of the number", dimension=1, mu=spending.mu, unit="record",
         trust="central",
     )  # fmt: skip
+    given = plain_number(value, "value")
     scale, entry = line.calibrated(spending.source)
-    spending.ledger.spend(entry)
-    number = float(value)
-    if not math.isfinite(number):
-        raise ArgumentError("the value is not finite")
-    return number if scale == 0.0 else float(spending.source.perturb(np.array([number]), scale)[0])
+    recorded = spending.ledger.spend(entry)
+    number = held(np.array([number_of(given)]), scale)
+    noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
+    return ReleasedNumber(noisy.item(), recorded, scale)

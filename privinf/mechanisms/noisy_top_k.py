@@ -20,13 +20,17 @@ Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privinf.accounting import Ledger, LedgerEntry
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.released import appended
+from privinf.doors import door, doors
+from privinf.errors import ArgumentError
+from privinf.mechanisms.gaussian import check_ledger
+from privinf.mechanisms.numbers import held, numbers_of, plain_array
 from privinf.mechanisms.peeling_plan import (
     GUMBEL_ROUNDINGS,
     LAPLACE_ROUNDINGS,
@@ -38,15 +42,15 @@ from privinf.mechanisms.peeling_plan import (
     values_entry,
 )
 from privinf.noise import NoiseSource, SourceName, get_source, grid_step
-from privinf.noise.lattice import LARGEST_STEP
 from privinf.typing import Flags, Floats, Integers, RngLike, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
 __all__ = ["Method", "NoisyTopK", "Peeling", "TopK", "private_max"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopK:
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopK(Released):
     """What peeling released.
 
     Attributes
@@ -61,6 +65,8 @@ class TopK:
         Scale of the noise of the picks; 0 without noise.
     values_sd : float
         Standard deviation of the noise of the values.
+    entries : tuple of LedgerEntry
+        The lines that paid for it: the picks, and the values.
 
     Notes
     -----
@@ -72,6 +78,17 @@ class TopK:
     size: int
     scale: float
     values_sd: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        told = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
+        return f"<TopK {self.support.shape} of {self.size}: {told}{appended(self.stamp)}>"
+
+    def __float__(self) -> float:
+        """Return the value where one was released, as by `private_max`."""
+        if self.values is None or self.values.size != 1:
+            raise ArgumentError("it is not one number: read support and values")
+        return float(self.values.item())
 
     def dense(self) -> Floats:
         """Return the released values in their places and zeros elsewhere, shape (..., size)."""
@@ -114,35 +131,37 @@ class Peeling:
 
         Raises
         ------
-        SensitivityError
-            A value is so large against the noise that the grid cannot hold it.
         ArgumentError
             There are fewer candidates than picks.
 
         Notes
         -----
-        **Privacy.** Reads v; the caller has charged `entries`, once for each vector.
+        **Privacy.** Reads v; the caller has charged `entries`, once for each vector. No value of v stops it:
+        nan and infinities count as 0, and sizes beyond 2^24 times the noise as that (`numbers.held`).
         """
         allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
         if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
             raise ArgumentError(f"fewer than k={self.k} candidates to pick from")
-        scores = np.abs(v) if self.absolute else np.array(v, dtype=np.float64)
+        v = held(v, 0.0)
+        scores = held(np.abs(v) if self.absolute else v, self.scale)
         if self.scale > 0.0 and source.secure:
             scores = _on_grid(scores, self.scale)
         support = _peel(np.where(allowed, scores, -np.inf), self, source)
         values = self._values(np.take_along_axis(v, support, axis=-1), source) if self.with_values else None
         factor = math.sqrt(2.0) if self.method == "laplace" else 1.0
-        return TopK(support, values, v.shape[-1], self.scale, factor * self.values_scale)
+        return TopK(support, values, v.shape[-1], self.scale, factor * self.values_scale, self.entries)
 
     def _values(self, chosen: Floats, source: NoiseSource) -> Floats:
         if self.values_scale == 0.0:
             return chosen
+        chosen = held(chosen, self.values_scale)
         if self.method == "gumbel":
             return source.perturb(chosen, self.values_scale)
         exact = _on_grid(chosen, self.values_scale) if source.secure else chosen
         return np.asarray(exact + source.laplace(self.values_scale, chosen.shape), dtype=np.float64)
 
 
+@doors
 class NoisyTopK:
     """Release the positions, and the values, of the k entries of a vector that are largest in size.
 
@@ -265,6 +284,8 @@ class NoisyTopK:
         Parameters
         ----------
         v : ndarray, shape (p,)
+            Numbers; in an array of objects, what is no number counts as 0. So do nan and infinities, and
+            sizes beyond 2^24 times the noise count as that: no value stops a release that is paid for.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be picked: a public choice.
         label : str
@@ -275,23 +296,23 @@ class NoisyTopK:
         Raises
         ------
         ArgumentError
-            v is not a vector of finite numbers, or has fewer entries than k.
+            v is no vector of numbers by its type, or has fewer entries, or candidates, than k. Nothing was
+            spent, and no entry read.
         BudgetExceededError
             The ledger's limit would be passed; v was not read.
         """
-        vector = np.asarray(v)
+        vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
             raise ArgumentError(f"v must be a vector of at least k={self.k} numbers, got {vector.shape}")
+        flags = None if candidates is None else _flags(candidates, vector.shape[0], self.k)
+        account = check_ledger(ledger)
         chosen = get_source(rng=rng, source=source)
         peeling = self.calibrated(chosen, label=label)
-        (Ledger() if ledger is None else ledger).spend(*peeling.entries)
-        numbers = vector.astype(np.float64)
-        if not np.isfinite(numbers).all():
-            raise ArgumentError("v has nan or infinite entries")
-        flags = None if candidates is None else np.asarray(candidates, dtype=bool)
-        return peeling.draw(numbers, chosen, flags)
+        recorded = account.spend(*peeling.entries)
+        return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded)
 
 
+@door
 def private_max(v: Any, sensitivity: float, **options: Any) -> TopK:
     """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
 
@@ -305,13 +326,13 @@ def private_max(v: Any, sensitivity: float, **options: Any) -> TopK:
 
     Notes
     -----
-    **Privacy.** As `NoisyTopK`.
+    **Privacy.** As `NoisyTopK`. Without a ledger the account is on what is returned: `entries`, `privacy`.
 
     Examples
     --------
     >>> top = private_max([0.0, -3.0, 1.0], 0.1, rho=2.0, rng=0)
-    >>> int(top.support[0]), round(float(top.values[0]), 0)
-    (1, -3.0)
+    >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
+    (1, -3.0, 2.0)
     """
     doors = ("candidates", "label", "ledger", "rng", "source")
     release = {name: options.pop(name) for name in doors if name in options}
@@ -320,11 +341,17 @@ def private_max(v: Any, sensitivity: float, **options: Any) -> TopK:
 
 def _on_grid(values: Floats, scale: float) -> Floats:
     step = grid_step(scale)
-    with np.errstate(over="ignore"):
-        steps = np.rint(values / step)
-    if not np.abs(steps).max(initial=0.0) < LARGEST_STEP:
-        raise SensitivityError("values are too large against the noise for its fixed-point grid")
-    return np.asarray(steps * step, dtype=np.float64)
+    return np.asarray(np.rint(values / step) * step, dtype=np.float64)
+
+
+def _flags(candidates: Any, size: int, k: int) -> Flags:
+    """Return a public choice of positions, checked; nothing has been charged yet."""
+    flags = plain_array(candidates, "candidates")
+    if flags.dtype != bool or flags.shape != (size,):
+        raise ArgumentError(f"candidates must be {size} flags, True or False")
+    if flags.sum() < k:
+        raise ArgumentError(f"fewer than k={k} candidates to pick from")
+    return flags
 
 
 def _peel(scores: Floats, peeling: Peeling, source: NoiseSource) -> Integers:

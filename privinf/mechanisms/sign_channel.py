@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.released import appended
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
+from privinf.mechanisms.gaussian import check_ledger
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.noise import SourceName, get_source
 from privinf.typing import Floats, Integers, RngLike
@@ -24,8 +27,8 @@ ASKED = "which coordinate a machine is asked about does not depend on data"
 PUBLIC_SIZES = "the numbers of machines and of their rows are public"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SignAnswers:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SignAnswers(Released):
     """What the server receives.
 
     Attributes
@@ -52,7 +55,11 @@ class SignAnswers:
     epsilon: float
     entries: tuple[LedgerEntry, ...]
 
+    def __repr__(self) -> str:
+        return f"<SignAnswers of {len(self.answers)} machines, {self.p} coordinates{appended(self.stamp)}>"
 
+
+@doors
 @dataclass(frozen=True, slots=True)
 class SignChannel:
     r"""The sign of one coordinate's mean, through randomized response.
@@ -118,14 +125,12 @@ class SignChannel:
             Rows are not finite numbers, or machines differ in their columns; nothing is spent then.
         BudgetExceededError
         """
-        if ledger is not None and not isinstance(ledger, Ledger):
-            raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+        account = check_ledger(ledger)
         noise = get_source(rng=rng, source=source)
         response = RandomizedResponse(2, self.epsilon)
         entry = response.entry(
             noise, label="sign of one coordinate's mean", unit="machine", assumptions=(PUBLIC_SIZES, ASKED)
         )
-        account = Ledger() if ledger is None else ledger
         account.check(entry.loss)
         machines = _machines(samples)
         p = machines[0].shape[1]
@@ -158,7 +163,8 @@ def assign_coordinates(machines: int, p: int, public_seed: RngLike = None) -> In
 
 def mean_sign(rows: Floats, coordinate: int) -> int:
     """Return 1 if the mean of one column is at least 0, else 0; reads that column only."""
-    with np.errstate(over="ignore", invalid="ignore"):  # a warning would be about the rows
+    with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would be about the rows
         return int(rows[:, coordinate].mean() >= 0.0)
 
 

@@ -94,7 +94,7 @@ class CheckpointedServer:
         try:
             entries = [LedgerEntry.from_dict(record) for record in header["entries"]]
             rows, sites, scale, mu = (header[name] for name in ("rows", "sites", "scale", "mu"))
-            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu))
+            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu), tuple(entries))
         except (KeyError, TypeError, ValueError) as problem:
             raise _damaged(path, problem) from None
         for entry in entries:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from privinf.accounting import Ledger, PrivacyReport
+from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
+from privinf.accounting.released import appended
+from privinf.doors import door, doors, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse_mean import SignCounts, exact_limits, minimax_rate, sign_estimate
@@ -23,8 +24,9 @@ Interval = Literal["exact", "delta"]
 SecureSource = Literal["lattice", "opendp"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseMeanResult:
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparseMeanResult(Released):
     """Means from randomized signs.
 
     Attributes
@@ -49,6 +51,9 @@ class SparseMeanResult:
     nobs : int
         Rows of all machines together.
     privacy : PrivacyReport
+        With the state of the ledger after it.
+    entries : tuple of LedgerEntry
+        The line that paid for it.
     counts : SignCounts
         The answers by coordinate.
     scale : float
@@ -63,9 +68,13 @@ class SparseMeanResult:
     rate: float
     error: float
     nobs: int
-    privacy: PrivacyReport
+    privacy: PrivacyReport = field()  # a field, not the property of `Released`
+    entries: tuple[LedgerEntry, ...]
     counts: SignCounts
     scale: float
+
+    def __repr__(self) -> str:
+        return f"<SparseMeanResult: {len(self.params)} coordinates, {self.nobs} rows{appended(self.stamp)}>"
 
     def conf_int(
         self, alpha: float = 0.05, method: Interval = "exact", *, joint: bool = False
@@ -115,6 +124,7 @@ class SparseMeanResult:
         )
 
 
+@door
 def sparse_mean(
     samples_by_machine: Any,
     *,
@@ -215,6 +225,7 @@ def sparse_mean(
         error=scale**2 * near_zero,
         nobs=int(sent.sizes.sum()),
         privacy=PrivacyReport.of(sent.entries, ledger),
+        entries=sent.entries,
         counts=counts,
         scale=float(scale),
     )
@@ -239,9 +250,8 @@ def _warn(saturated: int, unknown: int) -> None:
         parts.append(f"in {saturated} coordinate(s) the sign saturates, or the noise does not exclude it")
     if unknown:
         parts.append(f"no machine was asked about {unknown} coordinate(s)")
-    warnings.warn(
+    warn(
         f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and exact intervals "
         "can be unbounded; use more machines, or fewer rows of each",
         WeakIdentificationWarning,
-        stacklevel=3,
     )

@@ -69,6 +69,6 @@ def legend(ax: Axes, *, columns: int) -> None:
 def stamp(ax: Axes, report: Any) -> None:
     """Write below the title what the fit cost; simulations are marked as such."""
     text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
-    if report.simulated:
-        text += "  -  SIMULATION NOISE: NOT PRIVATE"
+    if report.stamp:
+        text += f"  -  {report.stamp}"
     ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize="small", color=INK, ha="left", va="bottom")

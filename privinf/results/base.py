@@ -262,7 +262,7 @@ class Results(DescribedResults):
 
 
 def _privacy_line(report: PrivacyReport) -> str:
-    stamp = ", SIMULATION NOISE: NOT PRIVATE" if report.simulated else ""
+    stamp = f", {report.stamp}" if report.stamp else ""
     return f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g} ({report.relation}){stamp}"
 
 

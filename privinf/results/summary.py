@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privinf.accounting import PrivacyReport
+from privinf.accounting.entries import SIMULATION
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import WaldResults
@@ -29,8 +30,6 @@ SCORE_NOTE = (
     "The intervals invert the score test, which holds its level however strong the noise is; they are "
     "conservative, and an infinite end means that the release does not bound the coefficient."
 )
-SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
-NO_NOISE = "NO NOISE: NOT PRIVATE"
 
 
 def summarize(
@@ -70,7 +69,7 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         ("Unit of privacy:", report.unit),
         ("Neighbours:", report.relation),
         ("Trust model:", report.trust),
-        ("Noise:", _stamp(report) or f"{source} (secure)"),
+        ("Noise:", report.stamp or f"{source} (secure)"),
     ]
     return spent, meaning
 
@@ -177,7 +176,7 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
 
 def _warnings(result: Results) -> list[str]:
     found = []
-    stamp = _stamp(result.privacy)
+    stamp = result.privacy.stamp
     if stamp == SIMULATION:
         found.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
     elif stamp:
@@ -195,12 +194,6 @@ def _warnings(result: Results) -> list[str]:
 
 def _assumptions(report: PrivacyReport) -> list[str]:
     return [f"The privacy claim assumes: {text.rstrip('.')}." for text in report.assumptions]
-
-
-def _stamp(report: PrivacyReport) -> str:
-    if math.isinf(report.epsilon()):
-        return NO_NOISE
-    return SIMULATION if report.simulated else ""
 
 
 def _or_reason(figure: object) -> str:

@@ -81,7 +81,7 @@ def design_from_dict(kind: type[Design], content: Json) -> Design:
         )
     except PrivinfError:
         raise
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError):
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
         raise SchemaError("the content does not describe a design") from None
     _check_declared(design)
     return design

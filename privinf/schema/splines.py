@@ -14,6 +14,9 @@ from privinf.schema.intervals import Interval
 from privinf.typing import Floats
 from privinf.validation import check_choice
 
+# Knots closer than this share of their range, or of such sizes, leave a basis without digits.
+CLOSEST, FARTHEST = 2.0**-30, 1e60
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
@@ -35,8 +38,8 @@ class Basis:
     Raises
     ------
     SchemaError
-        If the knots are not strictly between the boundary knots and increasing, or the degree is not a
-        whole number from 0 to 5.
+        If the knots are not strictly between the boundary knots and increasing, two are closer than a
+        billionth of their range, or the degree is not a whole number from 0 to 5.
     """
 
     kind: Literal["bs", "cr"]
@@ -52,8 +55,11 @@ class Basis:
         for name in ("lower", "upper"):
             object.__setattr__(self, name, finite_number(getattr(self, name), f"the {name} boundary knot"))
         ladder = np.array([self.lower, *self.knots, self.upper], dtype=np.float64)
-        if not (np.diff(ladder) > 0).all():
-            raise SchemaError("knots must increase strictly from lower_bound to upper_bound")
+        if not (np.abs(ladder) <= FARTHEST).all():
+            raise SchemaError(f"knots must lie between {-FARTHEST:g} and {FARTHEST:g}")
+        closest = max(CLOSEST * (self.upper - self.lower), 1.0 / FARTHEST)
+        if not (np.diff(ladder) > closest).all():
+            raise SchemaError("knots must increase from lower_bound to upper_bound, with room between")
         if not isinstance(self.include_intercept, bool):
             raise SchemaError("include_intercept must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:

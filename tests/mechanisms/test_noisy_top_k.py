@@ -216,8 +216,6 @@ def test_noisy_scalar(source):
     for wrong in ({"mu": 1.0, "rho": 1.0}, {}, {"epsilon": 1.0}):
         with pytest.raises(ArgumentError):
             noisy_scalar(7.0, 0.5, **wrong)
-    with pytest.raises(ArgumentError, match="finite"):
-        noisy_scalar(math.inf, 0.5, mu=1.0)
 
 
 def test_bad_input():
@@ -235,9 +233,5 @@ def test_bad_input():
         with pytest.raises(ArgumentError):
             NoisyTopK(3, 1.0, rho=1.0).release(v, ledger=ledger)
     assert len(ledger) == 0
-    with pytest.raises(ArgumentError, match="nan"):
-        NoisyTopK(1, 1.0, rho=1.0).release([1.0, np.nan], rng=0)
-    with pytest.raises(SensitivityError, match="grid"):
-        NoisyTopK(1, 1e-9, rho=1.0).release([1e30, 0.0])
     with pytest.raises(SensitivityError, match="budget"):
         NoisyTopK(1, 1.0, rho=1e-16).calibrated(LatticeNoise())

@@ -253,7 +253,7 @@ def picks_reused(self, v, source, candidates=None):
     top = draw(self, v, source, candidates)
     best = np.argsort(-np.abs(v), axis=1, kind="stable")[:, : self.k]
     values = source.perturb(np.take_along_axis(v, best, axis=1), self.values_scale)
-    return noisy_top_k.TopK(best, values, top.size, top.scale, top.values_sd)
+    return noisy_top_k.TopK(best, values, top.size, top.scale, top.values_sd, top.entries)
 
 
 PEELING_MUTANTS = {

@@ -1,0 +1,108 @@
+"""What every released object tells of itself: its ledger lines, what they cost, and whether it is private."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+from privinf.accounting.composition import ParallelTotal, Total
+from privinf.accounting.entries import LedgerEntry, stamp_of
+from privinf.accounting.report import PrivacyReport
+from privinf.accounting.scopes import total_of
+
+
+class Released:
+    """A mixin for what leaves a mechanism: the account that it carries with it.
+
+    Subclasses have a field `entries`.
+
+    Attributes
+    ----------
+    entries : tuple of LedgerEntry
+        The ledger lines that paid for it, as recorded.
+
+    Notes
+    -----
+    **Privacy.** Public: functions of the ledger lines.
+    """
+
+    __slots__ = ()
+
+    entries: tuple[LedgerEntry, ...]
+
+    @property
+    def loss(self) -> Total | ParallelTotal:
+        """What it cost, all its lines together."""
+        return total_of((entry.scope, entry.loss) for entry in self.entries)
+
+    @property
+    def secure(self) -> bool:
+        """Whether every line was made with noise that may leave the building."""
+        return bool(self.entries) and all(entry.secure for entry in self.entries)
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """The report on its lines alone; the ledger knows what else was spent."""
+        return PrivacyReport.of(self.entries)
+
+    @property
+    def stamp(self) -> str:
+        """Empty where all noise was secure, else what makes it not private."""
+        return stamp_of(self.entries)
+
+
+class ReleasedNumber(float, Released):
+    """A released number: a float that carries its account.
+
+    Parameters
+    ----------
+    value : float
+    entries : iterable of LedgerEntry
+        The lines that paid for it, as recorded.
+    scale : float
+        Sd of the noise in it; 0 without noise.
+
+    Notes
+    -----
+    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. What they return is a plain
+    number, which carries no account: keep the released one, or its `privacy`.
+
+    **Privacy.** Released: public.
+
+    Examples
+    --------
+    >>> from privinf.mechanisms import noisy_scalar
+    >>> noisy_scalar(3.0, 0.001, mu=1.0, rng=0)
+    <released 3.0..., noise sd 0.001, SIMULATION NOISE: NOT PRIVATE>
+    """
+
+    __slots__ = ("entries", "scale")
+
+    scale: float
+
+    def __new__(cls, value: float, entries: Iterable[LedgerEntry], scale: float) -> Self:
+        """Make the number."""
+        number = super().__new__(cls, value)
+        object.__setattr__(number, "entries", tuple(entries))
+        object.__setattr__(number, "scale", float(scale))
+        return number
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a released number is frozen")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a released number is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (float(self), self.entries, self.scale)
+
+    def __str__(self) -> str:
+        return float.__repr__(self)
+
+    def __repr__(self) -> str:
+        return f"<released {self}, noise sd {self.scale:.6g}{appended(self.stamp)}>"
+
+
+def appended(stamp: str) -> str:
+    """Return a stamp as the end of a one-line description: nothing, or itself after a comma."""
+    return f", {stamp}" if stamp else ""

@@ -1,0 +1,157 @@
+"""Doors: what leaves a public function by an exception is an error of the tree, and nothing hangs on it.
+
+A caught exception of numpy, pandas or Python can hold a value of a row in its text, and Python keeps it in
+``__context__`` of whatever is raised meanwhile, ``from None`` or not. A door catches everything on its way
+out and raises it again outside of ``except``: the errors of the tree bare, all others as one of the tree,
+without their text.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from numpy.linalg import LinAlgError
+
+from privinf.errors import (
+    ArgumentError,
+    FileMissingError,
+    NotAvailableError,
+    NotPositiveDefiniteError,
+    PrivinfError,
+    StorageError,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_KEPT = (PrivinfError, Warning, MemoryError)
+
+
+def door(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the same function, out of which no exception comes that could hold a value of a row.
+
+    Parameters
+    ----------
+    function : callable
+        A public function or method.
+
+    Returns
+    -------
+    callable
+        It lets pass, with ``__context__`` and ``__cause__`` None: errors of the tree, warnings that filters
+        turned into errors, MemoryError, what is no Exception (KeyboardInterrupt), and Python's own TypeError
+        for a call that does not fit its signature. Every other exception becomes an error of the tree that
+        says which door it was; its traceback, which shows code, is kept.
+
+    Notes
+    -----
+    **Privacy.** The text of a foreign exception is dropped, never shown: numpy's and pandas' quote values.
+
+    Examples
+    --------
+    >>> @door
+    ... def root(rows):
+    ...     return [float(row) ** 0.5 for row in rows]
+    >>> try:
+    ...     root(["a diagnosis"])
+    ... except ArgumentError as error:
+    ...     print("diagnosis" in str(error), error.__context__)
+    False None
+    """
+    if is_door(function):
+        return function
+    plain, settled = cast(FunctionType, function), _settled  # names that the copy below finds in its closure
+
+    @functools.wraps(plain)
+    def through_the_door(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return plain(*args, **kwargs)  # type: ignore[no-any-return]
+        except BaseException as error:
+            raised = settled(error, plain)
+        try:
+            raise raised
+        finally:
+            del raised  # an exception and its own frame would keep each other, and the rows, alive
+
+    # The copy counts as defined where the function is: doctest would skip it otherwise.
+    made = cast(FunctionType, through_the_door)
+    guarded = FunctionType(made.__code__, plain.__globals__, plain.__name__, None, made.__closure__)
+    return cast(Callable[P, R], functools.wraps(plain)(guarded))
+
+
+def doors(kind: C) -> C:
+    """Make doors of a class's own constructor and public methods, class methods and static methods.
+
+    Properties take no argument and stay as they are; so do methods that begin with an underscore.
+    """
+    for name, member in list(vars(kind).items()):
+        if name.startswith("_") and name not in ("__init__", "__call__", "__getitem__"):
+            continue
+        if isinstance(member, FunctionType):
+            setattr(kind, name, door(member))
+        elif isinstance(member, (classmethod, staticmethod)) and isinstance(member.__func__, FunctionType):
+            setattr(kind, name, type(member)(door(member.__func__)))
+    return kind
+
+
+def is_door(function: Any) -> bool:
+    """Say whether a function is a door already."""
+    return getattr(function, "__code__", None) is _CODE
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn, and point at the line outside of the package that called into it."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level + 1)
+
+
+def _settled(error: BaseException, function: FunctionType) -> BaseException:
+    """Return what a door raises for what came to it."""
+    trace = None if error.__traceback__ is None else error.__traceback__.tb_next
+    passes = isinstance(error, _KEPT) or not isinstance(error, Exception) or _misfit(error)
+    raised = error if passes else _translated(error, function.__qualname__)
+    raised.__cause__ = raised.__context__ = None
+    return raised.with_traceback(trace)
+
+
+def _misfit(error: BaseException) -> bool:
+    """Say whether Python refused the call of a door itself: its innermost frame is the door's own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return isinstance(error, TypeError) and trace is not None and trace.tb_frame.f_code is _CODE
+
+
+def _translated(error: BaseException, name: str) -> PrivinfError:
+    """Return an error of the tree in place of a foreign one, without its text."""
+    where = name.removesuffix(".__init__")
+    if isinstance(error, FileNotFoundError):
+        return FileMissingError(f"{where}: there is no such file or folder; check the path")
+    if isinstance(error, OSError):
+        return StorageError(f"{where}: a file cannot be read or written; check the path and its permissions")
+    if isinstance(error, ImportError):
+        return NotAvailableError(f"{where} needs {error.name or 'a package'}, which is not installed")
+    if isinstance(error, LinAlgError):
+        return NotPositiveDefiniteError(
+            f"{where}: a system of equations has no solution; use fewer columns, or spend more"
+        )
+    return ArgumentError(
+        f"{where} cannot use an argument of this type, shape or content: compare with help({where}); what "
+        "was wrong is not quoted, since it can be a value of a row"
+    )
+
+
+_CODE = next(
+    part for part in door.__code__.co_consts if inspect.iscode(part) and part.co_name == "through_the_door"
+)
