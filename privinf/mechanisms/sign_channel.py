@@ -164,7 +164,6 @@ def assign_coordinates(machines: int, p: int, public_seed: RngLike = None) -> In
 def mean_sign(rows: Floats, coordinate: int) -> int:
     """Return 1 if the mean of one column is at least 0, else 0; reads that column only."""
     with np.errstate(over="ignore", invalid="ignore"):
-        with np.errstate(over="ignore", invalid="ignore"):  # a warning would be about the rows
         return int(rows[:, coordinate].mean() >= 0.0)
 
 
