@@ -40,9 +40,10 @@ class Ledger:
     **Privacy.** Reads no rows. A mechanism spends first and reads afterwards: a refusal has seen nothing,
     and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
     currency. Spends are atomic over threads. A copy is another door to the same account; a pickle or JSON
-    text carries what was spent, and loaded into a process where the account still lives it joins that
-    account, so none of them can be used to start afresh. A limit does not reach into other processes: give
-    it to one of them, or split it.
+    text carries what was spent. Loaded into a process where the account still lives it joins that account;
+    elsewhere it is opened to be read, and refuses to spend, since other copies of it may spend as well
+    (`from_json` says how to go on). A limit does not reach into other processes: give it to one of them,
+    split it, or keep it in a `LedgerFile`.
 
     Examples
     --------
@@ -84,7 +85,8 @@ class Ledger:
 
         Returns the entries as recorded (with their full scope). Raises BudgetExceededError if the limit would
         be passed (nothing is recorded, no data need have been read) and ArgumentError if an entry is not one,
-        was recorded before, or is zero-out where others are not (`check_joined`).
+        was recorded before, is zero-out where others are not (`check_joined`), or the ledger was loaded and
+        can only be read (`from_json`).
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -96,7 +98,8 @@ class Ledger:
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
 
-        For use before expensive work. Only ``spend`` reserves anything.
+        For use before expensive work. Only ``spend`` reserves anything. ArgumentError if the ledger was
+        loaded and can only be read.
         """
         wanted = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in wanted:
@@ -140,17 +143,39 @@ class Ledger:
         return json.dumps(self._account.to_dict(), indent=1, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Ledger:
+    def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
         """Read an account, recomputing what was spent from its entries.
 
-        If the same account is alive in this process, the text is merged into it.
+        If the same account is alive in this process, the text is merged into it and the result is one more
+        door to it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not spent
+        from: whoever kept an older text, or another copy, could spend the same budget again.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` returned.
+        resume : bool
+            The holder's word that this is the latest state and that no other copy spends: the ledger is
+            charged from here on. For an account that outlives processes take a `LedgerFile`, which needs no
+            word.
 
         Raises
         ------
         StorageError
             If the text is not a ledger, of another version, or does not add up.
+
+        Examples
+        --------
+        >>> text = Ledger(Budget(mu=1.0)).to_json()  # that ledger is gone
+        >>> Ledger.from_json(text)
+        <Ledger of one person: 0 releases, mu <= 1, read-only>
+        >>> Ledger.from_json(text, resume=True)
+        <Ledger of one person: 0 releases, mu <= 1>
         """
-        return _open(text, ())
+        door = _open(text, ())
+        if resume:
+            door._account.resume()
+        return door
 
     def __copy__(self) -> Ledger:
         return self
@@ -171,7 +196,8 @@ class Ledger:
     def __repr__(self) -> str:
         limit = "no limit" if self.budget is None else str(self.budget)
         scope = "".join(f", {component}" for component in self._scope)
-        return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}>"
+        read = ", read-only" if self._account.read_only else ""
+        return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
 
 
 class Account:
@@ -179,6 +205,7 @@ class Account:
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget, self.name, self.identity = budget, name, identity
+        self.read_only = False
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._relations: set[str] = set()
@@ -193,6 +220,7 @@ class Account:
         """Record entries, all or none (BudgetExceededError, ArgumentError)."""
         identities = [entry.id for entry in entries]
         with self._lock:
+            self._require_open()
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
                 raise ArgumentError("an entry with this id is recorded already: one entry, one release")
             relations = self._relations | {entry.relation for entry in entries}
@@ -208,7 +236,21 @@ class Account:
     def check(self, spends: list[tuple[Scope, Loss]], what: str) -> None:
         """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
         with self._lock:
+            self._require_open()
             self._afford(spends, what, keep=False)
+
+    def resume(self) -> None:
+        """Let an account that was loaded be charged again."""
+        self.read_only = False
+
+    def _require_open(self) -> None:
+        if self.read_only:
+            raise ArgumentError(
+                "this ledger was loaded from a pickle or a text: it can be read, not charged, since another "
+                "copy of it may spend too. If none does, and it is the latest, open it by "
+                "Ledger.from_json(text, resume=True); an account that outlives processes belongs in a "
+                "LedgerFile. Nothing was recorded or released"
+            )
 
     def _afford(self, spends: list[tuple[Scope, Loss]], what: str, *, keep: bool) -> None:
         """Charge the spends; take them back if they are only asked about or pass the limit."""
@@ -293,7 +335,9 @@ def enlist(account: Account) -> Account:
 
 
 def _open(text: str, scope: Scope) -> Ledger:
+    """Return a door to the account of a text: the living one, or one that can only be read."""
     read = read_account(text)
+    read.read_only = True
     account = enlist(read)
     if account is not read:
         account.absorb(read.snapshot())

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import privinf as pi
 from privinf.accounting import (
     ApproximateLoss,
     Budget,
@@ -282,9 +283,61 @@ def test_a_pickle_carries_what_was_spent_to_another_process(make_entry, tmp_path
         "ledger = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(len(ledger), ledger.remaining().limit, ledger.scope('B', disjoint='site').remaining().limit)"
     )
+    code += (
+        "\nfrom privinf.errors import ArgumentError\n"
+        "try:\n    ledger.spend(ledger.entries[0])\n"
+        "except ArgumentError as error:\n    print('resume=True' in str(error))"
+    )
     command = [sys.executable, "-c", code, str(tmp_path / "ledger.pickle")]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert out.split() == ["1", "9/25", "1"]
+    assert out.split() == ["1", "9/25", "1", "True"]
+
+
+@pytest.mark.parametrize("way", ["pickle", "text", "scope", "model"])
+def test_a_loaded_ledger_whose_account_is_gone_is_read_only(way, make_entry):
+    ledger = Ledger(Budget(mu=1.0))
+    spent = ledger.spend(make_entry(GaussianLoss(0.8)))
+    frozen, text = pickle.dumps(ledger.scope("fold 1") if way == "scope" else ledger), ledger.to_json()
+    del ledger
+    gc.collect()
+    back = Ledger.from_json(text) if way in ("text", "model") else pickle.loads(frozen)
+    assert "read-only" in repr(back)
+    assert back.entries == (() if way == "scope" else spent)
+    assert back.remaining().limit == Fraction(9, 25)
+    assert back.to_json() == text
+    assert PrivacyReport.of(spent, back).cumulative.mu == (0.0 if way == "scope" else 0.8)
+    cheap = make_entry(GaussianLoss(0.1))
+    if way == "model":
+        model = pi.MomentOLS([1.0, 2.0], [[0.5], [0.6]], bounds=[(0, 1)], y_bounds=(0, 3), ledger=back)
+        with pytest.raises(ArgumentError, match="resume=True"):
+            model.fit(mu=0.1)
+    for refused in (
+        lambda: back.spend(cheap),
+        lambda: back.check(cheap.loss),
+        lambda: copy.copy(back).spend(cheap),
+    ):
+        with pytest.raises(ArgumentError, match=r"from_json\(text, resume=True\)|LedgerFile"):
+            refused()
+    for other in (
+        copy.deepcopy(back),
+        back.scope("x"),
+        pickle.loads(pickle.dumps(back)),
+        Ledger.from_json(text),
+    ):
+        with pytest.raises(ArgumentError, match="LedgerFile"):
+            other.spend(cheap)
+    assert Ledger.from_json(text, resume=True).spend(cheap) == (cheap,)
+    back.spend(make_entry(GaussianLoss(0.1)))  # one account: the holder's word holds for all its doors
+    with pytest.raises(BudgetExceededError):
+        back.spend(make_entry(GaussianLoss(0.6)))
+
+
+def test_a_loaded_ledger_joins_its_living_account(make_entry):
+    ledger = Ledger(Budget(mu=1.0))
+    back = pickle.loads(pickle.dumps(ledger))
+    back.spend(make_entry(GaussianLoss(0.8)))
+    assert len(ledger) == 1
+    assert "read-only" not in repr(back)
 
 
 def test_json_round_trip_and_merge(make_entry):
