@@ -20,12 +20,12 @@ from typing import Any, ParamSpec, TypeVar, cast
 from numpy.linalg import LinAlgError
 
 from privinf.errors import (
-    ArgumentError,
     FileMissingError,
     NotAvailableError,
     NotPositiveDefiniteError,
     PrivinfError,
     StorageError,
+    UnforeseenError,
 )
 
 P = ParamSpec("P")
@@ -58,6 +58,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
     Examples
     --------
+    >>> from privinf.errors import ArgumentError
     >>> @door
     ... def root(rows):
     ...     return [float(row) ** 0.5 for row in rows]
@@ -94,7 +95,7 @@ def doors(kind: C) -> C:
     Properties take no argument and stay as they are; so do methods that begin with an underscore.
     """
     for name, member in list(vars(kind).items()):
-        if name.startswith("_") and name not in ("__init__", "__call__", "__getitem__"):
+        if name.startswith("_") and name not in ("__new__", "__init__", "__call__", "__getitem__"):
             continue
         if isinstance(member, FunctionType):
             setattr(kind, name, door(member))
@@ -137,18 +138,21 @@ def _translated(error: BaseException, name: str) -> PrivinfError:
     """Return an error of the tree in place of a foreign one, without its text."""
     where = name.removesuffix(".__init__")
     if isinstance(error, FileNotFoundError):
-        return FileMissingError(f"{where}: there is no such file or folder; check the path")
+        return FileMissingError(f"there is no {error.filename or 'such file or folder'}: check the path")
     if isinstance(error, OSError):
-        return StorageError(f"{where}: a file cannot be read or written; check the path and its permissions")
+        reason = "cannot be used" if error.errno is None else os.strerror(error.errno)
+        return StorageError(
+            f"{error.filename or where}: {reason}; check the path, its folder and who may use it"
+        )
     if isinstance(error, ImportError):
         return NotAvailableError(f"{where} needs {error.name or 'a package'}, which is not installed")
     if isinstance(error, LinAlgError):
         return NotPositiveDefiniteError(
             f"{where}: a system of equations has no solution; use fewer columns, or spend more"
         )
-    return ArgumentError(
-        f"{where} cannot use an argument of this type, shape or content: compare with help({where}); what "
-        "was wrong is not quoted, since it can be a value of a row"
+    return UnforeseenError(
+        f"{where} cannot use an argument of this type, shape or content: compare them with help({where}). "
+        "What was wrong is not quoted, since it can be a value of a row"
     )
 
 

@@ -15,6 +15,13 @@ class ArgumentError(PrivinfError, ValueError):
     """An argument is outside its range, of the wrong shape or not among the choices."""
 
 
+class UnforeseenError(ArgumentError):
+    """An argument led to an exception of Python or of a library, whose text is not shown.
+
+    Where the arguments are as documented, it is a defect of privinf.
+    """
+
+
 class SchemaError(PrivinfError, ValueError):
     """Data, formula and schema do not fit together, or a public bound is missing or wrong."""
 

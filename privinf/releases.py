@@ -12,6 +12,7 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
+from privinf.doors import door, doors
 from privinf.errors import AlignmentError, NotAvailableError, StorageError
 from privinf.schema import Design
 from privinf.storage import read_container, write_container
@@ -26,6 +27,7 @@ def register_task(kind: str, task: str, fit: Callable[..., Any]) -> None:
     _tasks[kind, task] = fit
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False)
 class Release(Released):
     """What a mechanism sent: arrays, the public law of their noise, the design and the ledger lines.
@@ -163,6 +165,7 @@ class Release(Released):
         return self
 
 
+@door
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
     """Read a release that `Release.save` wrote.
 

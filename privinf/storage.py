@@ -98,7 +98,7 @@ def read_container(
     Raises
     ------
     FileNotFoundError
-        There is no such file.
+        There is no such file; at a public door FileMissingError.
     StorageError
         The file is foreign, truncated, corrupted, of another format or a newer version; or it was
         written with another key, with a key and none is given, or the other way round.

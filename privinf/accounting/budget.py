@@ -20,6 +20,7 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
+from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
@@ -29,6 +30,7 @@ Currency = Literal["mu2", "rho", "pure"]
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
 
 
+@doors
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
     """A hard limit on what may be spent about one unit. It only refuses; it calibrates nothing.

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from privinf.accounting.exact import exact, sqrt_down
 from privinf.accounting.gaussian import gaussian_mu
+from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
 
+@door
 def classic_mu(epsilon: float, delta: float) -> float:
     """Return the mu that the textbook noise really has: sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
 
@@ -37,6 +39,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     return epsilon / math.sqrt(2.0 * math.log(1.25 / check_fraction(delta, "delta")))
 
 
+@door
 def calibrate_mu(
     *,
     epsilon: float | None = None,
@@ -97,6 +100,7 @@ def calibrate_mu(
     return gaussian_mu(epsilon, delta) if calibration == "exact" else classic_mu(epsilon, delta)
 
 
+@door
 def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     """Split one mu over several Gaussian releases so that their mu^2 add up to it, never to more.
 

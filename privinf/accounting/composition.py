@@ -21,11 +21,13 @@ from privinf.accounting.losses import (
     pure_mu,
     pure_rho,
 )
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Total:
     """The joint loss of releases that compose sequentially; made by :func:`compose`.
@@ -156,6 +158,7 @@ class Total:
             )
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class ParallelTotal:
     """The loss of the worst placed unit where disjoint groups of units paid different prices.
@@ -191,6 +194,7 @@ class ParallelTotal:
         return max(world.rho for world in self.worlds)
 
 
+@door
 def compose(losses: Iterable[Loss]) -> Total:
     """Return the joint loss of releases about the same unit (sequential, possibly adaptive composition).
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from privinf.doors import door
 from privinf.validation import check_fraction, check_number, check_positive
 
 
+@door
 def rho_to_epsilon(rho: float, delta: float) -> float:
     """Return the best known epsilon for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
@@ -50,6 +52,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     return max(0.0, rho * (1.0 + x) - math.log1p(1.0 / x) + (need - math.log1p(x)) / x)
 
 
+@door
 def rho_to_delta(rho: float, epsilon: float) -> float:
     """Return the best known delta for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
@@ -85,6 +88,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(0.0, log_delta)))
 
 
+@door
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
 

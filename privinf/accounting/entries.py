@@ -14,6 +14,7 @@ import numpy as np
 
 from privinf.accounting.losses import Loss, loss_from_dict
 from privinf.accounting.scopes import Scope, check_scope
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
 from privinf.validation import check_choice, check_number
@@ -39,6 +40,7 @@ _FORBIDDEN = frozenset(
 )
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
     """How far one unit can move the released quantity.
@@ -69,6 +71,7 @@ class Sensitivity:
         object.__setattr__(self, "value", value)
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """One release: what was done to which unit, what protects it and what it cost.

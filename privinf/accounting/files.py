@@ -19,11 +19,13 @@ from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.ledger import Account, Ledger, enlist, read_account
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope
-from privinf.errors import ArgumentError, StorageError
+from privinf.doors import doors
+from privinf.errors import ArgumentError, FileMissingError, StorageError
 
 _PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
 
 
+@doors
 class LedgerFile(Ledger):
     """A `Ledger` whose account is a file; give it as ``ledger=`` to a release.
 
@@ -84,7 +86,9 @@ class FileAccount(Account):
         self._found = path.exists()
         if not self._found:
             if budget is None:
-                raise StorageError(f"there is no ledger at {path}: give the budget that a new one shall have")
+                raise FileMissingError(
+                    f"there is no ledger at {path}: give the budget that a new one shall have"
+                )
             if not path.parent.is_dir():
                 raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
             return
@@ -146,7 +150,7 @@ class FileAccount(Account):
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
             if self._found:
-                raise StorageError(f"the ledger {self.path} is gone: put it back") from None
+                raise FileMissingError(f"the ledger {self.path} is gone: put it back") from None
             return Account(self.budget, self.name, self.identity)
         except (OSError, UnicodeDecodeError):
             raise StorageError(f"the ledger {self.path} cannot be read") from None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from privinf.doors import door
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number
 
@@ -66,6 +67,7 @@ def _upper_half(epsilon: Floats, mu: float) -> Floats:
     return np.asarray(np.clip(delta, 0.0, 1.0))
 
 
+@door
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the smallest delta for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
@@ -95,6 +97,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return float(hockey_stick(np.array([epsilon]), mu)[0])
 
 
+@door
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
@@ -127,6 +130,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return smallest_epsilon(lambda e: float(hockey_stick(np.array([e]), mu)[0]), delta, high)
 
 
+@door
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP: the exact calibration.
 

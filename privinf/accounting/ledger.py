@@ -15,11 +15,13 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_component, total_of
+from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 
 _FORMAT, _VERSION = "privinf-ledger", 1
 
 
+@doors
 class Ledger:
     """The account of one kind of unit: every release about it, in order, under an optional hard limit.
 

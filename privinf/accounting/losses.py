@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from scipy.special import erfinv, log_expit, ndtri_exp
 
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_number
 
@@ -28,6 +29,7 @@ def _check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
     return cost
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
     """The loss of a Gaussian release: exactly mu-GDP.
@@ -57,6 +59,7 @@ class GaussianLoss:
         return {"kind": "gaussian", "mu": _plain(self.mu)}
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class PureLoss:
     """The loss of randomized response, or a bound on that of any pure epsilon mechanism.
@@ -89,6 +92,7 @@ class PureLoss:
         return {"kind": "pure", "epsilon": _plain(self.epsilon)}
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class ApproximateLoss:
     """An (epsilon, delta) event: a mechanism of which nothing more is known.
@@ -121,6 +125,7 @@ class ApproximateLoss:
         return {"kind": "approximate", "epsilon": self.epsilon, "delta": self.delta}
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
     """The loss of a mechanism known only in zCDP (Gumbel peeling): forces the whole total into rho.
@@ -160,6 +165,7 @@ _KINDS: dict[str, type[Loss]] = {
 }
 
 
+@door
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     """Read back what ``loss.to_dict()`` wrote.
 
@@ -176,6 +182,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
         raise ArgumentError(f"not a {kind} loss: {error}") from None
 
 
+@door
 def pure_mu(epsilon: float) -> float:
     """Return the mu for which every pure epsilon mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
@@ -188,6 +195,7 @@ def pure_mu(epsilon: float) -> float:
     return float(-2.0 * ndtri_exp(log_expit(-epsilon)))
 
 
+@door
 def pure_rho(epsilon: float) -> float:
     """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2)."""
     return epsilon * math.tanh(epsilon / 2.0)

@@ -12,6 +12,7 @@ from privinf.accounting.composition import ParallelTotal, Total, available, comp
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.losses import ApproximateLoss, ConcentratedLoss, GaussianLoss, Loss, PureLoss
 from privinf.accounting.scopes import Scope, total_of
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
     """One line of a plan: a name, the loss of one release, how many times, and in which scope."""
@@ -29,6 +31,7 @@ class PlannedRelease:
     scope: Scope
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class PlanReport:
     """The cost of a plan; made by :func:`plan`.
@@ -94,6 +97,7 @@ class PlanReport:
         return total_of((line.scope, line.loss) for line in self.lines for _ in range(line.times))
 
 
+@door
 def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: float) -> PlanReport:
     """Return what planned releases about the same unit will cost together, before touching data.
 

@@ -9,6 +9,7 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, stamp_of
 from privinf.accounting.report import PrivacyReport
 from privinf.accounting.scopes import total_of
+from privinf.doors import doors
 
 
 class Released:
@@ -51,6 +52,7 @@ class Released:
         return stamp_of(self.entries)
 
 
+@doors
 class ReleasedNumber(float, Released):
     """A released number: a float that carries its account.
 

@@ -13,6 +13,7 @@ from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger
 from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.validation import check_fraction
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_DELTA = 1e-6
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class PrivacyReport:
     """The privacy of one fit, and of everything its ledger had recorded by then.

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from privinf.errors import PrivinfError, PrivinfWarning
+from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
 
 class Refusal(click.ClickException):
@@ -35,16 +35,15 @@ class SafeGroup(click.Group):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except UnforeseenError as problem:
+            raise Failure(_mistake(problem)) from None
         except PrivinfError as problem:
             raise Refusal(str(problem)) from None
         except OSError as problem:
             where = f"{problem.filename}: " if problem.filename else ""
             raise Refusal(f"{where}{problem.strerror or type(problem).__name__}") from None
         except Exception as problem:
-            raise Failure(
-                f"{type(problem).__name__} at {_place(problem)}: a mistake in privinf, please report it. Its "
-                "text is not shown, because it may quote rows."
-            ) from None
+            raise Failure(_mistake(problem)) from None
 
 
 @contextmanager
@@ -61,6 +60,13 @@ def _plain_warnings() -> Iterator[None]:
         warnings.showwarning = show
         warnings.simplefilter("always", PrivinfWarning)
         yield
+
+
+def _mistake(problem: BaseException) -> str:
+    return (
+        f"{type(problem).__name__} at {_place(problem)}: a mistake in privinf, please report it. Its text is "
+        "not shown, because it may quote rows."
+    )
 
 
 def _place(problem: BaseException) -> str:

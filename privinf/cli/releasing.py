@@ -16,7 +16,7 @@ from privinf.accounting import Budget, Ledger, PrivacyReport
 from privinf.accounting.files import LedgerFile
 from privinf.cli.errors import Refusal
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.tables import TableRows, open_table
 from privinf.releases import Release
@@ -81,9 +81,9 @@ def release_command(
     release = _released(plan, party, rows, ledger, missing=missing, seed=seed, quiet=quiet)
     try:
         release.save(out)
-    except OSError as problem:
+    except StorageError as problem:
         raise Refusal(
-            f"{out} cannot be written ({problem.strerror}); the release is charged to the ledger and lost"
+            f"{out} cannot be written ({problem}); the release is charged to the ledger and lost"
         ) from None
     if not quiet:
         click.echo(_privacy_line(plan, party, release))

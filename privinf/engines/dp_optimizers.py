@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.engines.adam import Moments
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import ROUNDING
@@ -24,6 +25,7 @@ from privinf.validation import check_choice, check_count, check_fraction, check_
 Variant = Literal["repaired", "paper"]
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPSGD:
     """Stochastic gradient ascent on clipped scores of full dimension.
@@ -66,6 +68,7 @@ class DPSGD:
         check_fraction(self.final_share, "final_share")
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPAdam(DPSGD):
     """Adam on clipped scores of full dimension, its second moment corrected for the noise.
@@ -83,6 +86,7 @@ class DPAdam(DPSGD):
     step: float = 0.02
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSketch(DPSGD):
     """Stochastic gradient ascent in a new random k-dimensional sketch every round (Chen et al. 2022).
@@ -107,6 +111,7 @@ class RandomSketch(DPSGD):
         check_count(self.k, "k")
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DOME(DPSGD):
     """Gradients in a sketch of directions learned from past releases and random probes.

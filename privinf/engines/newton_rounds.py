@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.engines.glm_sums import GlmSums
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.typing import Floats, Integers
@@ -23,6 +24,7 @@ RULE = 0.1
 MOST_ROUNDS, TOLERANCE = 100, 1e-11
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Newton:
     """Newton's method: a noisy score and Hessian a round, then the final release.

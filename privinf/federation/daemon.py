@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply
@@ -32,6 +33,7 @@ class Answering(Protocol):
         ...
 
 
+@doors
 class SiteDaemon:
     """Answers questions to one site at a unix socket, one at a time, until it is stopped.
 
@@ -169,6 +171,7 @@ class SiteDaemon:
         raise TypeError("a daemon holds raw rows: it is not pickled")
 
 
+@doors
 class RemoteSite:
     """The way to a site that a `SiteDaemon` of this machine holds.
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation.in_process import Federation
 from privinf.federation.keys import IdentityKey
@@ -50,6 +51,7 @@ def least_threshold(sites: int, colluding: int) -> int:
     return (sites + colluding) // 2 + 1
 
 
+@doors
 class DoubleMaskedServer(SecureServer):
     """Releases sums over those sites that stay to the end, without seeing any site's own.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.federation.agreement import check_alike, lasting
 from privinf.federation.daemon import Answering, RemoteSite
@@ -43,6 +44,7 @@ def engine(name: str) -> Any:
         ) from None
 
 
+@doors
 class FlowerFederation:
     """Sites that are nodes of a Flower federation.
 

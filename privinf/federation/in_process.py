@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.federation.agreement import check_alike, lasting
 from privinf.federation.messages import Query, Reply
@@ -27,6 +28,7 @@ class Federation(Protocol):
         ...
 
 
+@doors
 class InProcessFederation:
     """Sites in this process: for tests, simulation and analyses of one holder's own files.
 

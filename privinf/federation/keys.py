@@ -13,6 +13,7 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 
 KEY_BYTES = 32
@@ -35,6 +36,7 @@ def primitives(name: str) -> Any:
         ) from None
 
 
+@doors
 class IdentityKey:
     """A site's static X25519 key: made once at the site, never sent.
 
@@ -123,6 +125,7 @@ class IdentityKey:
         raise TypeError("an identity key is not pickled: save it at the site")
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Roster:
     """The sites of a federation and their public keys, agreed outside of it and pinned at every site.
@@ -193,6 +196,7 @@ class Roster:
         return Roster, (dict(self.keys),)
 
 
+@door
 def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
     """Return new keys for all sites and their roster: for sites that live in one process.
 

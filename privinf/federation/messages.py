@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.typing import Floats
 from privinf.validation import check_count
@@ -22,6 +23,7 @@ _REPLIED = ("sums", "masked")
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One question to the sites: a named statistic with public arguments, and what its release will cost.
@@ -105,6 +107,7 @@ class Query:
         return Query.unpack, self.pack()
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reply:
     """A site's answer.

@@ -8,10 +8,12 @@ import numpy as np
 
 from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
+from privinf.doors import doors
 from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
 from privinf.typing import Floats
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisySum(Released):
     """A sum over rows with Gaussian noise.
@@ -57,6 +59,7 @@ class NoisySum(Released):
         return self.scale / self.rows
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyGram(Released):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.

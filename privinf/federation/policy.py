@@ -17,6 +17,7 @@ from privinf.accounting import (
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count, check_positive
@@ -28,6 +29,7 @@ NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshol
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors"}
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
     """What the holder of a site's rows allows.

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation.agreement import check_alike
 from privinf.federation.in_process import Federation
@@ -57,6 +58,7 @@ class PlannedSum:
         return LedgerEntry.from_dict(self.query.charges[0])
 
 
+@doors
 class Rounds:
     """Sites that answer one server, in one session.
 

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
+from privinf.doors import doors
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.in_process import Federation
 from privinf.federation.masking import Words
@@ -136,6 +137,7 @@ def add_words(words: Sequence[Words]) -> Words:
     return total
 
 
+@doors
 class SecureServer(TrustedServer):
     """Releases sums over sites without seeing any site's own: the server need not be trusted.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
+from privinf.doors import doors
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -40,6 +41,7 @@ from privinf.typing import Floats
 NOTHING: Floats = np.empty(0)
 
 
+@doors
 class Site:
     """Rows of one holder in a federation.
 

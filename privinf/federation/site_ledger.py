@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.ledger import Account, enlist
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.federation.messages import Query, Reply
 
@@ -75,6 +76,7 @@ class Journal:
         self._ledger.spend(*entries)
 
 
+@doors
 class SiteLedger(Ledger):
     """A site's ledger and the memory of its answers in one file; give it as ``ledger=`` to a `Site`.
 

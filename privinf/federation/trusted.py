@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query
@@ -26,6 +27,7 @@ from privinf.typing import Flags, Floats, RngLike
 from privinf.validation import check_fraction, check_number
 
 
+@doors
 class TrustedServer(Rounds):
     """Sums the sites' answers, adds the noise and writes one ledger line per release.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.exact import exact, float_down
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.example_budget import ExampleBudget, Parts, plan_budget
 from privinf.mechanisms.example_features import (
@@ -41,6 +42,7 @@ class _Plan:
     noise_free: bool
 
 
+@doors
 class LocalExamples:
     """The holder's door of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.report import DEFAULT_DELTA
+from privinf.doors import doors
 from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.mixing_theory import (
@@ -41,6 +42,7 @@ FORMAT, VERSION = "privinf-mixing-plan", 1
 Method = Literal["random-mixing", "gaussian-rows"]
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingPlan:
     """The public plan of a multi-party release; made by `MixingPlan.new` or read from JSON.
@@ -350,8 +352,8 @@ class MixingPlan:
         """Read a plan from a JSON file (StorageError if it cannot be read or holds none)."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise StorageError(f"{path} cannot be read: {problem}") from None
+        except UnicodeDecodeError:
+            raise StorageError(f"{path} holds no plan: it is no text") from None
         return cls.from_json(text)
 
     def __reduce__(self) -> tuple[Any, ...]:

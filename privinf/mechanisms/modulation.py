@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, split_mu
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation_map import (
@@ -38,6 +39,7 @@ class _Plan:
     entries: tuple[LedgerEntry, ...]
 
 
+@doors
 class Modulation:
     """The holder's door of ModulatedOLS: raw rows in, a `Release` of modulated features out.
 
@@ -257,6 +259,7 @@ class Modulation:
         return _Plan(scales, response_scale, tuple(entries))
 
 
+@doors
 class ModulationSession:
     """Holders answering the rounds of one charged protocol; each message has fresh noise and phases.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
+from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation import resolve_design
@@ -46,6 +46,7 @@ CovType = Literal["nonrobust", "HC0"]
 ROBUST_SHARE = 0.25
 
 
+@doors
 class Moments:
     """The holder's door of MomentOLS: raw rows in, noised second moments out.
 
@@ -309,11 +310,10 @@ def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, 
 def warn_of_large_delta(delta: float | None, n: int) -> None:
     """Warn (LargeDeltaWarning) that a delta of 1/n or more protects a total of n records too little."""
     if delta is not None and delta * n >= 1.0:
-        warnings.warn(
+        warn(
             f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
             "such a claim; name a delta far below 1/n",
             LargeDeltaWarning,
-            stacklevel=5,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.accounting import calibrate_mu
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.mixing_theory import LABEL_SPREAD, MixingGuess, check_rsquared, guessed_variances
 from privinf.mechanisms.parties import party_design
@@ -19,6 +20,7 @@ from privinf.typing import Calibration
 DiameterChoice = Literal["own", "largest"]
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class PartyPlan:
     """One party of a plan.

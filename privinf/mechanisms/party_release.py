@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import LedgerEntry
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.parties import party_design
@@ -84,6 +85,7 @@ class RollCall:
             raise AlignmentError(f"{found} of {self.n} people have a row: every one is needed")
 
 
+@doors
 class PartyMechanism:
     """What both releases of one party's columns share.
 

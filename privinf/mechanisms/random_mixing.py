@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.mixing_matrix import MixingKind, MixingMatrix
@@ -40,6 +41,7 @@ from privinf.typing import Calibration, Floats, Missing, RngLike
 from privinf.validation import check_choice, check_count, check_number
 
 
+@doors
 class GaussianRows(PartyMechanism):
     """The holder's door of DGMOLS and BGMOLS: every row of the party's columns, with noise.
 
@@ -127,6 +129,7 @@ class GaussianRows(PartyMechanism):
         return self._release({"rows": released}, law, recorded, len(table))
 
 
+@doors
 class RandomMixing(PartyMechanism):
     """The holder's door of RMGMOLS: k random sums over all people of the party's columns, with noise.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.accounting import LedgerEntry, PureLoss, Sensitivity
+from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.mechanisms.gaussian import PUBLIC_N
 from privinf.noise import NoiseSource
@@ -21,6 +22,7 @@ from privinf.validation import check_count, check_number
 SMALLEST_EPSILON = 1e-9
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
     """Binary (``levels=2``) or k-ary randomized response.

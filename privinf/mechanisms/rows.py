@@ -6,13 +6,13 @@ Everything here is a function of one record at a time and of public numbers, so 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from privinf.doors import doors, warn
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -28,6 +28,7 @@ from privinf.validation import check_choice
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 
 
+@doors
 @dataclass(frozen=True, slots=True, repr=False)
 class Rows:
     """Raw rows as their holder has them; never stored in anything that is released.
@@ -281,10 +282,9 @@ def data_bounds(
     """
     if request != "data":
         raise ArgumentError(f'{argument}={request!r}: pass pairs of public numbers, or the word "data"')
-    warnings.warn(
+    warn(
         f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
         DataDependentBoundsWarning,
-        stacklevel=4,
     )
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
     found = {}

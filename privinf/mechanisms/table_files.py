@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 
 import pandas as pd
 
-from privinf.errors import NotAvailableError, SchemaError, StorageError
+from privinf.errors import FileMissingError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
 
@@ -157,7 +157,7 @@ def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:
         return FrameSource(data)
     path = Path(data)
     if not path.is_file():
-        raise StorageError(f"{path}: there is no such file")
+        raise FileMissingError(f"{path}: there is no such file")
     if path.name.lower().endswith(CSV_SUFFIXES):
         return CsvSource(path)
     if path.name.lower().endswith(PARQUET_SUFFIXES):

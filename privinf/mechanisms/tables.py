@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
+from privinf.doors import door
 from privinf.errors import AlignmentError, SchemaError
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
 from privinf.mechanisms.table_files import Source, require_columns, table_source
@@ -79,6 +80,7 @@ class TableRows:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
 
 
+@door
 def open_table(
     data: str | PathLike[str] | pd.DataFrame,
     schema: Schema,

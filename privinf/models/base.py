@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows, data_bounds
 from privinf.releases import Release
@@ -21,6 +22,7 @@ PUBLIC_MARK = "privinf_public"
 NO_BOUND_RADIUS = 1e100
 
 
+@doors
 class ReleaseModel:
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 

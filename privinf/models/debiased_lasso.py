@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.engines.private_bootstrap import Multipliers
 from privinf.models.debiased_lasso_fits import (
     fit_by_paper,
@@ -24,6 +25,7 @@ from privinf.typing import RngLike
 from privinf.validation import check_choice
 
 
+@doors
 class DebiasedLasso:
     r"""Sparse linear regression with debiased intervals over one or more parties.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.doors import doors, warn
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import BootstrapDraws
@@ -52,6 +52,7 @@ ASTRAY_NOTE = (
 )
 
 
+@doors
 class LassoResults(Results):
     """Results of `DebiasedLasso`.
 
@@ -251,9 +252,9 @@ class LassoResults(Results):
 
     def _warn_if_weak(self, asked: str) -> None:
         if self._context.settings.get("astray", False):
-            warnings.warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning, stacklevel=3)
+            warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (missed := self._context.settings.get("sight", {}).get("missed")) is not None:
-            warnings.warn(f"{asked}: {missed}", WeakIdentificationWarning, stacklevel=3)
+            warn(f"{asked}: {missed}", WeakIdentificationWarning)
 
     @property
     def _extras(self) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.doors import doors
 from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import Clients, GlmSums
 from privinf.engines.newton_rounds import Newton, newton_path, one_step
@@ -25,6 +26,7 @@ from privinf.validation import check_choice
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
 
+@doors
 class FederatedGLM:
     r"""Linear, logistic or Poisson regression over one or more parties.
 

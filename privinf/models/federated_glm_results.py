@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.doors import doors
 from privinf.engines.glm_sums import BYTES, Meter
 from privinf.engines.newton_rounds import Block, OneStep
 from privinf.errors import NotAvailableError
@@ -48,6 +49,7 @@ APART = (
 LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
+@doors
 class FederatedGLMResults(Results):
     """Results of `FederatedGLM`.
 

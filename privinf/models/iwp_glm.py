@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
+from privinf.doors import doors
 from privinf.engines.example_sgd import fit_sgd
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.inference.examples import (
@@ -56,6 +57,7 @@ TARGETS = {
 }
 
 
+@doors
 class IWPGLM(ReleaseModel):
     r"""Regression and classification from examples that each client has made private on its own.
 

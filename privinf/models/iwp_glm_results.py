@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.examples import ExampleScores, Loss, Root, solve_root
 from privinf.inference.examples.interval import score_interval
@@ -40,6 +41,7 @@ NO_SYSTEM = (
 )
 
 
+@doors
 class IWPGLMResults(Results):
     """Results of an `IWPGLM` fit.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.parties import CONSTANT, party_design, released_columns
 from privinf.releases import Release
@@ -23,6 +24,7 @@ AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan",
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
 
 
+@door
 def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Release:
     """Put the releases of all parties side by side, once they are seen to belong together.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.party_plan import DiameterChoice
 from privinf.models.party_model import PartyModel
@@ -12,6 +13,7 @@ from privinf.models.party_tables import PartyColumns
 from privinf.typing import Missing
 
 
+@doors
 class RMGMOLS(PartyModel):
     r"""Linear regression on k random mixtures of the people's rows, released by parties with own columns.
 
@@ -101,6 +103,7 @@ class RMGMOLS(PartyModel):
         self._bind_arrays(y, X, parties, bounds, y_bounds, missing)
 
 
+@doors
 class DGMOLS(PartyModel):
     r"""Linear regression on all rows with Gaussian noise, released by parties with own columns.
 

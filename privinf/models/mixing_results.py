@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from privinf.doors import doors
 from privinf.errors import NotAvailableError
 from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.score_test import ScoreTestResult
@@ -19,6 +20,7 @@ from privinf.validation import check_array, check_choice
 ScoreForm = Literal["F", "exact"]
 
 
+@doors
 class MixingResults(Results):
     """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
 

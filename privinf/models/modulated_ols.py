@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.engines.gradient import gradient_path, gradient_step
 from privinf.errors import ArgumentError
 from privinf.inference.solution import Stabilization, Target
@@ -38,6 +39,7 @@ class GradientRule:
             check_positive(self.max_norm, "max_norm")
 
 
+@doors
 class ModulatedOLS(ReleaseModel):
     r"""Linear regression from one noisy modulated feature vector per client (local privacy).
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores import CorrectedLeastSquares
 from privinf.models import modulation_theory as theory
@@ -15,6 +16,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array
 
 
+@doors
 class ModulatedOLSResults(Results):
     """Results of a `ModulatedOLS` fit.
 

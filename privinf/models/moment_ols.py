@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Moments, Rows
@@ -30,6 +31,7 @@ TRUSTED = {
 }
 
 
+@doors
 class MomentOLS(ReleaseModel):
     r"""Linear regression from second moments with Gaussian noise.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import pandas as pd
 
 from privinf.accounting import Ledger
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.solution import Target
 from privinf.mechanisms.mixing_plan import Method, MixingPlan
@@ -51,6 +52,7 @@ class How:
     target: Target
 
 
+@doors
 class PartyModel:
     """What the multi-party models share: the table, its parties, two doors and the way to a result.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
+from privinf.doors import door
 from privinf.results.base import Results
 from privinf.results.comparison import Comparison, compare
 from privinf.results.context import Context
@@ -12,6 +13,7 @@ from privinf.results.storage import register_model
 __all__ = ["Comparison", "Context", "Results", "compare", "load_results", "register_model"]
 
 
+@door
 def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Results:
     """Read a result that `Results.save` wrote.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 IntervalMethod = Literal["wald", "score"]
 
 
+@doors
 class Results(DescribedResults):
     """Coefficients, tests and intervals of a private fit.
 

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Fits side by side; made by `compare`.
@@ -80,6 +82,7 @@ class Comparison:
         return pd.DataFrame(columns).reindex(order)
 
 
+@door
 def compare(results: Mapping[str, Any]) -> Comparison:
     """Put fits side by side.
 

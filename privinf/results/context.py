@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import PrivacyReport
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
@@ -18,6 +19,7 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 
+@doors
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Context:
     """The frozen surroundings of an estimate of p coefficients.

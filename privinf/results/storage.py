@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privinf.accounting import PrivacyReport
+from privinf.doors import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
@@ -49,6 +50,7 @@ class Recipe:
 _recipes: dict[str, Recipe] = {}
 
 
+@door
 def register_model(name: str, *, results: type[Results], system: Rebuild) -> None:
     """Say how results whose ``model`` is `name` come back from a file; models do this on import."""
     _recipes[name] = Recipe(results, system)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
 
 
+@doors
 class WaldResults:
     """Coefficients with normal inference.
 
@@ -243,12 +245,11 @@ class WaldResults:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""
         found = self._context.identification
         if found is not None and found.weak and self._estimate.cov is not None:
-            warnings.warn(
+            warn(
                 f"{asked}: identification is weak (statistic {found.statistic:.3g}, threshold "
                 f"{found.threshold:.3g}): normal inference may err far more often than it says; use "
                 "score_test() and conf_int(method='score')",
                 WeakIdentificationWarning,
-                stacklevel=3,
             )
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:

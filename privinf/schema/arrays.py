@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
@@ -109,6 +110,7 @@ def checked_pair(name: str, pair: Any) -> Interval:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
+@door
 def add_constant(X: Any, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 

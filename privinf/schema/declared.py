@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
 
 Level: TypeAlias = str | int | float | bool
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Numeric:
     """A numeric column with public bounds, in the user's units.
@@ -77,6 +79,7 @@ class Numeric:
         return kept
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Factor:
     """A column with a public list of levels.

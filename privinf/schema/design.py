@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema import geometry
 from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_names, checked_pair, public_flags
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Design:
     """Columns of a regression, their public bounds, and the map to the units in which noise is added.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.typing import Floats
 
@@ -18,6 +19,7 @@ EDGE = 2.0**-40
 WHOLE = 2.0**53
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A closed, finite interval that contains every value of a column.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column
 
 
+@doors
 @dataclass(frozen=True, slots=True)
 class Response:
     """The response of a design.

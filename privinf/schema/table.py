@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
 from privinf.schema.intervals import Interval
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ResponseMode = Literal["protected", "public"]
 
 
+@doors
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
     """Public facts about a table: columns, bounds or levels, what is sent in clear, who is a person.

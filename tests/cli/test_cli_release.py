@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
+from privinf import releases
 from privinf.accounting import Budget
 from privinf.accounting.files import LedgerFile
 from privinf.cli import releasing
@@ -170,7 +171,7 @@ def test_a_full_disk_after_the_charge_says_what_was_lost(planned, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pi.Release, "save", full)
+    monkeypatch.setattr(releases, "write_container", full)
     planned.refused(planned.release("a", "a.csv", *LEDGER), "No space left", "charged to the ledger and lost")
     assert len(LedgerFile("a.ledger")) == 1
     assert "a.npz" not in planned.files()

@@ -1,0 +1,210 @@
+"""Doors: what leaves a public function by an exception is an error of the tree, bare, and holds no value."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import traceback
+from types import FunctionType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf import federation, mechanisms
+from privinf.doors import door, is_door
+from privinf.errors import (
+    ArgumentError,
+    DataDependentBoundsWarning,
+    FileMissingError,
+    NotAvailableError,
+    NotPositiveDefiniteError,
+    PrivinfError,
+    SchemaError,
+    StorageError,
+    UnforeseenError,
+)
+from privinf.noise import SimulationNoise
+
+ROOMS = (
+    "privinf", "privinf.accounting", "privinf.federation", "privinf.mechanisms", "privinf.models",
+    "privinf.results", "privinf.schema",
+)  # fmt: skip
+NO_DOORS = {"errors"}
+SCHEMA = pi.Schema({"x": (0, 1), "y": (0, 2)})
+DUNDERS = {"__new__", "__init__", "__call__", "__getitem__"}
+
+
+def public_names():
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            if name not in NO_DOORS:
+                yield f"{room}.{name}", getattr(module, name)
+
+
+def functions_of(kind):
+    """Return what a class and its bases in the package define: constructors and public methods."""
+    for base in kind.__mro__:
+        if not base.__module__.startswith("privinf") or getattr(base, "_is_protocol", False):
+            continue
+        if issubclass(base, BaseException):
+            continue
+        for name, member in vars(base).items():
+            if name.startswith("_") and name not in DUNDERS:
+                continue
+            function = getattr(member, "__func__", member)
+            if isinstance(function, FunctionType):
+                yield f"{base.__module__}.{base.__qualname__}.{name}", function
+
+
+def test_every_public_function_and_method_is_a_door():
+    open_ = set()
+    for name, thing in public_names():
+        if inspect.isclass(thing):
+            open_ |= {where for where, function in functions_of(thing) if not is_door(function)}
+        elif isinstance(thing, FunctionType) and not is_door(thing):
+            open_.add(name)
+    assert not open_, "\n".join(sorted(open_))
+
+
+# ---- what a door does
+
+
+class Evil:
+    """An argument whose conversions raise with a value."""
+
+    def __array__(self, *_, **__):
+        raise ValueError("7654.321")
+
+    def __float__(self):
+        raise TypeError("7654.321")
+
+    def __iter__(self):
+        raise RuntimeError("7654.321")
+
+
+@door
+def tried(error, cause=None):
+    try:
+        raise ValueError("7654.321")
+    except ValueError:
+        raise error from cause
+
+
+@door
+def calling(**options):
+    return tried(**options)
+
+
+def refused(call, kind=PrivinfError):
+    """Return the error that a call raises: of the tree, bare, without the sentinel."""
+    with pytest.raises(kind) as caught:
+        call()
+    error = caught.value
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert "7654" not in str(error)
+    assert "7654" not in repr(error)
+    return error
+
+
+FOREIGN = {
+    "ValueError": (ValueError("7654.321"), UnforeseenError),
+    "TypeError": (TypeError("7654.321"), UnforeseenError),
+    "RecursionError": (RecursionError("7654.321"), UnforeseenError),
+    "OverflowError": (OverflowError("7654.321"), UnforeseenError),
+    "LinAlgError": (np.linalg.LinAlgError("7654.321"), NotPositiveDefiniteError),
+    "OSError": (OSError(5, "7654.321"), StorageError),
+    "FileNotFoundError": (FileNotFoundError(2, "7654.321"), FileMissingError),
+    "ImportError": (ImportError("7654.321", name="opendp"), NotAvailableError),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_exceptions_become_errors_of_the_tree_without_their_text(name):
+    error, kind = FOREIGN[name]
+    assert type(refused(lambda: tried(error))) is kind
+    assert type(refused(lambda: tried(error, ValueError("7654.321")))) is kind
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SchemaError("no"), KeyboardInterrupt(), SystemExit(2), MemoryError(), UserWarning("no")],
+    ids=repr,
+)
+def test_what_passes_a_door_passes_bare(error):
+    assert refused(lambda: tried(error, ValueError("7654.321")), type(error)) is error
+
+
+def test_a_call_that_does_not_fit_keeps_pythons_own_error():
+    for call in (lambda: calling(unknown=1), lambda: tried(), lambda: tried(1, 2, 3)):
+        error = refused(call, TypeError)
+        assert "tried()" in str(error)
+    assert isinstance(refused(lambda: tried(None)), ArgumentError)  # raise None: a TypeError from inside
+
+
+def test_a_door_keeps_signature_name_and_traceback():
+    assert door(tried) is tried
+    assert str(inspect.signature(tried)) == "(error, cause=None)"
+    error = refused(lambda: tried(ValueError("7654.321")))
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert names[-1] == "tried"
+
+
+def test_missing_files_are_errors_of_both_kinds(tmp_path):
+    path = tmp_path / "none.npz"
+    calls = {
+        "release": lambda: pi.load_release(path),
+        "results": lambda: pi.load_results(path),
+        "table": lambda: pi.open_table(tmp_path / "none.csv", SCHEMA, id="id"),
+        "plan": lambda: pi.MixingPlan.load(path),
+        "key": lambda: federation.IdentityKey.load(path),
+        "ledger": lambda: pi.LedgerFile(path),
+    }
+    for name, call in calls.items():
+        error = refused(call, StorageError)
+        assert isinstance(error, FileNotFoundError), name
+        assert "none" in str(error), name
+        assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+def test_not_available_stays_an_attribute_error():
+    assert not hasattr(pi.Budget(mu=1.0), "no_such")
+    assert not hasattr(pi.Budget(epsilon=1.0), "mu")
+
+
+def test_a_warning_points_at_the_line_that_called():
+    with pytest.warns(DataDependentBoundsWarning) as caught:
+        pi.MomentOLS([1.0, 2.0, 3.0], [[0.5], [0.6], [0.1]], bounds="data", y_bounds=(0, 3))
+    assert [entry.filename for entry in caught] == [__file__]
+
+
+# ---- doors that kept a value: all of these fail on the code before
+
+SECRET = 7654.321
+RAGGED = [[0.1, SECRET], [0.2], [0.3, 0.4]]
+TEXTS = np.array([["0.1"], ["7654.321x"], ["0.2"]], dtype=object)
+FRAME = pd.DataFrame({"x": ["0.1", "7654.321x", "0.2"], "y": [0.0, 1.0, 2.0]})
+
+
+def kept_before():
+    bounds = {"bounds": [(0.0, 1.0)], "y_bounds": (0.0, 2.0)}
+    y = [0.0, 1.0, 2.0]
+    yield "texts in an array", lambda: pi.MomentOLS(y, TEXTS, **bounds).fit(mu=1.0, rng=0)
+    yield "texts in the response", lambda: pi.MomentOLS(TEXTS[:, 0], [[0.1]] * 3, **bounds).fit(mu=1.0, rng=0)
+    yield "a ragged list", lambda: pi.MomentOLS(y, RAGGED, **bounds).fit(mu=1.0, rng=0)
+    yield "texts in a column", lambda: pi.MomentOLS.from_formula("y ~ x", FRAME, schema=SCHEMA).fit(mu=1.0)
+    yield "an array that raises", lambda: pi.MomentOLS(y, Evil(), **bounds).fit(mu=1.0, rng=0)
+    yield "modulation", lambda: pi.ModulatedOLS(y, TEXTS, **bounds).fit(mu=1.0, rng=0)
+    yield "machines", lambda: pi.sparse_mean([TEXTS, TEXTS], epsilon=1.0, sparsity=1)
+    yield "codes", lambda: mechanisms.RandomizedResponse(2, 1.0).respond(["7654.321"], SimulationNoise(0))
+    yield "a vector of texts", lambda: mechanisms.NoisyTopK(1, 1.0, rho=1.0).release(["7654.321", "1"])
+    yield "a scalar of text", lambda: mechanisms.noisy_scalar("7654.321", 1.0, mu=1.0)
+
+
+@pytest.mark.parametrize(("name", "call"), [pytest.param(*case, id=case[0]) for case in kept_before()])
+def test_no_door_keeps_a_value_in_its_context(name, call):
+    refused(call)
