@@ -16,6 +16,7 @@ from privinf.errors import (
     NotAvailableError,
     PrivinfError,
     SchemaError,
+    UnforeseenError,
 )
 from privinf.federation.keys import IdentityKey, Roster
 from privinf.federation.masking import PairKeys, Words
@@ -150,6 +151,8 @@ class Site:
         """Answer as the site `name`; what goes wrong is told in the reply, without any value."""
         try:
             return self.answer(query, name)
+        except UnforeseenError:
+            return Reply(name, NOTHING, self.size, error=f"ArgumentError: failed at {query.op!r}")
         except PrivinfError as error:
             kind = type(error).__name__
             known = kind if hasattr(errors, kind) else "ArgumentError"
