@@ -74,5 +74,9 @@ class LargeDeltaWarning(PrivinfWarning):
     """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
 
 
+class UnavailableColumnsWarning(PrivinfWarning):
+    """Declared columns are absent or cannot be read: a site offers none of them from then on."""
+
+
 class DataDependentBoundsWarning(PrivinfWarning):
     """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""

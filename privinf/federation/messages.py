@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -69,6 +70,14 @@ class Query:
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
             raise ArgumentError("op must be the name of a statistic")
+        if not isinstance(self.design, str) or not isinstance(self.session, str):
+            raise ArgumentError("design and session must be texts")
+        if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
+            raise ArgumentError("args and masking must be mappings")
+        lines = self.charges
+        if not isinstance(lines, (list, tuple)) or not all(isinstance(line, Mapping) for line in lines):
+            raise ArgumentError("charges must be a list of ledger lines as mappings")
+        check_count(self.version, "version", least=0)
         check_count(self.sequence, "sequence", least=0)
         given = {name: _plain(value, name) for name, value in self.args.items() if value is not None}
         object.__setattr__(self, "args", MappingProxyType(given))
@@ -100,8 +109,12 @@ class Query:
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
         """Read back what `pack` wrote; StorageError if it is not that."""
-        header = _read(text, cls)
-        return cls(**header | {"args": header["args"] | dict(arrays), "charges": tuple(header["charges"])})
+        with suppress(Exception):  # anything may stand in a text of unknown origin; its errors may quote it
+            header = _read(text, cls)
+            if not set(header["args"]) & set(arrays):
+                args = header["args"] | dict(arrays)
+                return cls(**header | {"args": args, "charges": tuple(header["charges"])})
+        raise StorageError("the message is not a Query")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Query.unpack, self.pack()
@@ -190,8 +203,9 @@ def _plain_array(value: Any, name: str) -> NDArray[Any]:
 def _json(content: Any) -> str:
     try:
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"not JSON: {error}") from None
+    except (TypeError, ValueError, RecursionError):
+        problem = "only JSON travels: texts, flags, finite numbers, and lists and mappings of such"
+    raise ArgumentError(problem)
 
 
 def _read(text: str, kind: Any) -> dict[str, Any]:
@@ -200,6 +214,6 @@ def _read(text: str, kind: Any) -> dict[str, Any]:
         known = {one.name for one in fields(kind)}
         if not isinstance(header, dict) or not set(header) <= known:
             raise StorageError(f"the message is not a {kind.__name__}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StorageError(f"the message is not a {kind.__name__}") from None
     return header

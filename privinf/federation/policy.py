@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 from privinf.accounting import (
+    ApproximateLoss,
     ConcentratedLoss,
     GaussianLoss,
     LedgerEntry,
     Loss,
     PureLoss,
+    Sensitivity,
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count, check_positive
 
@@ -27,6 +30,17 @@ TOLERANCE = 1e-9
 # What a line may say of its noise: of a secure sum, and of peeling. Vectors are counted here all the same.
 NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold"})
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors"}
+# The laws that a mechanism's noise can follow.
+LAWS = {
+    "gaussian": ("gaussian", "discrete gaussian"),
+    "gumbel peeling": ("gumbel",),
+    "laplace peeling": ("laplace", "discrete laplace"),
+    "laplace": ("laplace", "discrete laplace"),
+}
+MOST_NOISE = 1e300
+# New designs that a site takes where its policy lets sums go out and says no number.
+NEW_DESIGNS = 16
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @doors
@@ -43,7 +57,7 @@ class SitePolicy:
     operations : tuple of str, optional
         Statistics that may be asked for; all that the package ships by default.
     largest_rho : float
-        Most that one release may cost, in zCDP.
+        Most that one release may cost, in zCDP, by the site's own reckoning from its noise.
     secure_sums : bool
         Whether noisy sums may go out under masks, so that nobody sees more than the sum over the roster.
     min_sites : int
@@ -53,16 +67,23 @@ class SitePolicy:
     zero_out : bool
         Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
         it by any other costs up to twice the mu of such a line.
+    designs : tuple of str
+        Digests (``Design.digest``) of designs that may be asked about; the design that a site was made with
+        always may.
+    new_designs : int, optional
+        How many other designs are taken, ever: each digest is counted once and stands in the site's ledger.
+        By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
 
     Raises
     ------
     ArgumentError
-        A number is out of range.
+        A number is out of range, or a digest is none.
 
     Notes
     -----
     **Privacy.** The default allows nothing but a description of the columns. A secure sum may ask for more
-    sites and count with more colluding ones than the policy says, never fewer.
+    sites and count with more colluding ones than the policy says, never fewer. A design is public and reads
+    no row; the limit on new ones bounds what a site keeps and computes for others.
     """
 
     trusted_server: bool = False
@@ -73,11 +94,37 @@ class SitePolicy:
     min_sites: int = 2
     max_colluding: int = 0
     zero_out: bool = False
+    designs: tuple[str, ...] = ()
+    new_designs: int | None = None
 
     def __post_init__(self) -> None:
         check_positive(self.largest_rho, "largest_rho", infinite=True)
         check_count(self.min_sites, "min_sites", least=2)
         check_count(self.max_colluding, "max_colluding", least=0)
+        if self.new_designs is not None:
+            check_count(self.new_designs, "new_designs", least=0)
+        if isinstance(self.designs, str) or not all(
+            isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in self.designs
+        ):
+            raise ArgumentError(
+                "designs must be a list of digests (Design.digest), 64 hexadecimal digits each"
+            )
+        object.__setattr__(self, "designs", tuple(self.designs))
+
+    @property
+    def most_designs(self) -> int:
+        """How many designs are taken that are not on the holder's list."""
+        if self.new_designs is not None:
+            return self.new_designs
+        return NEW_DESIGNS if self.trusted_server or self.secure_sums else 0
+
+    def allow_designs(self) -> None:
+        """Raise NotAvailableError if no design of others can be asked about, whichever it is."""
+        if not self.most_designs and not self.designs:
+            raise NotAvailableError(
+                "its policy takes no designs: the holder must list their digests, SitePolicy(designs=...), "
+                "or say how many new ones, SitePolicy(new_designs=...)"
+            )
 
     def allow(self, op: str, *, masked: bool = False) -> None:
         """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""
@@ -93,7 +140,7 @@ class SitePolicy:
             raise NotAvailableError(f"its policy does not allow the statistic {op!r}")
 
     def accept(
-        self, charges: Iterable[Mapping[str, Any]], reach: Reach, scope: Scope = ()
+        self, charges: Iterable[Mapping[str, Any]], reach: Reach, scope: Scope = (), *, masked: bool = False
     ) -> tuple[LedgerEntry, ...]:
         """Return the site's own ledger lines for a query, checked against its own sensitivity.
 
@@ -104,6 +151,8 @@ class SitePolicy:
         reach : Reach
         scope : tuple of str
             Where in the site's ledger they stand.
+        masked : bool
+            Whether they are of a secure sum.
 
         Raises
         ------
@@ -112,7 +161,7 @@ class SitePolicy:
         NotAvailableError
             The noise is not one that the policy allows.
         """
-        entries = [LedgerEntry.from_dict(charge) for charge in charges]
+        entries = [_entry_of(charge) for charge in charges]
         if not entries:
             raise ArgumentError("the query states no release and no charge for it")
         for entry in entries:
@@ -120,38 +169,68 @@ class SitePolicy:
                 raise NotAvailableError("its policy refuses releases without noise or with seeded noise")
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
                 raise NotAvailableError(f"its policy counts replace-one, not {entry.relation}")
-            check_entry(entry, reach)
-            if _rho(entry.loss) > self.largest_rho:
+            if check_entry(entry, reach, masked=masked) > self.largest_rho:
                 raise NotAvailableError("its policy refuses so dear a release")
         return tuple(replace(entry, id=str(uuid4()), scope=scope) for entry in entries)
 
 
-def check_entry(entry: LedgerEntry, reach: Reach) -> None:
-    """Raise ArgumentError unless a ledger line covers a release of a statistic of this reach.
+def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
+    """Return a stated charge as a ledger line; ArgumentError if it is none."""
+    try:
+        return LedgerEntry.from_dict(charge)
+    except PrivinfError as error:
+        problem = str(error)
+    except Exception:
+        problem = "a charge is not a ledger entry"
+    raise ArgumentError(problem)
 
-    The line must be in units of the sum, and state at least the sensitivity that follows from the statistic,
-    and at least the loss that follows from its sensitivity and its noise: for peeling, of every vector that
-    the statistic has.
+
+def check_entry(entry: LedgerEntry, reach: Reach, *, masked: bool = False) -> float:
+    """Return what a release costs in zCDP; ArgumentError unless its ledger line covers it, in kind.
+
+    The line must be in units of the sum, and state at least the sensitivity that follows from the statistic.
+    Its loss is recomputed from the mechanism, the scale of the noise and the sensitivity, for peeling of
+    every pick in every vector that the statistic has; the stated loss is compared with one of the same kind
+    only (`least_losses`).
     """
     stated = entry.sensitivity
     if stated is None:
         raise ArgumentError(f"the line {entry.label!r} states no sensitivity")
     if (entry.unit == "client") != (reach.unit == "client"):
         raise ArgumentError(f"the line {entry.label!r} is about a {entry.unit}, its statistic about others")
+    scale = _scale(entry)
+    peeled = "picks" in entry.noise
+    picks = _picks(entry, reach) if peeled else 1
+    needed = _needed(entry, stated, reach, picks if peeled else None)
+    if not stated.value >= needed * (1.0 - TOLERANCE):
+        raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
+    ratio = max(stated.value, needed) / scale if scale > 0.0 else math.inf
+    vectors = math.prod(reach.shape[:-1]) if peeled else 1
+    least = least_losses(entry.mechanism, ratio, picks, vectors, masked=masked)
+    covered = least.get(type(entry.loss)) if scale > 0.0 else math.inf
+    if covered is None:
+        kinds = " or ".join(kind.__name__ for kind in least)
+        raise ArgumentError(f"the line {entry.label!r} must state the loss of its mechanism as {kinds}")
+    if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
+        raise ArgumentError(f"the line {entry.label!r} states too small a loss for its noise")
+    if entry.secure and math.isinf(_amount(entry.loss)):
+        raise ArgumentError(f"the line {entry.label!r} says secure of a release without noise")
+    return least_rho(entry.mechanism, ratio, picks, vectors)
+
+
+def _scale(entry: LedgerEntry) -> float:
+    """Return the scale of a line's noise, once what it says of its noise is known here; 0 without noise."""
+    if entry.mechanism not in LAWS:
+        raise ArgumentError(f"no release by {entry.mechanism!r} is known here")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
         raise ArgumentError(f"the line {entry.label!r}: a site knows no {unknown[0]!r} of a noise")
-    picks = vectors = 1
-    if "picks" not in entry.noise:
-        needed = reach.sensitivity(entry.relation)
-    else:
-        picks, vectors = _picks(entry, reach), math.prod(reach.shape[:-1])
-        needed = reach.linf * (math.sqrt(picks) if stated.norm == "l2" else 1.0)
-    if not stated.value >= needed * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {entry.label!r} states too small a sensitivity for its statistic")
-    least = _least_rho(entry, stated.value, picks) * vectors
-    if not _rho(entry.loss) >= least * (1.0 - TOLERANCE):
-        raise ArgumentError(f"the line {entry.label!r} states too small a loss for its noise")
+    scale = entry.noise.get("scale", 0.0)
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.0 <= scale <= MOST_NOISE:
+        raise ArgumentError(f"the line {entry.label!r} must state the scale of its noise, a number")
+    if scale > 0.0 and entry.noise.get("law", LAWS[entry.mechanism][0]) not in LAWS[entry.mechanism]:
+        raise ArgumentError(f"the line {entry.label!r} states another law of noise than its mechanism's")
+    return float(scale)
 
 
 def _picks(entry: LedgerEntry, reach: Reach) -> int:
@@ -164,30 +243,81 @@ def _picks(entry: LedgerEntry, reach: Reach) -> int:
     return picks
 
 
-def _least_rho(entry: LedgerEntry, sensitivity: float, picks: int) -> float:
-    """Return what a release with this noise costs in zCDP, by the mechanism's own formula."""
-    scale = float(entry.noise.get("scale", 0.0))
-    if scale == 0.0:
-        return math.inf
-    ratio = sensitivity / scale
-    match entry.mechanism:
+def _needed(entry: LedgerEntry, stated: Sensitivity, reach: Reach, picks: int | None) -> float:
+    """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
+
+    Laplace noise on a whole vector goes with its l1 norm. Of picks every entry is a release of its own, with
+    the sensitivity of an entry, but their Gaussian values, which are one.
+    """
+    if entry.mechanism == "gaussian":
+        norm = "l2"
+        needed = reach.sensitivity(entry.relation) if picks is None else math.sqrt(picks) * reach.linf
+    elif picks is not None:
+        norm, needed = "linf", reach.linf
+    elif entry.mechanism == "laplace" and entry.relation == "replace-one":
+        norm, needed = "l1", min(reach.size * reach.linf, math.sqrt(reach.size) * reach.l2)
+    else:
+        raise ArgumentError(f"the line {entry.label!r} must say how many entries are picked")
+    if stated.norm != norm:
+        raise ArgumentError(f"the line {entry.label!r}: its mechanism goes with a sensitivity in {norm}")
+    return needed
+
+
+def least_losses(
+    mechanism: str, ratio: float, picks: int, vectors: int, *, masked: bool
+) -> dict[type[Loss], float]:
+    """Return the smallest loss of a release in every kind that is derived for its mechanism.
+
+    Parameters
+    ----------
+    mechanism : str
+    ratio : float
+        Sensitivity over the scale of the noise; infinite without noise.
+    picks, vectors : int
+        How many entries of how many vectors are picked; 1 and 1 of other releases.
+    masked : bool
+        Whether it is a secure sum, whose grid may be so coarse that no mu is known.
+
+    Returns
+    -------
+    dict
+        mu, rho or epsilon by kind. A Gumbel pick is (2 ratio)-DP with a range of that width (`noisy_top_k`),
+        a Laplace pick (2 ratio)-DP, a Laplace number ratio-DP; several of these are also known in zCDP.
+    """
+    times = picks * vectors
+    match mechanism:
         case "gaussian":
-            return ratio**2 / 2.0
+            found: dict[type[Loss], float] = {GaussianLoss: math.sqrt(vectors) * ratio}
+            return found | ({ConcentratedLoss: vectors * ratio * ratio / 2.0} if masked else {})
         case "gumbel peeling":
-            return picks * ratio**2 / 2.0
+            return {ConcentratedLoss: times * ratio * ratio / 2.0, PureLoss: times * 2.0 * ratio}
         case "laplace peeling":
-            return picks * pure_rho(2.0 * ratio)
-        case "laplace":
-            return picks * pure_rho(ratio)
-    raise ArgumentError(f"no release by {entry.mechanism!r} is known here")
+            each = 2.0 * ratio
+        case _:
+            each = ratio
+    pure: dict[type[Loss], float] = {PureLoss: times * each}
+    return pure | ({ConcentratedLoss: times * pure_rho(each)} if times > 1 else {})
 
 
-def _rho(loss: Loss) -> float:
+def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
+    """Return what a release costs in zCDP, from its noise alone."""
+    match mechanism:
+        case "gaussian":
+            return vectors * ratio * ratio / 2.0
+        case "gumbel peeling":
+            return picks * vectors * ratio * ratio / 2.0
+        case "laplace peeling":
+            return picks * vectors * pure_rho(2.0 * ratio)
+    return picks * vectors * pure_rho(ratio)
+
+
+def _amount(loss: Loss) -> float:
     match loss:
         case GaussianLoss(mu):
-            return mu * mu / 2.0
+            return mu
         case ConcentratedLoss(rho):
             return rho
         case PureLoss(epsilon):
-            return pure_rho(epsilon)
-    raise ArgumentError(f"{type(loss).__name__} has no zCDP")
+            return epsilon
+        case ApproximateLoss(epsilon):
+            return epsilon

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -9,21 +10,23 @@ import numpy as np
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
-from privinf.doors import doors
+from privinf.doors import doors, warn
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
     NotAvailableError,
     PrivinfError,
-    SchemaError,
+    UnavailableColumnsWarning,
     UnforeseenError,
 )
 from privinf.federation.keys import IdentityKey, Roster
 from privinf.federation.masking import PairKeys, Words
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
+from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import Journal, SiteLedger
 from privinf.federation.site_masking import (
+    SumTerms,
     check_room,
     check_roster,
     check_terms,
@@ -32,14 +35,34 @@ from privinf.federation.site_masking import (
     read_terms,
 )
 from privinf.federation.site_sharing import STAGES, Sharing
-from privinf.mechanisms.rows import Rows, as_rows
-from privinf.mechanisms.site_ops import Reach
-from privinf.mechanisms.site_rows import SiteBlock, stream_of
+from privinf.mechanisms.rows import as_rows
+from privinf.mechanisms.site_ops import Reach, SiteOp
+from privinf.mechanisms.site_rows import SiteBlock
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
 
 NOTHING: Floats = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A question about rows that has passed every check but its turn and its price.
+
+    Attributes
+    ----------
+    op : SiteOp
+    reach : Reach
+    entries : tuple of LedgerEntry
+        The site's own lines for it.
+    terms : SumTerms or None
+        Of a secure sum.
+    """
+
+    op: SiteOp
+    reach: Reach
+    entries: tuple[LedgerEntry, ...]
+    terms: SumTerms | None = None
 
 
 @doors
@@ -50,8 +73,8 @@ class Site:
     ----------
     rows : pair (y, X), DataFrame, or Rows
     schema : Design or Schema
-        Public columns and bounds. With a `Schema` the design of a model arrives with the first query
-        "design" and must be made from this very schema.
+        Public columns and bounds. With a `Schema` designs of models arrive with queries "design": they must
+        be made from this very schema, and the policy says which, or how many.
     policy : SitePolicy
         What the holder allows; the default sends nothing but a description of the columns.
     ledger : Ledger, optional
@@ -65,15 +88,24 @@ class Site:
     AlignmentError
         There are no rows, or y and X differ in length.
     SchemaError
-        The rows do not fit the schema, or have missing or infinite values; the response has no bounds.
+        The rows do not fit the design, or have missing or infinite values; the response has no bounds.
+
+    Warns
+    -----
+    UnavailableColumnsWarning
+        Columns of a `Schema` are absent or cannot be read. The holder alone is told why (`defects`); which
+        they are is public from then on, and designs that use them are refused for that reason.
 
     Notes
     -----
-    **Privacy.** Un-noised sums leave it only where the policy says ``trusted_server=True``, and only for
-    queries whose charges cover the site's own sensitivity; they are in its ledger before a row is read. In
-    a secure sum (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not
-    shown. Which rows are in a public batch follows from their order: a ledger in which batches stand in
-    parallel is right as long as the order stays.
+    **Privacy.** Rows are opened once, when the site is made, and everything that is wrong with them is told
+    to the holder then. Every question about them passes one gate, in this order: the policy; a complete
+    check of its arguments, made without a row; its turn in its session; the ledger; then rows, by functions
+    that cannot fail for whatever stands in a row. Un-noised sums leave only where the policy says
+    ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
+    (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Which rows
+    are in a public batch follows from their order: a ledger in which batches stand in parallel is right as
+    long as the order stays.
 
     Examples
     --------
@@ -86,20 +118,7 @@ class Site:
     'NotAvailableError: its policy sends no u'
     """
 
-    __slots__ = (
-        "_block",
-        "_digest",
-        "_journal",
-        "_pairs",
-        "_rows",
-        "_sharing",
-        "_turn",
-        "design",
-        "ledger",
-        "policy",
-        "schema",
-        "size",
-    )
+    __slots__ = ("_designs", "_journal", "_pairs", "_sharing", "_turn", "ledger", "policy", "size")
 
     def __init__(
         self,
@@ -113,25 +132,39 @@ class Site:
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
             raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
-        self._rows: Rows = as_rows(rows)
-        self.size = len(self._rows)
+        opened = as_rows(rows)
+        self.size = len(opened)
         if self.size == 0:
             raise AlignmentError("a site needs at least one row")
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = Ledger() if ledger is None else ledger
-        self.schema = schema if isinstance(schema, Schema) else schema.schema
-        self.design: Design | None = None
-        self._block: SiteBlock | None = None
-        self._digest = ""
+        self._designs = SiteDesigns(opened, schema)
         self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
         self._sharing = Sharing(self._journal)
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
-        if isinstance(schema, Design):
-            self.adopt(schema)
+        if isinstance(schema, Schema) and self.defects:
+            listed = ", ".join(self.defects)
+            told = f"the site offers no column(s) {listed}: see Site.defects for the reasons"
+            warn(told, UnavailableColumnsWarning)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The public columns and bounds; None for arrays."""
+        return self._designs.schema
+
+    @property
+    def design(self) -> Design | None:
+        """The design that was put in place last, by the holder or by a question."""
+        return self._designs.latest
+
+    @property
+    def defects(self) -> dict[str, str]:
+        """What is wrong with the declared columns that are unavailable: for the holder, never in a reply."""
+        return self._designs.defects
 
     def adopt(self, design: Design) -> None:
-        """Prepare the rows for a design; the one in place if it is the same.
+        """Put a design of the holder's in place, beside those that are there; it is not counted.
 
         Raises
         ------
@@ -140,27 +173,19 @@ class Site:
         SchemaError
             As for the class.
         """
-        if self.design is not None and design == self.design:
-            return
-        if design.schema != self.schema or (self.schema is None and self.design is not None):
-            raise AlignmentError("the design has other columns or bounds than the site's schema")
-        self._block = _whole(design, self._rows)
-        self.design, self._digest = design, design.digest
+        self._designs.adopt(design)
 
     def handle(self, query: Query, name: str) -> Reply:
         """Answer as the site `name`; what goes wrong is told in the reply, without any value."""
         try:
             return self.answer(query, name)
-        except UnforeseenError:
-            return Reply(name, NOTHING, self.size, error=f"ArgumentError: failed at {query.op!r}")
         except PrivinfError as error:
             kind = type(error).__name__
-            known = kind if hasattr(errors, kind) else "ArgumentError"
-            return Reply(name, NOTHING, self.size, error=f"{known}: {error}")
-        except Exception as error:
-            # A text of numpy's may hold values.
-            told = f"ArgumentError: failed at {query.op!r} ({type(error).__name__})"
-            return Reply(name, NOTHING, self.size, error=told)
+            known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
+            told = f"failed at {query.op!r}" if isinstance(error, UnforeseenError) else str(error)
+        except Exception:
+            known, told = "ArgumentError", f"failed at {query.op!r}"
+        return Reply(name, NOTHING, self.size, error=f"{known}: {told}")
 
     def answer(self, query: Query, name: str) -> Reply:
         """Answer as the site `name`, one question at a time.
@@ -175,47 +200,65 @@ class Site:
             return self._answer(query, name)
 
     def _answer(self, query: Query, name: str) -> Reply:
+        """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
         if query.op == "describe":
             return Reply(name, NOTHING, self.size, self.description())
         if query.op == "design":
-            self.adopt(Design.from_dict(query.args.get("design", {})))
-            return Reply(name, NOTHING, self.size, self.description())
+            return self._introduced(query, name)
         if query.op in STAGES:
             return self._sharing.answer(query, name, self.size, NOTHING)
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
-        op = SITE_OPS[query.op]
         self.policy.allow(query.op, masked=bool(query.masking))
+        asked = self._checked(query, name)
+        if asked.terms is not None:
+            return self._masked(query, name, asked, asked.terms)
+        self._journal.begin(query, query.digest, asked.entries)
+        return Reply(name, asked.op.total(self._placed(name, query.design), query.args), self.size)
+
+    def _introduced(self, query: Query, name: str) -> Reply:
+        """Take a design: by the policy and public facts alone; no row is read."""
+        if not self._designs.own:
+            self.policy.allow_designs()
+        if unknown := sorted(set(query.args) - {"design"}):
+            raise ArgumentError(f"design takes no argument {', '.join(map(repr, unknown))}")
+        design = self._designs.read(query.args.get("design"))
+        if design.digest not in self._designs.own and design.digest not in self.policy.designs:
+            self.policy.allow_designs()
+            self._journal.introduce(design.digest, self.policy.most_designs)
+        self._designs.keep(design)
+        return Reply(name, NOTHING, self.size, self.description())
+
+    def _checked(self, query: Query, name: str) -> Asked:
+        """Check a question about rows completely, without reading one."""
+        op = SITE_OPS[query.op]
         if query.version != op.version:
             raise NotAvailableError(f"it knows version {op.version} of {query.op!r}, not {query.version}")
-        if self._block is None or self.design is None:
-            raise NotAvailableError("it has no design yet: send the query 'design' first")
-        if query.design != self._digest:
-            raise NotAvailableError("its rows are prepared for another design now")
-        reach = op.reach(query.args, len(self.design.names), self.size)
-        entries = self.policy.accept(query.charges, reach, op.scope(query.args, name))
-        if query.masking:
-            return self._masked(query, name, reach, entries)
-        self._journal.begin(query, query.digest, entries)
-        return Reply(name, op.total(self._placed(name), query.args), self.size)
-
-    def _masked(self, query: Query, name: str, reach: Reach, entries: tuple[LedgerEntry, ...]) -> Reply:
-        """Answer in a secure sum: check, charge, read, add noise and masks, remember."""
+        masked = bool(query.masking)
+        public = self._designs.public(query.design)
+        reach = op.checked(query.args, public, self.size, bounded=masked)
+        entries = self.policy.accept(query.charges, reach, op.scope(query.args, name), masked=masked)
+        if not masked:
+            return Asked(op, reach, entries)
         if len(entries) != 1:
             raise ArgumentError("a secure sum is one release")
         terms = read_terms(query, entries[0])
-        pairs = check_roster(terms, query, self._pairs, name)
+        check_roster(terms, query, self._pairs, name)
         check_terms(query, terms, entries[0], reach, self.policy)
-        units = reach.units(self.size)
-        check_room(terms, units, reach.bound)
-        digest = query.digest
+        check_room(terms, reach.units(self.size), reach.bound)
+        return Asked(op, reach, entries, terms)
+
+    def _masked(self, query: Query, name: str, asked: Asked, terms: SumTerms) -> Reply:
+        """Answer in a secure sum: charge, read, add noise and masks, remember."""
+        pairs, units, digest = self._pairs, asked.reach.units(self.size), query.digest
+        assert pairs is not None
         if (sent := self._journal.recall(digest)) is not None:
             return sent
-        self._journal.begin(query, digest, entries)
+        self._journal.begin(query, digest, asked.entries)
 
         def words() -> Words:
-            total = SITE_OPS[query.op].total(self._placed(name), query.args)
-            return noisy_words(quantised(total, terms, units, reach.bound), terms, name)
+            total = asked.op.total(self._placed(name, query.design), query.args)
+            return noisy_words(quantised(total, terms, units, asked.reach.bound), terms, name)
 
         if terms.kind == "shared":
             reply = Reply(name, NOTHING, self.size, self._sharing.share(name, digest, terms, pairs, words))
@@ -229,22 +272,23 @@ class Site:
         """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts."""
         from privinf import __version__
 
+        design, schema = self.design, self.schema
         return {
             "version": __version__,
-            "design": None if self.design is None else self.design.to_dict(),
-            "digest": self._digest,
-            "schema": None if self.schema is None else self.schema.to_dict(),
+            "design": None if design is None else design.to_dict(),
+            "digest": "" if design is None else design.digest,
+            "schema": None if schema is None else schema.to_dict(),
+            "unavailable": list(self._designs.unavailable),
             "trusted_server": self.policy.trusted_server,
             "roster": None if self._pairs is None else self._pairs.roster.digest,
         }
 
-    def _placed(self, name: str) -> SiteBlock:
-        whole = self._block
-        assert whole is not None
-        return SiteBlock(
-            whole.features, whole.response, whole.low, whole.high,
-            whole.response_low, whole.response_high, 0, stream_of(name),
-        )  # fmt: skip
+    def _placed(self, name: str, digest: str | None = None) -> SiteBlock:
+        """Return the rows by a design, the latest by default, at the site of this name."""
+        if digest is None:
+            assert self.design is not None
+            digest = self.design.digest
+        return self._designs.placed(digest, name)
 
     def __len__(self) -> int:
         return self.size
@@ -254,33 +298,3 @@ class Site:
 
     def __reduce__(self) -> Any:
         raise TypeError("a site holds raw rows: it is not pickled")
-
-
-def _whole(design: Design, rows: Rows) -> SiteBlock:
-    """Return all rows as one block: a matrix of the right columns is used as it is, without a copy."""
-    if design.y_low is None or design.y_high is None:
-        raise SchemaError(f"the response {design.response!r} needs public bounds (y_bounds)")
-    if design.schema is not None and design.schema.max_rows > 1:
-        raise NotAvailableError("sites answer for one row a unit: max_rows > 1 is not offered")
-    X = rows.features
-    ready = design.schema is None and isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
-    if not (ready and X.shape[1] == len(design.names)):
-        X = design.matrix(X, missing=rows.missing)
-    for start in range(0, len(X), 4096):
-        if not np.isfinite(X[start : start + 4096]).all():
-            raise SchemaError("the features have missing or infinite values")
-    y = rows.response
-    y = design.response_values(rows.features, missing=rows.missing) if y is None else _response(y)
-    if len(y) != len(X):
-        raise AlignmentError(f"the response has {len(y)} rows and the features have {len(X)}")
-    return SiteBlock(X, y, design.low, design.high, design.y_low, design.y_high)
-
-
-def _response(y: Any) -> Floats:
-    try:
-        found = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise SchemaError("the response is not numeric") from None
-    if found.ndim != 1 or not np.isfinite(found).all():
-        raise SchemaError("the response must be one column without missing or infinite values")
-    return found

@@ -24,7 +24,7 @@ FORMAT, VERSION = "privinf-site-ledger", 1
 
 
 class Journal:
-    """A site's memory for as long as it lives: questions that it has charged, their order, replies sent.
+    """A site's memory while it lives: questions charged, their order, designs counted, replies sent.
 
     Parameters
     ----------
@@ -41,6 +41,24 @@ class Journal:
         self._last: dict[str, int] = {}
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
+        self._designs: dict[str, int] = {}
+
+    def introduce(self, digest: str, most: int) -> None:
+        """Count the design of this digest, unless it was counted before.
+
+        Raises
+        ------
+        NotAvailableError
+            It is not among the first `most` designs.
+        """
+        if self._designs.get(digest, len(self._designs)) >= most:
+            raise NotAvailableError(
+                f"its policy takes {most} new designs (SitePolicy(new_designs={most})), and this is not one "
+                "of them: the holder must list its digest or allow more"
+            )
+        if digest not in self._designs:
+            self._note(digest)
+            self._designs[digest] = len(self._designs)
 
     def begin(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
         """Charge a question of this digest, unless it was charged before.
@@ -75,6 +93,9 @@ class Journal:
     def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
         self._ledger.spend(*entries)
 
+    def _note(self, design: str) -> None:
+        """Keep a new design's digest."""
+
 
 @doors
 class SiteLedger(Ledger):
@@ -97,11 +118,12 @@ class SiteLedger(Ledger):
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its question, and
-    one for every reply; each has reached the disk before anything is read or sent. After a crash the same
-    question gets the very bytes that it got before, or is answered for the first time, and is not charged
-    again; a half-written last line is dropped, since nothing was done on its strength. Whoever can put an
-    older copy of the file in its place can make the site spend twice: protect it as you protect the rows.
+    **Privacy.** One line is appended for every charge, with the digest and the position of its question, one
+    for every reply, and one for the digest of every new design; each has reached the disk before anything is
+    read or sent. After a crash the same question gets the very bytes that it got before, or is answered for
+    the first time, and is not charged again; a half-written last line is dropped, since nothing was done on
+    its strength. Whoever can put an older copy of the file in its place can make the site spend twice:
+    protect it as you protect the rows.
 
     Examples
     --------
@@ -200,6 +222,8 @@ class FileJournal(Journal):
         if "session" in line:
             self._last[line["session"]] = int(line["sequence"])
             self._charged.add(line["digest"])
+        if "design" in line:
+            self._designs.setdefault(str(line["design"]), len(self._designs))
         if "reply" in line:
             arrays = {name: _read_array(record) for name, record in line["arrays"].items()}
             self._replies[line["digest"]] = Reply.unpack(line["reply"], arrays)
@@ -214,6 +238,9 @@ class FileJournal(Journal):
     def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
         note = {"digest": digest, "session": query.session, "sequence": query.sequence}
         self.account.record(entries, note)
+
+    def _note(self, design: str) -> None:
+        self.append({"design": design})
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line and return when it has reached the disk."""

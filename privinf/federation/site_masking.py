@@ -40,6 +40,7 @@ from privinf.typing import Floats, Integers
 LEAST_SIGMA = 4.0
 GAUSSIAN_SIGMA = 2.0**20
 NOISE_REACH = 64.0
+MOST_GRID = 2.0**1000
 TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed", "threshold"})
 
 
@@ -115,7 +116,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
 
 def _grid(given: Mapping[str, Any]) -> float:
     grid = given.get("grid")
-    if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid < math.inf:
+    if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
         raise ArgumentError("grid must be a positive number")
     if math.frexp(grid)[0] != 0.5:
         raise ArgumentError("grid must be a power of two")
@@ -200,17 +201,11 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
 
 
 def quantised(total: Floats, terms: SumTerms, rows: int, bound: float) -> Integers:
-    """Return a site's sum in steps of the grid, flat.
-
-    Raises
-    ------
-    SensitivityError
-        An entry is not finite, or larger than the rows can make it: the statistic is broken.
-    """
-    steps = np.rint(np.ravel(total) / terms.grid)
-    if not np.abs(steps).max(initial=0.0) <= rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0:
-        raise SensitivityError("the statistic passed its own bound: nothing was sent")
-    return steps.astype(np.int64)
+    """Return a site's sum in steps of the grid, flat; no entry larger than so many rows can make it."""
+    most = math.floor(rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0)
+    with np.errstate(all="ignore"):
+        steps = np.rint(np.nan_to_num(np.ravel(total)) / terms.grid)
+    return np.clip(steps, -most, most).astype(np.int64)
 
 
 def noisy_words(steps: Integers, terms: SumTerms, name: str) -> Words:

@@ -58,7 +58,7 @@ def weighted(x: Floats, radius: float, unit: float = 0.0) -> Floats:
 
 def residuals(block: SiteBlock, x: Floats, args: Args) -> Floats:
     """Return the clipped residuals at theta, shape (rows,)."""
-    y = np.clip(block.response, block.response_low, block.response_high)
+    y = block.outcome()
     r, bound = _raw(y, x, args)
     return clipped(r, bound)
 
@@ -81,7 +81,7 @@ def curvatures(block: SiteBlock, x: Floats, args: Args) -> tuple[Floats, float]:
     else:
         slope, most = np.ones(len(eta)), 1.0
     if exact:
-        y = np.clip(block.response, block.response_low, block.response_high)
+        y = block.outcome()
         r, bound = _raw(y, x, args)
         slope[np.abs(r) >= bound] = 0.0
     return np.minimum(slope, most), most

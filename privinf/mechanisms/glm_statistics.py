@@ -48,6 +48,7 @@ from privinf.mechanisms.site_rows import (
     digits,
     positions,
     positive,
+    positive_vector,
     rounded,
     unit_of,
     vector,
@@ -220,8 +221,8 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
     positive(args, "clip")
     if "moment" in args:
         vector(args, "moment", columns)
-    if "unit" in args and not (vector(args, "unit", columns) > 0.0).all():
-        raise ArgumentError("unit must be positive")
+    if "unit" in args:
+        positive_vector(args, "unit", columns)
     if "basis" in args or "probes" in args:
         size = _sketch_size(args, columns)
     if "batches" in args:

@@ -42,6 +42,7 @@ from privinf.validation import check_array, check_choice
 
 FORMS = ("residual", "response")
 LAWS = ("rademacher", "gaussian")
+MOST_DRAWS = 100_000
 
 
 def _bounded(block: SiteBlock, args: Args) -> Floats:
@@ -54,7 +55,7 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
     x = _bounded(block, args)
     support, beta = np.asarray(args.get("support", ()), dtype=np.int64), np.asarray(args.get("beta", ()))
     fitted = x[:, support] @ beta
-    y = np.clip(block.response, block.response_low, block.response_high) - args.get("intercept", 0.0)
+    y = block.outcome() - args.get("intercept", 0.0)
     if args["form"] == "response":
         step = fitted - clipped(y, bound)
         top = bound + float(args["column_bound"]) * float(np.abs(beta).sum())
@@ -194,6 +195,8 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
 def _multiplier_reach(args: Args, columns: int) -> Reach:
     check_choice(args.get("law"), LAWS, "law")
     draws = whole_number(args, "draws", least=1)
+    if draws > MOST_DRAWS:
+        raise ArgumentError(f"draws must be at most {MOST_DRAWS}")
     if whole_number(args, "seed") >= 2**64:
         raise ArgumentError("seed must be below 2^64")
     top = positive(args, "clip") * positive(args, "residual_clip")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from privinf.accounting.scopes import scope_component
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SensitivityError
 from privinf.mechanisms.site_rows import (
     Args,
     SiteBlock,
     blocks_of,
     check_bits,
     check_common,
+    check_sizes,
     clip_norms,
     cut,
     digits,
@@ -25,9 +27,15 @@ from privinf.mechanisms.site_rows import (
 )
 from privinf.typing import Floats, Relation
 
+T = TypeVar("T")
+
 COMMON = ("center", "scale", "intercept", "support", "beta", "bits")
 # Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
 CLIENTS = ("client_rows", "client_clip")
+# Numbers that one sum may hold.
+MOST_NUMBERS = 1 << 24
+# Rounding of a sum of doubles, in shares of its bound.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +171,20 @@ class SiteOp:
         Raises
         ------
         ArgumentError
-            An argument is missing, unknown, of the wrong shape or out of range; the site has more rows than
-            are counted for one.
+            An argument is missing, unknown, of the wrong shape or out of range; the sum would be too long;
+            the site has more rows than are counted for one.
         """
         unknown = sorted(set(args) - set(self.arguments))
         if unknown:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
+        return self._tried(lambda: self._reach(args, columns, rows))
+
+    def _reach(self, args: Args, columns: int, rows: int) -> Reach:
+        check_sizes(args)
         check_common(args, columns)
         found = self.sensitivity(args, columns)
+        if found.size > MOST_NUMBERS:
+            raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers")
         if "client_rows" not in args:
             if "client_clip" in args:
                 raise ArgumentError("client_clip goes with client_rows")
@@ -178,20 +192,67 @@ class SiteOp:
         most = whole_number(args, "client_rows", least=max(rows, 1))
         return found.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
 
+    def checked(self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False) -> Reach:
+        """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
+
+        Beside the checks of `reach`, the digits are checked for so many rows and the statistic is computed
+        once on made-up rows, so that whatever it could raise for its arguments is raised here.
+
+        Parameters
+        ----------
+        args : mapping
+        public : SiteBlock
+            Made-up rows within the public bounds (`site_rows.made_up`).
+        rows : int
+            Number of the site's rows.
+        bounded : bool
+            Whether the sum will be rounded to integers, so that the made-up rows must keep to the bound.
+
+        Raises
+        ------
+        ArgumentError, SensitivityError
+            The arguments do not fit the statistic, its columns or so many rows; the message is a function
+            of public numbers.
+        """
+        reach = self.reach(args, public.features.shape[1], rows)
+        check_bits(args, rows)
+        with np.errstate(all="ignore"):
+            found = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
+        if found.size != reach.size:
+            raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
+        if bounded and not (np.abs(found) <= len(public) * reach.bound * (1.0 + ROUNDING)).all():
+            raise SensitivityError(f"{self.name!r} passed its own bound: nothing was sent")
+        return reach
+
+    def _tried(self, function: Callable[[], T]) -> T:
+        """Return what a function of public numbers returns; what it raises is an error of this package."""
+        try:
+            return function()
+        except PrivinfError as error:
+            problem = type(error)(str(error))
+        except Exception as error:
+            problem = ArgumentError(f"failed at {self.name!r} ({type(error).__name__})")
+        raise problem
+
     def total(self, rows: SiteBlock, args: Args) -> Floats:
-        """Return the sum over all rows, block by block."""
+        """Return the sum over all rows, block by block; finite, whatever stands in them.
+
+        Raises only what `checked` raises, for the arguments.
+        """
         reach = self.reach(args, rows.features.shape[1])
         check_bits(args, len(rows))
         total = np.zeros(reach.size)
-        for block in blocks_of(rows, wide=self.wide):
-            total += self.function(block, args).ravel()
-        if "client_clip" in args:
-            total = clipped_total(total, args)
+        with np.errstate(all="ignore"):
+            for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
+                total += self.function(block, args).ravel()
+            total = np.nan_to_num(clipped_total(total, args))
         return total.reshape(reach.shape)
 
 
 def clipped_total(total: Floats, args: Args) -> Floats:
-    """Return a site's whole total, shrunk to the norm `client_clip` and cut to as many digits as records."""
+    """Return a site's total; where asked shrunk to the norm `client_clip`, and cut to as many digits."""
+    if "client_clip" not in args:
+        return total
     clip = float(args["client_clip"])
     steps, unit = cut(clip_norms(total[None, :].copy(), clip), unit_of(clip, digits(args)[0]))
     return np.asarray(steps[0] * unit)

@@ -19,7 +19,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.typing import Floats, Integers
-from privinf.validation import check_array, check_number, check_positive
+from privinf.validation import check_array, check_number
 
 Args: TypeAlias = Mapping[str, Any]
 
@@ -28,6 +28,10 @@ Args: TypeAlias = Mapping[str, Any]
 ENTRIES = 1 << 18
 NARROW_ENTRIES = 1 << 21
 EXACT_BITS = 53
+# Sizes that arguments, columns in their units and responses keep to: no product in a statistic passes 1e300,
+# and no clip falls below what doubles can tell from zero.
+LARGEST, SMALLEST = 1e30, 1e-30
+SEEDS = frozenset({"seed", "probe_seed"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,7 +68,10 @@ class SiteBlock:
         raise TypeError("a site's rows are not pickled")
 
     def columns(self, args: Args, chosen: Integers | None = None) -> Floats:
-        """Return (clip(x, low, high) - center) / scale of all or some columns, a fresh array."""
+        """Return (clip(x, low, high) - center) / scale of all or some columns, a fresh array.
+
+        What passes `LARGEST`, as only columns without bounds can, stops there.
+        """
         index = slice(None) if chosen is None else chosen
         x = np.maximum(self.features[:, index], self.low[index])  # np.clip is slow with arrays of bounds
         np.minimum(x, self.high[index], out=x)
@@ -72,19 +79,50 @@ class SiteBlock:
             x -= np.asarray(center)[index]
         if (scale := args.get("scale")) is not None:
             x *= 1.0 / np.asarray(scale)[index]
+        if not self._reach(args, index) <= LARGEST:
+            np.clip(np.nan_to_num(x, copy=False), -LARGEST, LARGEST, out=x)
         return np.asarray(x, dtype=np.float64)
+
+    def _reach(self, args: Args, index: Any) -> float:
+        """Return how large columns can get by their public bounds."""
+        with np.errstate(all="ignore"):
+            ends = np.stack([self.low[index], self.high[index]])
+            if (center := args.get("center")) is not None:
+                ends = ends - np.asarray(center)[index]
+            if (scale := args.get("scale")) is not None:
+                ends = ends / np.asarray(scale)[index]
+        return float(np.abs(ends).max(initial=0.0))
+
+    def outcome(self) -> Floats:
+        """Return clip(y), shape (rows,)."""
+        return np.clip(self.response, max(self.response_low, -LARGEST), min(self.response_high, LARGEST))
 
     def residual(self, args: Args, bound: float | None = None) -> Floats:
         """Return clip(y) - intercept - x_S'beta, clipped to [-bound, bound], shape (rows,)."""
-        r = np.clip(self.response, self.response_low, self.response_high) - args.get("intercept", 0.0)
+        r = self.outcome() - args.get("intercept", 0.0)
         if "support" in args and len(args["support"]):
             r = r - self.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"])
         return clipped(r, math.inf if bound is None else bound)
 
 
-def blocks_of(whole: SiteBlock, *, wide: bool) -> Iterator[SiteBlock]:
-    """Cut a site's rows into blocks of about `ENTRIES` numbers, or `NARROW_ENTRIES`."""
-    rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(whole.features.shape[1], 1))
+def made_up(low: Floats, high: Floats, response_low: float, response_high: float) -> SiteBlock:
+    """Return three public rows: at the lower bounds, in the middle, and at the upper bounds."""
+    low, high = (np.asarray(ends, dtype=np.float64) for ends in (low, high))
+    bottom, top = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+    ends = 0.5 * response_low, 0.5 * response_high
+    return SiteBlock(
+        np.stack([bottom, 0.5 * bottom + 0.5 * top, top]),
+        np.array([response_low, sum(ends), response_high]),
+        low, high, response_low, response_high,
+    )  # fmt: skip
+
+
+def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteBlock]:
+    """Cut a site's rows into blocks of about `ENTRIES` numbers, or `NARROW_ENTRIES`.
+
+    `draws` numbers are made for each row beside its columns.
+    """
+    rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(whole.features.shape[1], draws, 1))
     for start in range(0, len(whole), rows):
         part = slice(start, start + rows)
         yield SiteBlock(
@@ -170,10 +208,34 @@ def whole_number(args: Args, name: str, *, default: int | None = None, least: in
 
 
 def positive(args: Args, name: str) -> float:
-    """Return an argument that is a positive number."""
+    """Return an argument that is a positive number, neither below `SMALLEST` nor above `LARGEST`."""
     if name not in args:
         raise ArgumentError(f"{name} is missing")
-    return check_positive(args[name], name)
+    return check_number(args[name], name, low=SMALLEST, high=LARGEST)
+
+
+def positive_vector(args: Args, name: str, size: int) -> Floats:
+    """Return an argument that is a vector of positive numbers, none below `SMALLEST`."""
+    found = vector(args, name, size)
+    if not (found >= SMALLEST).all():
+        raise ArgumentError(f"{name} must be positive, at least {SMALLEST:g}")
+    return found
+
+
+def check_sizes(args: Args) -> None:
+    """Raise ArgumentError if a number among the arguments is larger than `LARGEST`; seeds may be."""
+    for name, value in args.items():
+        if name in SEEDS or isinstance(value, (str, bool)):
+            continue
+        if isinstance(value, (int, float)):
+            fits = abs(value) <= LARGEST
+        else:
+            array = np.asarray(value)
+            fits = array.dtype.kind in "biuf" and bool(
+                np.abs(array.astype(np.float64)).max(initial=0.0) <= LARGEST
+            )
+        if not fits:
+            raise ArgumentError(f"{name} must hold numbers of size at most {LARGEST:g}")
 
 
 def vector(args: Args, name: str, size: int | None = None) -> Floats:
@@ -202,8 +264,8 @@ def check_common(args: Args, columns: int) -> None:
     """Check what every statistic takes: center, scale, intercept, support and beta."""
     if args.get("center") is not None:
         vector(args, "center", columns)
-    if args.get("scale") is not None and not (vector(args, "scale", columns) > 0.0).all():
-        raise ArgumentError("scale must be positive")
+    if args.get("scale") is not None:
+        positive_vector(args, "scale", columns)
     check_number(args.get("intercept", 0.0), "intercept")
     if ("support" in args) != ("beta" in args):
         raise ArgumentError("support and beta go together")

@@ -10,7 +10,7 @@ from privinf.federation.flower import FlowerFederation
 
 def act_as_runner(monkeypatch):
     """Say of this process what Flower's runner says, and lose no time between looks for answers."""
-    monkeypatch.setitem(FlowerFederation.__init__.__kwdefaults__, "poll", 0.01)
+    monkeypatch.setitem(FlowerFederation.__init__.__wrapped__.__kwdefaults__, "poll", 0.01)
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 

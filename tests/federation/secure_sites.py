@@ -50,7 +50,7 @@ class Tapped:
 def secure_query(federation, mu=1.0, op="clipped_score", args=None, **options):
     """Return a query that a server would ask, without asking it."""
 
-    class Stopped(Exception):
+    class Stopped(BaseException):
         pass
 
     class Stopping(Tapped):

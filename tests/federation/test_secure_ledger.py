@@ -102,7 +102,7 @@ def test_a_crash_between_charge_and_reply_is_not_charged_again(tmp_path, monkeyp
     query = secure_query(federation)
     site = federation._sites["north"]
 
-    def crash(self, name):
+    def crash(self, *_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from glm_sites import NAMES, POLICY, SCHEMA, TRUSTS, Doors, model_of, sites_of
+from glm_sites import NAMES, POLICY, SCHEMA, TRUSTS, Doors, model_of, sites_of, table
 
 import privinf as pi
 from privinf.errors import (
@@ -65,9 +65,8 @@ def refused(kind, told, sites, connect, trust="secure-sum"):
     """Fit, and check the error: its kind and words, and no number of a row in it."""
     with pytest.raises(kind, match=told) as caught:
         model_of(connect(sites), trust).fit(**FIT)
-    for site in sites.values():
-        for value in np.ravel(site._rows.features[["u", "v"]]):
-            assert f"{value:.6f}"[:-1] not in str(caught.value)
+    for value in np.ravel(table()[["u", "v"]]):
+        assert f"{value:.6f}"[:-1] not in str(caught.value)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

@@ -264,7 +264,7 @@ def test_a_sub_vector_of_a_clipped_vector_needs_its_own_clip():
 
 def test_absurd_arguments_and_records_never_give_nan():
     X, y = np.full((1, P), 1e308), np.array([-1e308])
-    args = {"support": np.array([0]), "beta": np.array([1e308]), "scale": np.full(P, 1e-300)}
+    args = {"support": np.array([0]), "beta": np.array([1e30]), "scale": np.full(P, 1e-30)}
     limits = {"low": np.full(P, -np.inf), "high": np.full(P, np.inf)}
     rows = SiteBlock(X, y, **limits, response_low=-np.inf, response_high=np.inf)
     for name, extra in (
@@ -279,6 +279,9 @@ def test_absurd_arguments_and_records_never_give_nan():
             found = op.function(rows, args | extra)
         assert np.isfinite(found).all(), name
         assert np.abs(found).max() <= op.reach(args | extra, P).bound * (1 + 1e-12), name
+        for absurd in ({"beta": np.array([1e31])}, {"scale": np.full(P, 1e-31)}, {"intercept": -1e31}):
+            with pytest.raises(ArgumentError, match=r"1e\+?-?30"):
+                op.reach(args | extra | absurd, P)
 
 
 def test_rademacher_and_gaussian_multipliers():

@@ -304,22 +304,28 @@ def test_a_constant_that_is_none_is_refused_at_its_party():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "name", "why"),
     [
-        (lambda frame: frame.drop(columns="a"), r"column\(s\) a"),
-        (lambda frame: frame.assign(a=np.where(frame.a > 0.9, np.nan, frame.a)), "'a'"),
-        (lambda frame: frame.assign(y=np.where(frame.y > 1.5, np.inf, frame.y)), "'y'"),
-        (lambda frame: frame.assign(g="elsewhere"), "'g'"),
+        (lambda frame: frame.drop(columns="a"), "a", "lack"),
+        (lambda frame: frame.assign(a=np.where(frame.a > 0.9, np.nan, frame.a)), "a", "missing values"),
+        (lambda frame: frame.assign(y=np.where(frame.y > 1.5, np.inf, frame.y)), "y", "infinite values"),
+        (lambda frame: frame.assign(g="elsewhere"), "g", "outside its declared levels"),
     ],
 )
-def test_a_bad_table_is_named_when_the_sites_are_asked(change, words):
+def test_a_bad_table_is_told_to_its_holder_and_its_columns_are_named_to_who_asks(change, name, why):
     frame = table()
     fed = federation(frame)
-    fed._sites["south"]._rows = Rows(change(frame.iloc[1::3]))
+    pairs = fed._sites["south"]._pairs
+    with pytest.warns(pi.errors.UnavailableColumnsWarning, match=f"no column.* {name}:"):
+        bad = Site(Rows(change(frame.iloc[1::3])), SCHEMA, policy=POLICY)
+    bad._pairs = pairs
+    fed._sites["south"] = bad
+    assert why in bad.defects[name]
     asked = pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA)
-    with pytest.raises(pi.errors.PrivinfError, match=f"site 'south'.*{words}") as caught:
+    with pytest.raises(pi.errors.SchemaError, match=f"site 'south'.*column.* {name}: its holder") as caught:
         asked.fit(mu=1.0, rng=0)
     assert "elsewhere" not in str(caught.value)
+    assert why not in str(caught.value)
     assert asked.ledger.entries == ()
 
 

@@ -1,0 +1,220 @@
+"""A site's rows, opened once, and the designs by which they are read: checked without them, kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from privinf.errors import (
+    AlignmentError,
+    NotAvailableError,
+    PrivinfError,
+    SchemaError,
+)
+from privinf.mechanisms.opened import OpenedRows
+from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.site_rows import SiteBlock, made_up, stream_of
+from privinf.schema import Design, Schema
+
+# What a design that comes with a question may have: columns, bytes of its matrix, knots of all its splines.
+MOST_COLUMNS, MOST_BYTES, MOST_KNOTS = 1_000, 1 << 30, 256
+# Bytes of matrices that are kept beside the one in use.
+CACHE_BYTES = 1 << 30
+
+
+class SiteDesigns:
+    """The rows of a site and the designs that questions may name.
+
+    Parameters
+    ----------
+    rows : Rows
+    schema : Design or Schema
+        With a `Design`, the design that is in place from the start.
+
+    Attributes
+    ----------
+    schema : Schema or None
+    latest : Design or None
+        The design that came last.
+    own : frozenset of str
+        Digests of designs that the holder has put in place.
+
+    Raises
+    ------
+    AlignmentError, SchemaError
+        The rows do not fit; told to the holder, who makes the site.
+
+    Notes
+    -----
+    **Privacy.** Rows are opened here, once, and whatever is wrong with them is told to the holder. Afterwards
+    a design is accepted or refused by public facts alone (`check`), and its matrix is computed from opened
+    rows, which cannot fail. That some columns are unavailable is public.
+    """
+
+    __slots__ = ("_designs", "_matrices", "_opened", "latest", "own", "schema")
+
+    def __init__(self, rows: Rows, schema: Design | Schema) -> None:
+        self.schema = schema if isinstance(schema, Schema) else schema.schema
+        if isinstance(schema, Design):
+            check_sums(schema)
+        self._opened = OpenedRows(rows, schema)
+        self._designs: dict[str, Design] = {}
+        self._matrices: OrderedDict[str, SiteBlock] = OrderedDict()
+        self.latest: Design | None = None
+        self.own: frozenset[str] = frozenset()
+        if isinstance(schema, Design):
+            self.adopt(schema)
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    @property
+    def unavailable(self) -> tuple[str, ...]:
+        """Names of declared columns that cannot be used: public."""
+        return self._opened.unavailable
+
+    @property
+    def defects(self) -> dict[str, str]:
+        """Why columns are unavailable: for the holder alone."""
+        return dict(self._opened.defects)
+
+    def adopt(self, design: Design) -> None:
+        """Put a design of the holder's in place; errors tell him what is wrong with his columns."""
+        self._check_schema(design)
+        for name in self._opened.lacks(design):
+            raise SchemaError(self.defects.get(name, f"the schema declares no column {name!r}"))
+        self.keep(design)
+        self.own |= {design.digest}
+
+    def read(self, content: Any) -> Design:
+        """Return the design that came with a question, checked by public facts alone.
+
+        Raises
+        ------
+        AlignmentError
+            It is not made from the site's own schema.
+        SchemaError
+            It is no design, or uses columns that are unavailable.
+        NotAvailableError
+            It is larger than sites take.
+        """
+        design = _design_of(content)
+        self._check_schema(design)
+        if self.schema is None or design.digest in self.own:
+            return design
+        width = len(design.names) + _knots(design.to_dict())
+        if len(design.names) > MOST_COLUMNS or 8 * width * len(self) > MOST_BYTES:
+            raise NotAvailableError(
+                f"sites take designs of up to {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB: this one "
+                f"has {len(design.names)} columns, {8 * width * len(self) >> 20} MiB"
+            )
+        if missing := self._opened.lacks(design):
+            raise SchemaError(f"it cannot offer the column(s) {', '.join(missing)}: its holder knows why")
+        _tried(design, self.schema)
+        return design
+
+    def keep(self, design: Design) -> None:
+        """Let questions name a design from now on."""
+        self._designs.setdefault(design.digest, design)
+        self.latest = self._designs[design.digest]
+
+    def named(self, digest: str) -> Design:
+        """Return the design that a question names; NotAvailableError if it did not come before."""
+        if digest in self._designs:
+            return self._designs[digest]
+        if not self._designs:
+            raise NotAvailableError("it has no design yet: send the query 'design' first")
+        raise NotAvailableError("it does not know this design, or another design came: send 'design' first")
+
+    def public(self, digest: str) -> SiteBlock:
+        """Return made-up rows within the bounds of a design."""
+        design = self.named(digest)
+        return made_up(design.low, design.high, *_ends(design))
+
+    def placed(self, digest: str, name: str) -> SiteBlock:
+        """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`."""
+        if digest not in self._matrices:
+            self._matrices[digest] = self._block(self.named(digest))
+        self._matrices.move_to_end(digest)
+        sizes = {key: block.features.nbytes for key, block in self._matrices.items()}
+        while len(sizes) > 1 and sum(sizes.values()) > CACHE_BYTES:
+            del sizes[self._matrices.popitem(last=False)[0]]
+        whole = self._matrices[digest]
+        return SiteBlock(
+            whole.features, whole.response, whole.low, whole.high,
+            whole.response_low, whole.response_high, 0, stream_of(name),
+        )  # fmt: skip
+
+    def _block(self, design: Design) -> SiteBlock:
+        y_low, y_high = _ends(design)
+        return SiteBlock(
+            self._opened.matrix(design), self._opened.response(design), design.low, design.high, y_low, y_high
+        )
+
+    def _check_schema(self, design: Design) -> None:
+        other = self.schema is None and self.latest is not None and design != self.latest
+        if design.schema != self.schema or other:
+            raise AlignmentError("the design has other columns or bounds than the site's schema")
+        check_sums(design)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a site's rows are not pickled")
+
+
+def check_sums(design: Design) -> None:
+    """Raise unless sums over records can be made by a design: bounds of the response, one row a unit."""
+    if design.y_low is None or design.y_high is None:
+        raise SchemaError(f"the response {design.response!r} needs public bounds (y_bounds)")
+    if design.schema is not None and design.schema.max_rows > 1:
+        raise NotAvailableError("sites answer for one row a unit: max_rows > 1 is not offered")
+
+
+def _ends(design: Design) -> tuple[float, float]:
+    assert design.y_low is not None
+    assert design.y_high is not None
+    return design.y_low, design.y_high
+
+
+def _design_of(content: Any) -> Design:
+    """Return the design that a message describes."""
+    try:
+        _check_size(content)
+        return Design.from_dict(content)
+    except PrivinfError as error:
+        problem = type(error)(str(error))
+    except Exception:
+        problem = SchemaError("the content does not describe a design")
+    raise problem
+
+
+def _check_size(content: Any) -> None:
+    """Refuse designs so large, or splines so long, that their bounds take seconds to find."""
+    if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS:
+        raise NotAvailableError(
+            f"sites take designs of up to {MOST_COLUMNS} columns and {MOST_KNOTS} knots of splines"
+        )
+
+
+def _knots(content: Any) -> int:
+    """Return how many knots the splines of a described design have together."""
+    bases = {
+        repr(piece["basis"]): len(piece["basis"]["knots"])
+        for column in (*content["columns"], content["outcome"]["column"])
+        for piece in column["pieces"]
+        if "basis" in piece
+    }
+    return sum(bases.values())
+
+
+def _tried(design: Design, schema: Schema | None) -> None:
+    """Compute a design once on made-up rows, so that whatever its text could raise is raised here."""
+    assert schema is not None
+    try:
+        rows = OpenedRows(Rows(schema.frame()), schema)
+        finite = all(bool(np.isfinite(made(design)).all()) for made in (rows.matrix, rows.response))
+    except Exception:
+        finite = False
+    if not finite:
+        raise SchemaError("the design cannot be computed over the declared columns")
