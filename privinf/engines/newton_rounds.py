@@ -10,6 +10,7 @@ import numpy as np
 from privinf.doors import doors
 from privinf.engines.glm_sums import GlmSums
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
+from privinf.inference.sandwich import semidefinite
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
 
@@ -205,19 +206,3 @@ def one_step(
         return None
     step = np.linalg.solve(bread, score)
     return OneStep(before + step, before, bread, meat, score_sd, bread_sd)
-
-
-def semidefinite(matrix: Floats) -> Floats:
-    """Return the nearest positive semidefinite matrix of the same trace, 0 where that is not positive.
-
-    Cutting negative eigenvalues off alone would raise the trace: a noisy meat would come out too large.
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    total = float(values.sum())
-    if total <= 0.0:
-        return np.zeros_like(matrix)
-    # Projection on a simplex: the largest k for which the k-th value stays positive.
-    falling = values[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    shift = shifts[np.flatnonzero(falling > shifts)[-1]]
-    return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)

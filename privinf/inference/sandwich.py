@@ -1,4 +1,4 @@
-"""Sandwich covariances from bread and meat."""
+"""Sandwich covariances from bread and meat, and meats that noise has made indefinite."""
 
 from __future__ import annotations
 
@@ -42,3 +42,19 @@ def score_meat(scores: Floats, n: int) -> Floats:
     mean = scores.mean(axis=0)
     meat: Floats = n / m * (scores.T @ scores / m - np.outer(mean, mean))
     return meat
+
+
+def semidefinite(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix of the same trace, 0 where that is not positive.
+
+    Cutting negative eigenvalues off alone would raise the trace: a noisy meat would come out too large.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    total = float(values.sum())
+    if total <= 0.0:
+        return np.zeros_like(matrix)
+    # Projection on a simplex: the largest k for which the k-th value stays positive.
+    falling = values[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    shift = shifts[np.flatnonzero(falling > shifts)[-1]]
+    return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_
 from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.moments_geometry import (
     MomentLayout,
+    MomentScale,
     ResidualPlan,
     default_response_weight,
     residual_moment_sensitivity,
@@ -31,11 +32,13 @@ __all__ = [
     "ROBUST_SHARE",
     "CovType",
     "MomentLayout",
+    "MomentScale",
     "Moments",
     "ResidualPlan",
     "Trust",
     "default_response_weight",
     "noisy_total",
+    "residual_moment_sensitivity",
     "second_moment_sensitivity",
     "warn_of_large_delta",
 ]
@@ -187,7 +190,7 @@ class Moments:
         }
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / len(encoded.response)
-            plan = ResidualPlan.of(full, weight=weight, x_norm=self.design.norm, y_norm=self.design.y_norm)
+            plan = ResidualPlan.of(full, self._scale(weight, q2, len(encoded.response), scales))
             bound = math.inf if law["noise_free"] else plan.bound
             unit = 1.0 if math.isinf(bound) else bound
             residual = self._residual_moments(encoded, plan.coefficients, bound, scales[1], spending.source)
@@ -221,6 +224,13 @@ class Moments:
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),
         )
+
+    def _scale(self, weight: float, q2: float, n: int, scales: Sequence[float]) -> MomentScale:
+        public = self.layout.public
+        noise, residual_noise = (scale / n for scale in scales)
+        return MomentScale(
+            weight, self.design.norm, self.design.y_norm, public, q2, n, noise, residual_noise
+        )  # fmt: skip
 
     def _private_norm2(self, weight: float) -> float:
         return self.design.norm**2 + (weight * self.design.y_norm) ** 2

@@ -23,8 +23,10 @@ import numpy as np
 
 from privinf.typing import Floats, Integers
 
-# Residuals are clipped at this multiple of their released standard deviation before the HC0 release.
-RESIDUAL_MULTIPLE = 3.0
+# Residuals are clipped at such a multiple of their released standard deviation before the HC0 release: at the
+# largest, unless noise would drown what it is added to. At 3 intervals cover .83 to .91 on skewed responses,
+# at 20 .92 and more: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
+LEAST_MULTIPLE, RESIDUAL_MULTIPLE = 3.0, 20.0
 
 
 def second_moment_sensitivity(x_norm: float, y_norm: float, public_norm2: float = 0.0) -> float:
@@ -100,6 +102,36 @@ class MomentLayout:
         return full
 
 
+@dataclass(frozen=True, slots=True)
+class MomentScale:
+    """How far a record's z reaches, and the noise of what is released of it.
+
+    Attributes
+    ----------
+    weight : float
+        c.
+    x_norm, y_norm : float
+        Largest |x| and |y|, scaled units.
+    public : int
+        Number of public columns.
+    public_norm2 : float
+        Largest squared norm of a record's public columns.
+    n : int
+        Number of records.
+    noise, residual_noise : float
+        Sd of the noise on an isometric entry of the mean moments, and of mean residual moments clipped at 1.
+    """
+
+    weight: float
+    x_norm: float
+    y_norm: float
+    public: int
+    public_norm2: float
+    n: int
+    noise: float
+    residual_noise: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualPlan:
     """Which residuals a second release is about, decided by the first one alone.
@@ -119,11 +151,37 @@ class ResidualPlan:
     largest: float
 
     @classmethod
-    def of(cls, mean_moments: Floats, *, weight: float, x_norm: float, y_norm: float) -> ResidualPlan:
-        """Return the plan that noisy mean moments of z, shape (p + 1, p + 1), lead to."""
-        gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / weight
+    def of(cls, mean_moments: Floats, scale: MomentScale) -> ResidualPlan:
+        r"""Return the plan that noisy mean moments of z, shape (p + 1, p + 1), lead to.
+
+        Notes
+        -----
+        E is the smallest of three: 20 sds of the residuals; what the public bounds let a residual reach,
+        ``k + |p|_max |b_p| + R |b_x|``; and where the noise of the residual moments, whose operator norm is
+        about ``E^2 sd sqrt(2 p)``, is as large as the mean eigenvalue of what they are added to or a part of,
+        ``s^2 tr A / p`` and n times the noise of g - A b. A smaller clip then costs little: it takes from a
+        part of the variance that does not matter. Never below 3 sds.
+        """
+        gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / scale.weight
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
-        variance = float(mean_moments[-1, -1] / weight**2 - 2.0 * b @ cross + b @ gram @ b)
-        floor = (0.05 * y_norm) ** 2
-        largest = y_norm + float(np.abs(b).sum()) * max(1.0, x_norm)
-        return cls(b, min(RESIDUAL_MULTIPLE * math.sqrt(max(variance, floor)), largest), largest)
+        variance = float(mean_moments[-1, -1] / scale.weight**2 - 2.0 * b @ cross + b @ gram @ b)
+        variance = max(variance, (0.05 * scale.y_norm) ** 2)
+        known, private = b[: scale.public], b[scale.public :]
+        largest = (
+            scale.y_norm
+            + math.sqrt(scale.public_norm2) * float(np.linalg.norm(known))
+            + scale.x_norm * float(np.linalg.norm(private))
+        )
+        multiple = _multiple(gram, float(b @ b), variance, scale)
+        return cls(b, min(multiple * math.sqrt(variance), largest), largest)
+
+
+def _multiple(gram: Floats, size: float, variance: float, scale: MomentScale) -> float:
+    """Return the multiple of the residuals' sd at which they are clipped (see `ResidualPlan.of`)."""
+    p = len(gram)
+    edge = variance * scale.residual_noise * math.sqrt(2.0 * p)
+    if edge == 0.0:
+        return RESIDUAL_MULTIPLE
+    noise = scale.n * scale.noise**2 / 2.0 * (size + scale.weight**-2)
+    level = max(variance * float(np.trace(gram)), 0.0) / p + noise
+    return float(np.clip(math.sqrt(level / edge), LEAST_MULTIPLE, RESIDUAL_MULTIPLE))

@@ -18,8 +18,10 @@ from privinf.mechanisms.moments import (
     ROBUST_SHARE,
     CovType,
     MomentLayout,
+    MomentScale,
     ResidualPlan,
     default_response_weight,
+    residual_moment_sensitivity,
     warn_of_large_delta,
 )
 from privinf.models.federated_glm_checkpoint import CheckpointedServer
@@ -123,7 +125,7 @@ class FederatedMoments:
             "sites": len(first.sites), "max_colluding": max_colluding,
         }  # fmt: skip
         if len(parts) > 1:
-            plan = self._plan(arrays, n)
+            plan = self._plan(arrays, n, first.scale, parts[1])
             bound = plan.largest if law["noise_free"] else plan.bound
             asked = self._residual_args(plan.coefficients, bound)
             second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
@@ -144,11 +146,16 @@ class FederatedMoments:
             raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
         return TrustedServer(federation, **options)
 
-    def _plan(self, arrays: Mapping[str, Floats], n: int) -> ResidualPlan:
-        design = self.design
-        layout = MomentLayout(self._constants, len(design.names) - self._constants)
+    def _plan(self, arrays: Mapping[str, Floats], n: int, noise: float, mu: float) -> ResidualPlan:
+        """Return the plan of the second round, whose price is `mu`, from the first one."""
+        design, constants = self.design, self._constants
+        layout = MomentLayout(constants, len(design.names) - constants)
         full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
-        return ResidualPlan.of(full, weight=self.response_weight, x_norm=design.norm, y_norm=design.y_norm)
+        residual = residual_moment_sensitivity(design.norm, constants) / mu
+        scale = MomentScale(
+            self.response_weight, design.norm, design.y_norm, constants, constants, n, noise / n, residual / n
+        )
+        return ResidualPlan.of(full, scale)
 
     def _shared_args(self) -> dict[str, Any]:
         """Return what both statistics are told: units that differ from the user's, and the constant."""

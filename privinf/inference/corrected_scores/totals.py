@@ -18,6 +18,7 @@ from privinf.inference.corrected_scores.protocol import (
     homoskedastic_variance,
     quadratic,
 )
+from privinf.inference.sandwich import semidefinite
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number
 
@@ -46,7 +47,8 @@ class NoisyTotals(LargeSample):
     Attributes
     ----------
     residual_projected : bool
-        Whether `residual_moments` had to be projected onto the positive semidefinite matrices.
+        Whether `residual_moments` had to be made semidefinite; their trace is kept, since cutting negative
+        eigenvalues off alone would widen intervals (by half, with ten columns and much noise).
 
     Raises
     ------
@@ -58,8 +60,8 @@ class NoisyTotals(LargeSample):
     psibar(b) = g - A b takes the noise linearly: it is exactly Gaussian, and nothing has to be subtracted.
     ``meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
     ``meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual moments
-    grow as they do under homoskedasticity. In the sampling term W (or H) is replaced by its positive
-    part; where W is positive definite that is W itself.
+    grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part, H by the
+    nearest semidefinite matrix of its trace; where they are semidefinite that is W and H themselves.
 
     **Privacy.** A function of the release alone.
 
@@ -102,8 +104,8 @@ class NoisyTotals(LargeSample):
             if H.shape != self.A.shape:
                 raise ArgumentError(f"residual_moments must have shape {self.A.shape}, got {H.shape}")
             H = H[np.ix_(self._map.order, self._map.order)]
-            self._residual = positive_part(H)
-            self.residual_projected = self._residual is not H
+            self.residual_projected = bool(np.linalg.eigvalsh(H)[0] < 0.0)
+            self._residual = semidefinite(H) if self.residual_projected else H
 
     def scores(self, beta: Floats) -> None:
         """Return None: a total has no records."""
