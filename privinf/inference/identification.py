@@ -41,7 +41,7 @@ class Identification:
     noise_edge: float
 
     def __str__(self) -> str:
-        verdict = "too weak for normal intervals" if self.weak else "normal intervals can be trusted"
+        verdict = "too weak for normal intervals" if self.weak else "strong enough for normal intervals"
         return f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g}): {verdict}"
 
 
@@ -64,7 +64,8 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     numerator near -2 sqrt(d/n) (the lower edge of the Marchenko-Pastur law), not at zero. Noisy moments:
     smallest eigenvalue of A over the spectral edge of its noise, sqrt(2 d) times the sd of a diagonal
     entry. Weak identification is to Wald intervals what weak instruments are to two-stage least squares;
-    the score test does not need it.
+    the score test does not need it. What else intervals assume, such as errors of equal variance, it does not
+    see.
 
     At the default threshold unflagged 95% intervals miss at most 7% in every simulated design in which
     half of the fits or more are unflagged. With d = 1 or 2 no threshold can promise more: the error of the

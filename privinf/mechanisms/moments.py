@@ -195,7 +195,10 @@ class Moments:
             unit = 1.0 if math.isinf(bound) else bound
             residual = self._residual_moments(encoded, plan.coefficients, bound, scales[1], spending.source)
             arrays["residual_moments"] = residual
-            law |= {"residual_bound": bound, "residual_scale": scales[1] * unit**2}
+            law |= {
+                "residual_bound": bound, "residual_scale": scales[1] * unit**2,
+                "residual_largest": plan.largest,
+            }  # fmt: skip
         return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
 
     def _wants_residuals(self, cov_type: CovType | None) -> bool:

@@ -165,23 +165,16 @@ class ResidualPlan:
         gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / scale.weight
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
         variance = float(mean_moments[-1, -1] / scale.weight**2 - 2.0 * b @ cross + b @ gram @ b)
-        variance = max(variance, (0.05 * scale.y_norm) ** 2)
+        sd = math.sqrt(max(variance, (0.05 * scale.y_norm) ** 2))
         known, private = b[: scale.public], b[scale.public :]
         largest = (
             scale.y_norm
             + math.sqrt(scale.public_norm2) * float(np.linalg.norm(known))
             + scale.x_norm * float(np.linalg.norm(private))
         )
-        multiple = _multiple(gram, float(b @ b), variance, scale)
-        return cls(b, min(multiple * math.sqrt(variance), largest), largest)
-
-
-def _multiple(gram: Floats, size: float, variance: float, scale: MomentScale) -> float:
-    """Return the multiple of the residuals' sd at which they are clipped (see `ResidualPlan.of`)."""
-    p = len(gram)
-    edge = variance * scale.residual_noise * math.sqrt(2.0 * p)
-    if edge == 0.0:
-        return RESIDUAL_MULTIPLE
-    noise = scale.n * scale.noise**2 / 2.0 * (size + scale.weight**-2)
-    level = max(variance * float(np.trace(gram)), 0.0) / p + noise
-    return float(np.clip(math.sqrt(level / edge), LEAST_MULTIPLE, RESIDUAL_MULTIPLE))
+        sampling = max(variance * float(np.trace(gram)), 0.0) / len(b)
+        noise = scale.n * scale.noise**2 / 2.0 * (float(b @ b) + scale.weight**-2)
+        edge = scale.residual_noise * math.sqrt(2.0 * len(b))
+        drowned = math.sqrt((sampling + noise) / edge) if edge > 0.0 else math.inf
+        clip = float(np.clip(drowned, LEAST_MULTIPLE * sd, RESIDUAL_MULTIPLE * sd))
+        return cls(b, min(clip, largest), largest)

@@ -130,7 +130,9 @@ class FederatedMoments:
             asked = self._residual_args(plan.coefficients, bound)
             second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
             arrays["residual_moments"] = second.values
-            law |= {"residual_bound": bound, "residual_scale": second.scale}
+            law |= {
+                "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,
+            }  # fmt: skip
         return Release("moments", arrays, law, self.design, rounds.entries, n)
 
     @property

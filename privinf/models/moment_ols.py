@@ -15,7 +15,7 @@ from privinf.models.fitting import Fit, build_results
 from privinf.models.local_parties import Parties
 from privinf.models.moment_federated import Checkpoint, FederatedMoments, FederatedTrust
 from privinf.models.moment_parties import MomentParties, parties_of_arrays, parties_of_formula
-from privinf.models.moment_systems import described, moment_system, release_cov_type
+from privinf.models.moment_systems import caveats, described, moment_system, release_cov_type
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -66,9 +66,10 @@ class MomentOLS(ReleaseModel):
     in a secure sum, and with what, `privinf.federation.SecureServer` says.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
-    ``A^-1 (s^2 A/n + V_noise) A^-1``, homoskedastic unless ``cov_type="HC0"`` buys the residual moments;
-    local: sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the
-    regression among clipped values.
+    ``A^-1 (s^2 A/n + V_noise) A^-1``, homoskedastic unless ``cov_type="HC0"`` buys the residual moments, with
+    residuals clipped at 20 of their sds, or less where noise would drown them
+    (`privinf.mechanisms.moments_geometry.ResidualPlan`). Local: sandwich of the per-record scores
+    ``g_i - A_i b``. Clipping y changes the target to the regression among clipped values.
 
     Examples
     --------
@@ -256,8 +257,9 @@ class MomentOLS(ReleaseModel):
         epsilon, delta, mu, rho : float
             What may be spent; ``epsilon=inf`` is ordinary least squares.
         cov_type : {"nonrobust", "HC0"}
-            Totals: "nonrobust" (default, homoskedastic) or "HC0", which spends `robust_share` (default
-            .25) of mu^2 on residual moments, in a second round. Local: always the sandwich, "HC0".
+            Totals: "nonrobust" (default) assumes equal error variance, in intervals and score tests alike;
+            "HC0" does not, and spends `robust_share` (default .25) of mu^2 on residual moments, in a second
+            round. Local: always the sandwich, "HC0".
         stabilization, ridge, fuller, target, calibration, rng, source
             As for `ModulatedOLS.fit`.
         max_colluding : int
@@ -286,15 +288,17 @@ class MomentOLS(ReleaseModel):
             raise ArgumentError(
                 f"cov_type={cov_type!r}: this release was made for cov_type={release_cov_type(release)!r}"
             )
+        system = moment_system(release)
         return build_results(
             Results,
-            moment_system(release),
+            system,
             release=release,
             ledger=self.ledger,
             model=type(self).__name__,
             method=f"second moments, {TRUSTED[release.law['trust']]}",
             fit=how,
             options=described(release),
+            settings=caveats(release, system),
         )
 
     def __repr__(self) -> str:

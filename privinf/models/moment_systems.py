@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from privinf.inference.corrected_scores import NoisyRecordMoments, NoisyTotals
 from privinf.mechanisms.moments import CovType, MomentLayout
 from privinf.releases import Release
+
+# Robust errors were measured where residuals beyond seven sds and more were left out, see
+# benchmarks/results/hc0_real.md; at three they are too small on skewed responses.
+MEASURED_MULTIPLE = 5.0
+
+
+def caveats(release: Release, system: NoisyTotals | NoisyRecordMoments) -> dict[str, Any]:
+    """Return ``clipped_at``, in sds, where residuals were clipped so tightly that robust errors may be wrong.
+
+    Empty where the public bounds keep residuals inside the clip, and where it is wide enough.
+    """
+    law = release.law
+    if not isinstance(system, NoisyTotals) or "residual_moments" not in release.arrays:
+        return {}
+    bound = float(law["residual_bound"])
+    b = np.asarray(np.linalg.lstsq(system.A, system.g, rcond=None)[0], dtype=np.float64)
+    variance = system.residual_variance(b)
+    if bound >= law.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
+        return {}
+    return {"clipped_at": bound / math.sqrt(variance)}
 
 
 def described(release: Release) -> dict[str, str]:

@@ -52,7 +52,7 @@ class DescribedResults(WaldResults):
 
     @property
     def identification(self) -> Identification:
-        """How much signal the noise left, and whether Wald intervals can be trusted."""
+        """How much signal the noise left, and whether it is enough for Wald intervals."""
         found = self._context.identification
         if found is None:
             raise NotAvailableError("identification: this estimator has no such statistic")

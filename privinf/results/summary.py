@@ -30,6 +30,15 @@ SCORE_NOTE = (
     "The intervals invert the score test, which holds its level however strong the noise is; they are "
     "conservative, and an infinite end means that the release does not bound the coefficient."
 )
+EQUAL_VARIANCE = "assumes equal error variance"
+EQUAL_VARIANCE_NOTE = (
+    "Intervals and tests, the score test among them, assume that the errors have equal variance: where it "
+    "goes with the columns they may be far from their level. cov_type='HC0' does not assume it."
+)
+CLIPPED_NOTE = (
+    "Robust errors leave out what residuals have beyond {:.1f} of their sds, where noise drowns it: on "
+    "skewed responses intervals may cover less than they say. More rows or a larger robust_share see more."
+)
 
 
 def summarize(
@@ -161,8 +170,7 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
         found = result.identification
         left.append(("Identification:", f"{found.statistic:.4g}"))
         left.append(("Weak below:", f"{found.threshold:.3g}"))
-        trusted = "can be trusted" if result.estimate.cov is not None else "not available"
-        left.append(("Wald intervals:", "NOT to be trusted" if found.weak else trusted))
+        left.append(_verdict(result, weak=found.weak))
     except NotAvailableError:
         pass
     try:
@@ -172,6 +180,18 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     except (NotAvailableError, NotPositiveDefiniteError):
         pass
     return left, right
+
+
+def _verdict(result: Results, *, weak: bool) -> Fact:
+    """Return what is to be thought of Wald intervals, or what they rest on."""
+    if weak:
+        return "Wald intervals:", "NOT to be trusted"
+    if result.estimate.cov is None:
+        return "Wald intervals:", "not available"
+    if result.cov_type == "nonrobust":
+        return "Intervals:", EQUAL_VARIANCE
+    clipped = "clipped_at" in result._context.settings
+    return "Wald intervals:", "residuals clipped" if clipped else "can be trusted"
 
 
 def _warnings(result: Results) -> list[str]:
@@ -187,6 +207,10 @@ def _warnings(result: Results) -> list[str]:
                 "Weak identification: the noise leaves too little signal for normal intervals; use "
                 "score_test() and conf_int(method='score')."
             )
+        if result.cov_type == "nonrobust":
+            found.append(EQUAL_VARIANCE_NOTE)
+        if "clipped_at" in result._context.settings:
+            found.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
     except NotAvailableError:
         pass
     return found
