@@ -912,7 +912,7 @@ say(
     {inside} of {len(FAIR)} simultaneous intervals hold the coefficient of the clipped rows without noise.
     The column "s.e. without noise" is estimated from the release; noise makes up {share.min():.0%} to
     {share.max():.0%} of the variance of the slopes. The identification statistic is {statistic["4"]:.2f}
-    (Wald intervals are trusted above {threshold:.2f}); at ε = 1 it is {statistic["1"]:.2f}, {verdict}.
+    (enough for Wald intervals above {threshold:.2f}); at ε = 1 it is {statistic["1"]:.2f}, {verdict}.
     Without a curator, `ModulatedOLS` at ε = 4 on the same formula has {statistic["local"]:.2f}, and its
     score test of "no slopes" has p = {local.score_test().pvalue:.2f}: 6,366 records are too few for eight
     features when nobody is trusted and any two records are protected. No tuning changes that; the summary
