@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -59,6 +59,9 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/flower_tls.py
 	$(BIN)/python vignettes/5_federated_glm.py
 	$(BIN)/python vignettes/5b_federated_acs.py --flower
+
+verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and statistics that were wrong in silence
+	$(BIN)/python benchmarks/verify_hc0.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

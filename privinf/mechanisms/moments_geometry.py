@@ -24,8 +24,8 @@ import numpy as np
 from privinf.typing import Floats, Integers
 
 # Residuals are clipped at such a multiple of their released standard deviation before the HC0 release: at the
-# largest, unless noise would drown what it is added to. At 3 intervals cover .83 to .91 on skewed responses,
-# at 20 .92 and more: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
+# largest, unless noise would drown what it is added to. At 3 intervals cover .85 to .92 on skewed responses,
+# at 20 .92 to .97: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
 LEAST_MULTIPLE, RESIDUAL_MULTIPLE = 3.0, 20.0
 
 

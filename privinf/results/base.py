@@ -128,7 +128,7 @@ class Results(DescribedResults):
         -----
         It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
         assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
-        hypothesis in .20 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
+        hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
         """
         return scoring.score_test(self._context, beta0)
 
