@@ -1,4 +1,4 @@
-"""The search for last bits, in full: ``python benchmarks/ulp_search.py``.
+"""The search for last bits, in full: ``python benchmarks/last_bits.py``.
 
 Every whitelisted function and power, and every pair of nested ones: at the evaluator, whether any of the
 candidates leaves the interval that its bounds imply even before it is put inside; then the worst of each
@@ -29,12 +29,12 @@ sys.path.append(str(ROOT / "tests" / "privacy"))
 
 from ulp_search import DOMAIN, DOORS, HIGH, LOW, SCHEMA, Candidate, chains, differing, search, written  # noqa: E402
 
-TARGET = ROOT / "benchmarks" / "results" / "ulp_search.md"
+TARGET = ROOT / "benchmarks" / "results" / "last_bits.md"
 POLICY = SitePolicy(trusted_server=True, new_designs=100_000)
 
 HEAD = """# The search for last bits
 
-Made by `python benchmarks/ulp_search.py` in {seconds:.0f} s, numpy {numpy}, seed 1. {steps} functions and powers
+Made by `python benchmarks/last_bits.py` in {seconds:.0f} s, numpy {numpy}, seed 1. {steps} functions and powers
 and {pairs} nested pairs of them. *Evaluator*: formulas of which some row passes the interval that follows from
 its bounds, before it is put inside. *Doors*: formulas that make a reply differ between two neighbouring tables,
 without a charge, of the {keep} of each on which numpy passes Python's functions by most (behind the daemon:
