@@ -168,7 +168,7 @@ class Tape:
     def _source_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def watched(terms: Any, name: str) -> Any:
-            self._shared = math.sqrt(terms.carriers)  # whose noise the sum is sure to hold
+            self._shared = math.sqrt(terms.threshold - terms.max_colluding)  # noise of the honest alone
             return original(terms, name)
 
         return watched
@@ -443,7 +443,8 @@ class Audit:
         Releases and totals that cost more on the pair than their ledger lines say.
     share : float
         Largest share of a line's loss that the pair spends: near 1 where the pair is the worst.
-    releases, refused
+    releases, refused, ledger
+        Of the recorded run.
     """
 
     differences: list[str] = field(default_factory=list)
@@ -451,6 +452,7 @@ class Audit:
     share: float = 0.0
     releases: int = 0
     refused: bool = False
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def complaints(self) -> list[str]:
@@ -469,7 +471,7 @@ def audit(run: Run, *, allowed: float = 1.0) -> Audit:
         here = observe(run, 0)
     with tape.running(replay=True):
         there = observe(run, 1)
-    found = Audit(here.differences(there) + tape.differences, refused=here.refused)
+    found = Audit(here.differences(there) + tape.differences, refused=here.refused, ledger=here.ledger)
     found.releases = sum(release.mechanisms != {"phases"} for release in tape.releases)
     if not tape.differences:
         _price(tape.releases, here, found, allowed * SLACK)

@@ -17,6 +17,7 @@ from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_key
 from privinf.mechanisms.noisy_scalar import noisy_scalar
 from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
 from privinf.mechanisms.rows import Rows
+from privinf.noise import LatticeNoise
 
 N, WHERE = 240, 7  # records; the position of the one that is replaced
 SPEND = {"epsilon": 6.0, "delta": 1e-3}
@@ -47,6 +48,23 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }  # fmt: skip
 FIRST = next(iter(PAIRS))
+
+
+def drawn_pair(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two records of corners, numbers between them, numbers beside them and numbers far beyond."""
+    rng = np.random.default_rng(seed)
+
+    def entry(name: str) -> Any:
+        bounds = BOUNDS[name]
+        if isinstance(bounds, list):
+            return str(rng.choice(bounds))
+        low, high = bounds
+        beside = np.nextafter(rng.choice([low, high]), rng.choice([-HUGE, HUGE]))
+        beyond = rng.choice([-HUGE, HUGE, 5e-324, -0.0, 1e160])
+        return float(rng.choice([low, high, rng.uniform(low, high), beside, beyond]))
+
+    first, second = ({name: entry(name) for name in BOUNDS} for _ in range(2))
+    return first, second
 
 
 def table(pair: str, world: int, n: int = N, *, seed: int = 0) -> pd.DataFrame:
@@ -88,6 +106,7 @@ def federation(frame: pd.DataFrame, schema: pi.Schema = SCHEMA, **site: Any) -> 
 
 Case = Callable[[str, int, Ledger], Any]
 FITS: dict[str, Case] = {}
+ASKED: dict[str, tuple[float, float]] = {}
 
 
 def run_of(name: str, pair: str = FIRST) -> Callable[[int, Ledger], Any]:
@@ -100,12 +119,14 @@ def allowed(name: str) -> float:
     return 4.0 if name.endswith(REPLACED_BY_NOTHING) else 1.0
 
 
-def case(name: str) -> Callable[[Case], Case]:
-    """Register a fit under a name."""
+def case(name: str, spending: dict[str, Any] | None = None) -> Callable[[Case], Case]:
+    """Register a fit under a name, and the (epsilon, delta) that all of it may spend."""
 
     def register(function: Case) -> Case:
         assert name not in FITS
         FITS[name] = function
+        if spending is not None:
+            ASKED[name] = spending["epsilon"], spending["delta"]
         return function
 
     return register
@@ -126,7 +147,7 @@ def moments(
 ) -> None:
     """Register a MomentOLS; `over` sites where it says so."""
 
-    @case(f"MomentOLS {name}")
+    @case(f"MomentOLS {name}", SPEND | (how or {}))
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         frame = change(table(pair, world))
         held = federation(frame, schema) if over else frame
@@ -142,6 +163,14 @@ def with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+def whole_person(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the same record in all rows of the person that differs."""
+    rows = frame.index[frame["person"] == frame.loc[WHERE, "person"]]
+    for name in BOUNDS:
+        frame.loc[rows, name] = frame.loc[WHERE, name]
+    return frame
+
+
 HC0 = {"cov_type": "HC0"}
 moments("central")
 moments("central, HC0", how=HC0)
@@ -150,8 +179,8 @@ moments("central, weights", weights="w")
 moments("central, weights, HC0", how=HC0, weights="w")
 moments("central, public columns", "y ~ a + b + q")
 moments("central, public columns, HC0", "y ~ a + q", how=HC0)
-moments("central, several rows a person", "y ~ a + b", schema=GROUPED)
-moments("central, several rows a person, HC0", "y ~ a + b", how=HC0, schema=GROUPED)
+moments("central, several rows a person", "y ~ a + b", schema=GROUPED, change=whole_person)
+moments("central, several rows a person, HC0", "y ~ a + b", how=HC0, schema=GROUPED, change=whole_person)
 moments("central, radius", "y ~ a + b + c", radius=1.0)
 moments("central, interaction", "y ~ a * b + C(g)")
 moments("central, splines", "y ~ bs(b, knots=[1.0], degree=3, lower_bound=-1, upper_bound=3)")
@@ -164,7 +193,7 @@ moments("central, finite population", how={"target": "sample"})
 moments("central, ridge", how={"ridge": 1.0})
 moments("central, weak", how={"epsilon": 0.1, "delta": 0.5})
 moments("local", trust="local")
-moments("local, several rows a person", "y ~ a + b", schema=GROUPED, trust="local")
+moments("local, several rows a person", "y ~ a + b", schema=GROUPED, change=whole_person, trust="local")
 moments("local, ridge", trust="local", how={"ridge": 1.0})
 moments("secure sums", over=True)
 moments("secure sums, HC0, a colluding site", how={**HC0, "max_colluding": 1}, over=True)
@@ -204,10 +233,11 @@ def _parties(pair: str, world: int, ledger: Ledger) -> Any:
 def modulated(name: str, formula: str = "y ~ a + b + c", how: Any = None, **options: Any) -> None:
     """Register a ModulatedOLS."""
     schema = options.pop("schema", SCHEMA)
+    change = options.pop("change", lambda frame: frame)
 
-    @case(f"ModulatedOLS {name}")
+    @case(f"ModulatedOLS {name}", SPEND | (how or {}))
     def run(pair: str, world: int, ledger: Ledger) -> Any:
-        frame = table(pair, world)
+        frame = change(table(pair, world))
         if options.get("response") == "public":
             frame["y"] = table(FIRST, 0).y  # public: the same in both worlds
         model = pi.ModulatedOLS.from_formula(formula, frame, schema=schema, ledger=ledger, **options)
@@ -222,7 +252,7 @@ modulated("iterative", how={"method": "iterative", "rounds": 3})
 modulated("public response", response="public")
 modulated("public response, weights", response="public", weights="w")
 modulated("radius and public columns", "y ~ a + b + q", radius=1.0)
-modulated("several rows a person", "y ~ a + b", schema=GROUPED)
+modulated("several rows a person", "y ~ a + b", schema=GROUPED, change=whole_person)
 
 
 # ---- locally private examples
@@ -290,11 +320,8 @@ examples("exponential, radius", "two", LABELS, loss="exponential", radius=0.7)
 @case("LocalExamples, several rows a person")
 def _examples_grouped(pair: str, world: int, ledger: Ledger) -> Any:
     schema = pi.Schema({**BOUNDS, "y": ["no", "yes"], "z": (0.0, 1.0)}, unit="person", max_rows=2)
-    frame = labelled("two", pair, world)
-    both = frame.index[frame["person"] == frame.loc[WHERE, "person"]]
-    frame.loc[both, ["a", "b", "c", "g", "z", "y"]] = frame.loc[
-        WHERE, ["a", "b", "c", "g", "z", "y"]
-    ].to_numpy()
+    frame = whole_person(labelled("two", pair, world))
+    frame["z"] = frame["z"].where(frame["person"] != frame.loc[WHERE, "person"], frame.loc[WHERE, "z"])
     mechanism = pi.LocalExamples(schema, "y ~ a + C(g) + z", binary=["z"])
     return mechanism.release(frame, epsilon_x=4.0, epsilon_y=2.0, delta=1e-3, ledger=ledger)
 
@@ -345,7 +372,9 @@ def glm(
 ) -> None:
     """Register a FederatedGLM; all rows of one site are replaced where sites are the units."""
 
-    @case(f"FederatedGLM {family}, {trust}{name}")
+    spending = {"epsilon": 12.0, "delta": 1e-3} | how
+
+    @case(f"FederatedGLM {family}, {trust}{name}", spending)
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         frame = table(pair, world, n)
         low, high = RESPONSES[family]
@@ -365,7 +394,6 @@ def glm(
             trust=trust,
             ledger=ledger,
         )
-        spending = {"epsilon": 12.0, "delta": 1e-3} | how
         with tempfile.TemporaryDirectory() if folder else contextlib.nullcontext() as path:
             return model.fit(**spending, **({"checkpoint": path} if folder else {})), repr(model)
 
@@ -421,7 +449,9 @@ def arrays(pair: str, world: int, n: int = FEW) -> tuple[Any, Any]:
 def lasso(name: str, **options: Any) -> None:
     """Register a DebiasedLasso."""
 
-    @case(f"DebiasedLasso {name}")
+    joint = options.get("accounting") != "per-interval"
+
+    @case(f"DebiasedLasso {name}", LASSO | options if joint else None)
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         how = dict(options)
         n = how.pop("rows", FEW)
@@ -479,7 +509,7 @@ lasso("too little to spend", epsilon=0.2)
 # ---- single releases
 
 
-@case("sparse_mean")
+@case("sparse_mean", {"epsilon": 1.0, "delta": 1e-6})
 def _sparse_mean(pair: str, world: int, ledger: Ledger) -> Any:
     rows = np.random.default_rng(0).normal(0.2, 1.0, (60, 4, 5))
     rows[WHERE] = PAIRS[pair][world]["a"] * np.ones((4, 5))
@@ -519,3 +549,13 @@ picked(
 )
 picked("private_max", lambda v, ledger: private_max(v, 1.0, rho=1.0, candidates=v < 9.0, ledger=ledger))
 picked("noisy_scalar", lambda v, ledger: noisy_scalar(v[0], 1.0, mu=1.0, ledger=ledger))
+
+
+@case("peeling of two vectors")
+def _two_vectors(pair: str, world: int, ledger: Ledger) -> Any:
+    source = LatticeNoise()
+    v = np.array([[3.0, -2.5, 2.0, 0.0, -1.0], [1.0, 2.5, -2.0, 0.0, -1.0]])
+    v += np.clip(PAIRS[pair][world]["a"], -0.5, 0.5) * np.sign(v + 0.1) * [1, -1, 1, -1, 1]
+    peeling = NoisyTopK(2, 1.0, rho=1.0).calibrated(source, times=2)
+    ledger.spend(*peeling.entries)
+    return peeling.draw(v, source)

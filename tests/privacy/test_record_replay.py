@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from record_replay import Tape, audit, observe, pick_losses
-from replay_fits import FITS, PAIRS, allowed, run_of
+from replay_fits import ASKED, FITS, PAIRS, allowed, run_of
 
 import privinf as pi
 from privinf.accounting import Ledger
@@ -33,6 +33,9 @@ def test_a_neighbour_shows_the_same_and_costs_no_more(name):
     assert found.complaints == []
     assert found.releases > 0
     assert found.refused == (name in REFUSED)
+    if name in ASKED:
+        epsilon, delta = ASKED[name]
+        assert found.ledger.total().epsilon(delta) <= epsilon * (1.0 + 1e-9)
 
 
 @pytest.mark.slow

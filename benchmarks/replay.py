@@ -1,0 +1,108 @@
+"""Record and replay of every fit on many neighbours, and all mutants: ``python benchmarks/replay.py``.
+
+The fits, the pairs of records and the mutants are those of tests/privacy/replay_fits.py and test_mutants.py;
+``--drawn 10`` adds so many pairs of random records to the ones that are written there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tables import RESULTS, load, write_table
+from tqdm import tqdm
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+TESTS = Path(__file__).parents[1] / "tests" / "privacy"
+sys.path.insert(0, str(TESTS))
+
+NOTE = """Every fit runs on a table, all its releases are recorded, and forced on a table that differs in one unit
+(a record; a person, a machine or a site where that is the unit). *Differing*: fits of which anything public differs
+then: arrays and laws of releases, every public member of the results, summaries, reports, ledger lines, warnings,
+errors. *Overspent*: fits of which some release, or all together, cost more on that pair than the ledger says, or of
+which a release is in no line. *Largest share*: of a ledger line's loss that a pair spends, in its kind (mu^2, rho,
+pure epsilon); lines about a record that is replaced by nothing may cost four times that mu^2 on a pair that replaces
+it by another. *Refused*: runs in which the noise left no estimate, compared like others. Left out by name:
+`bounds="data"` and epsilon = inf. {pairs} pairs a fit."""
+MUTANTS_NOTE = """Every row breaks one thing, as tests/privacy/test_mutants.py has it; the audit beside it complains of
+nothing without the mutant."""
+
+
+def replayed(drawn: int) -> tuple[list[dict], int]:
+    """Return one row a model, and how many fits differ or overspend."""
+    fits, audits = (
+        load(TESTS / "replay_fits.py", "replay_fits"),
+        load(TESTS / "record_replay.py", "record_replay"),
+    )
+    fits.PAIRS |= {f"drawn {seed}": fits.drawn_pair(seed) for seed in range(drawn)}
+    rows: dict[str, dict] = {}
+    wrong = 0
+    for name in tqdm(fits.FITS):
+        model = name.split()[0].rstrip(",")
+        row = rows.setdefault(
+            model, {"model": model, "fits": 0, "runs": 0, "releases": 0, "differing": 0, "overspent": 0,
+                    "largest share": 0.0, "refused": 0},
+        )  # fmt: skip
+        row["fits"] += 1
+        for pair in fits.PAIRS:
+            found = audits.audit(fits.run_of(name, pair), allowed=fits.allowed(name))
+            row["runs"] += 1
+            row["releases"] += found.releases
+            row["differing"] += bool(found.differences)
+            row["overspent"] += bool(found.overspent)
+            row["largest share"] = max(row["largest share"], found.share / fits.allowed(name))
+            row["refused"] += found.refused
+            if found.complaints:
+                wrong += 1
+                print(f"{name} | {pair}: {found.complaints[:5]}", flush=True)
+    total = {"model": "all"} | {
+        key: (max if key == "largest share" else sum)(row[key] for row in rows.values())
+        for key in next(iter(rows.values()))
+        if key != "model"
+    }
+    return [*rows.values(), total], wrong
+
+
+def mutants() -> tuple[list[dict], int]:
+    """Return one row a mutant, and how many were not caught."""
+    tests = load(TESTS / "test_mutants.py", "test_mutants")
+    rows = []
+    for name, (mutant, check) in tqdm(tests.MUTANTS.items()):
+        with mutant.applied():
+            found = check()
+        rows.append(
+            {"mutant": name, "where": f"`{mutant.module}.{mutant.function}`",
+             "caught by": found[0] if found else "NOTHING"}
+        )  # fmt: skip
+    return rows, sum(row["caught by"] == "NOTHING" for row in rows)
+
+
+def main() -> None:
+    """Write both tables, and fail if anything differs, overspends or passes unseen."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--drawn", type=int, default=10)
+    drawn = parser.parse_args().drawn
+    started = time.perf_counter()
+    rows, wrong = replayed(drawn)
+    pairs = rows[-1]["runs"] // rows[-1]["fits"]
+    write_table(
+        RESULTS / "replay.md", "Record and replay", f"benchmarks/replay.py --drawn {drawn}", rows,
+        time.perf_counter() - started, NOTE.format(pairs=pairs),
+    )  # fmt: skip
+    started = time.perf_counter()
+    rows, unseen = mutants()
+    write_table(
+        RESULTS / "mutants.md", f"Mutants: {len(rows)}", f"benchmarks/replay.py --drawn {drawn}", rows,
+        time.perf_counter() - started, MUTANTS_NOTE,
+    )  # fmt: skip
+    if wrong or unseen:
+        raise SystemExit(f"{wrong} runs differ or overspend, {unseen} mutants are not caught")
+
+
+if __name__ == "__main__":
+    main()

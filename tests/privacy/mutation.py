@@ -1,0 +1,88 @@
+"""Break one thing in a module: its source with one piece of text replaced, put in the place of the original.
+
+The code object of the one function that changes is exchanged, so that every name under which the function was
+imported is broken alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A piece of text in one function of a module, and what is to stand there instead."""
+
+    module: str
+    function: str
+    old: str
+    new: str
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Break the function for a while.
+
+        Raises
+        ------
+        AssertionError
+            The text does not stand in the function exactly once: the code has changed, look again.
+        """
+        module = importlib.import_module(f"privinf.{self.module}")
+        function = _plain(_found(module, self.function))
+        whole = inspect.getsource(module)
+        part = inspect.getsource(function)
+        assert part.count(self.old) == 1, f"{self.function} holds {self.old!r} {part.count(self.old)} times"
+        assert whole.count(part) == 1, self.function
+        changed = compile(
+            whole.replace(part, part.replace(self.old, self.new)), module.__file__ or "", "exec"
+        )
+        (code,) = (code for code in _codes(changed) if code.co_qualname == function.__qualname__)
+        original = function.__code__
+        assert code.co_freevars == original.co_freevars
+        caches = [thing for thing in vars(module).values() if hasattr(thing, "cache_clear")]
+        try:
+            function.__code__ = code
+            _forget(caches)
+            yield
+        finally:
+            function.__code__ = original
+            _forget(caches)
+
+
+def _found(module: types.ModuleType, path: str) -> Any:
+    owner: Any = module
+    for name in path.split("."):
+        owner = inspect.getattr_static(owner, name)
+    return owner
+
+
+def _plain(thing: Any) -> types.FunctionType:
+    """Return the function under a decorator."""
+    if isinstance(thing, property):
+        thing = thing.fget
+    elif isinstance(thing, (classmethod, staticmethod)):
+        thing = thing.__func__
+    elif isinstance(thing, functools.cached_property):
+        thing = thing.func
+    function = inspect.unwrap(thing)
+    assert isinstance(function, types.FunctionType)
+    return function
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _forget(caches: list[Any]) -> None:
+    for cached in caches:
+        cached.cache_clear()

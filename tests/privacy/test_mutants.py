@@ -1,0 +1,586 @@
+"""One thing broken at a time in charges, weights, picks and norms: an audit named here must catch it."""
+
+import math
+
+import attained
+import numpy as np
+import pandas as pd
+import pytest
+from mutation import Mutant
+from record_replay import audit
+from replay_fits import ASKED, allowed, run_of
+from scipy.special import ndtr
+
+import privinf as pi
+from privinf.accounting import (
+    Budget,
+    ConcentratedLoss,
+    GaussianLoss,
+    Ledger,
+    LedgerEntry,
+    PureLoss,
+    Sensitivity,
+    calibrate_mu,
+    epsilon_to_rho,
+    pure_rho,
+    split_mu,
+)
+from privinf.accounting.composition import compose
+from privinf.accounting.scopes import total_of
+from privinf.errors import ArgumentError, PrivinfError
+from privinf.federation import SitePolicy
+from privinf.mechanisms.noisy_scalar import noisy_scalar
+from privinf.mechanisms.noisy_top_k import NoisyTopK
+from privinf.mechanisms.site_ops import Reach
+
+# ---- audits: each returns what it complains of, nothing where all is well
+
+
+def of_fit(name, pair=None):
+    """Record and replay of a fit, and whether it charges more than it was asked for."""
+
+    def check():
+        found = audit(run_of(name) if pair is None else run_of(name, pair), allowed=allowed(name))
+        complaints = found.complaints
+        if found.refused:
+            complaints = [*complaints, "refused"]
+        if name in ASKED:
+            epsilon, delta = ASKED[name]
+            if found.ledger.total().epsilon(delta) > epsilon * (1.0 + 1e-9):
+                complaints = [*complaints, "more is charged than was asked for"]
+        return complaints
+
+    return check
+
+
+def of_sizes(*names):
+    """Sensitivities of sums, reached and never passed."""
+    return lambda: [f"{name}: {text}" for name in names for text in attained.complaints(name)]
+
+
+MANY = 40
+PERSON = pi.Schema({"y": (-1.0, 1.0), "a": (-1.0, 1.0), "b": (-1.0, 1.0)}, unit="person", max_rows=MANY)
+
+
+def of_many_roundings():
+    """A person's rows at the worst pair, at budgets so small that what the grid adds can be seen."""
+
+    def frame(record):
+        rows = np.arange(2 * MANY)
+        drawn = pd.DataFrame(
+            {"a": np.sin(rows), "b": np.cos(rows), "y": np.sin(3 * rows), "person": rows // MANY}
+        )
+        drawn.loc[drawn["person"] == 0, ["a", "b", "y"]] = record
+        return drawn
+
+    def release(mu):
+        mechanism = pi.Moments(PERSON, "y ~ a + b", response_weight=1.0)
+        pair = frame([1.0, 1.0, 1.0]), frame([-1.0, -1.0, 1.0])
+        return audit(lambda world, ledger: mechanism.release(pair[world], mu=mu, ledger=ledger)).overspent
+
+    return [text for mu in np.geomspace(3e-4, 6e-4, 12) for text in release(float(mu))]
+
+
+def of_roundings():
+    """Numbers and picks that lie across grid points, at budgets so small that these can be seen."""
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(12):
+        low = rng.uniform(0.0, 1.0)
+        pair = low, low + 1.1
+        found += audit(
+            lambda world, ledger, pair=pair: noisy_scalar(pair[world], 1.1, mu=3e-6, ledger=ledger)
+        ).overspent
+        vector = rng.uniform(5.0, 6.0, 6)
+        pair = vector, vector + 1.1 * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+        for options in (
+            {"epsilon": 6e-6, "values": False},
+            {"epsilon": 1e-5, "method": "laplace"},
+            {"rho": 3e-11},
+        ):
+            top = NoisyTopK(1 if "epsilon" in options else 4, 1.1, **options)
+            found += audit(
+                lambda world, ledger, top=top, pair=pair: top.release(pair[world], ledger=ledger)
+            ).overspent
+    return found
+
+
+def of_accounts():
+    """Composition, scopes and calibration against formulas of their own."""
+    found = []
+
+    def equal(what, value, expected):
+        if not math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-15):
+            found.append(what)
+
+    equal("two Gaussians", compose([GaussianLoss(3.0), GaussianLoss(4.0)]).mu, 5.0)
+    equal("two of zCDP", compose([ConcentratedLoss(0.3), ConcentratedLoss(0.4), GaussianLoss(1.0)]).rho, 1.2)
+    equal("pure in zCDP", pure_rho(1.0), _largest_renyi(1.0))
+    equal("two responses", compose([PureLoss(1.0), PureLoss(1.0)]).delta(1.0), _two_responses(1.0, 1.0))
+    equal(
+        "two and a Gaussian", compose([GaussianLoss(0.7), PureLoss(0.5)]).delta(0.4), _mixture(0.7, 0.5, 0.4)
+    )
+    one = [(("site=a",), GaussianLoss(3.0)), (("site=b",), GaussianLoss(4.0)), ((), GaussianLoss(1.0))]
+    equal("disjoint classes", total_of(one).mu, math.sqrt(17.0))
+    equal(
+        "parts that add up", total_of([(("fit",), GaussianLoss(3.0)), (("more",), GaussianLoss(4.0))]).mu, 5.0
+    )
+    for parts in (3, [1.0, 2.0, 0.5]):
+        equal("split", math.hypot(*split_mu(1.7, parts)), 1.7)
+    for epsilon, delta in ((1.0, 1e-5), (4.0, 1e-3)):
+        mu = calibrate_mu(epsilon=epsilon, delta=delta)
+        equal(
+            "calibrated",
+            ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2),
+            delta,
+        )
+        if ConcentratedLoss(epsilon_to_rho(epsilon, delta)).rho > _most_rho(epsilon, delta) * (1.0 + 1e-6):
+            found.append("rho for epsilon")
+    for budget, losses in (
+        (Budget(mu=5.0), [GaussianLoss(3.0), GaussianLoss(4.1)]),
+        (Budget(rho=1.0), [ConcentratedLoss(0.6), GaussianLoss(1.0)]),
+        (Budget(epsilon=2.0), [PureLoss(1.0), PureLoss(1.1)]),
+    ):
+        ledger = Ledger(budget)
+        try:
+            for loss in losses:
+                ledger.spend(line(loss=loss))
+        except PrivinfError:
+            continue
+        found.append("a limit that was passed")
+    return found
+
+
+def _largest_renyi(epsilon):
+    """Return the rho of randomized response: the largest of its Renyi divergences over their orders."""
+    orders, keep = np.geomspace(1.001, 50.0, 4000), 1.0 / (1.0 + math.exp(-epsilon))
+    moment = keep**orders * (1 - keep) ** (1 - orders) + (1 - keep) ** orders * keep ** (1 - orders)
+    of_order_one = (2.0 * keep - 1.0) * epsilon
+    return max(of_order_one, float((np.log(moment) / (orders - 1.0) / orders).max()))
+
+
+def _two_responses(each, epsilon):
+    keep = 1.0 / (1.0 + math.exp(-each))
+    here = np.outer([keep, 1 - keep], [keep, 1 - keep])
+    there = np.outer([1 - keep, keep], [1 - keep, keep])
+    return float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum())
+
+
+def _mixture(mu, pure, epsilon):
+    keep = 1.0 / (1.0 + math.exp(-pure))
+
+    def gaussian(e):
+        return ndtr(-e / mu + mu / 2) - math.exp(e) * ndtr(-e / mu - mu / 2)
+
+    return keep * gaussian(epsilon - pure) + (1 - keep) * gaussian(epsilon + pure)
+
+
+def _most_rho(epsilon, delta):
+    """Return the largest rho whose tight conversion stays at (epsilon, delta), on a grid of orders."""
+    order = np.geomspace(1.0001, 1e4, 200_000)
+    rest = epsilon - np.log((order - 1) / order) + (math.log(delta) + np.log(order)) / (order - 1)
+    return float((rest / order).max())
+
+
+def line(**changes):
+    """Return a ledger line."""
+    plain = {
+        "mechanism": "gaussian", "label": "x", "unit": "record", "relation": "replace-one",
+        "trust": "central",
+        "loss": GaussianLoss(1.0), "source": "lattice", "secure": True,
+        "sensitivity": Sensitivity("l2", 2.0, "test"),
+        "noise": {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20},
+    }  # fmt: skip
+    return LedgerEntry(**(plain | changes))
+
+
+def of_policy():
+    """Lines that state too little for a sum of 2 vectors of 5 numbers: refused, and honest ones not."""
+    reach = Reach((2, 5), 2.0, 2.0, 1.0, "test", 1.0)
+    policy = SitePolicy(trusted_server=True, zero_out=True)
+    gaussian = {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20}
+    picks = {"law": "gumbel", "scale": 8.0, "grid": 2.0**-18, "picks": 3, "vectors": 2}
+    peeling = {
+        "mechanism": "gumbel peeling", "noise": picks, "sensitivity": Sensitivity("linf", 2.0, "test")
+    }  # fmt: skip
+    values = {
+        "noise": {**gaussian, "scale": 4.0, "picks": 3, "vectors": 2},
+        "sensitivity": Sensitivity("l2", 2.0 * math.sqrt(3.0), "test"),
+    }
+    # Three picks of two vectors at 2 lambda/b = 1/2: 6 (1/2)^2 / 8.
+    cases = {
+        "a sum": ({}, 1.0, lambda f: GaussianLoss(math.sqrt(f))),
+        "picks": (peeling, 6 / 32, ConcentratedLoss),
+        "values of picks": (values, 2 * 3 / 4.0, lambda rho: GaussianLoss(math.sqrt(rho))),
+    }  # fmt: skip
+    found = []
+    for name, (changes, exact, loss) in cases.items():
+        for factor in (1.0, 1.0 / 2.0, 1.0 / 3.0, 0.9):
+            refused = False
+            try:
+                policy.accept([line(**changes, loss=loss(factor * exact)).to_dict()], reach)
+            except ArgumentError:
+                refused = True
+            if refused == (factor == 1.0):
+                found.append(f"{name}: {'refused' if refused else f'{factor:.2g} of the loss passes'}")
+    return found
+
+
+CHECKS = {
+    "accounts": of_accounts,
+    "policy": of_policy,
+    "roundings": of_roundings,
+    "many roundings": of_many_roundings,
+    "logistic diameter": attained.diameter_complaints,
+}
+OPPOSITE, ORTHOGONAL = "opposite responses", "orthogonal rows"
+WEIGHTED = of_fit("MomentOLS central, weights, HC0")
+PUBLIC = of_fit("MomentOLS central, public columns, HC0")
+HC0, LINE = "mechanisms.moments", "Moments._line"
+
+# Name: what is broken, and the audit that must see it.
+MUTANTS = {
+    # the five that survived
+    "HC0 charged by the weight, not its square": (
+        Mutant(HC0, LINE, "self.weight_bound**2", "self.weight_bound"),
+        WEIGHTED,
+    ),
+    "the mean for the maximum of public norms": (
+        Mutant(
+            HC0,
+            "Moments.release",
+            "_squared_norms(encoded.public).max(initial=0.0)",
+            "_squared_norms(encoded.public).mean()",
+        ),
+        PUBLIC,
+    ),
+    "roundings of a person's rows uncharged": (Mutant(HC0, LINE, "rows_per_unit**2", "1"), of_many_roundings),
+    "one pick of k charged": (
+        Mutant("federation.policy", "_least_rho", "return picks * ratio**2 / 2.0", "return ratio**2 / 2.0"),
+        of_policy,
+    ),
+    "the logistic diameter without its slack": (
+        Mutant("mechanisms.glm_families", "_unit_diameter", " + between", ""),
+        attained.diameter_complaints,
+    ),
+    # second moments
+    "weights uncharged": (
+        Mutant(HC0, LINE, "factor *= self.weight_bound if", "factor *= 1.0 if"),
+        of_fit("MomentOLS central, weights", ORTHOGONAL),
+    ),
+    "local rows of a person uncharged": (
+        Mutant(HC0, LINE, "math.sqrt(rows_per_unit) if local", "1.0 if local"),
+        of_fit("MomentOLS local, several rows a person"),
+    ),
+    "public columns left out of the moments' sensitivity": (
+        Mutant(
+            "mechanisms.moments_geometry",
+            "second_moment_sensitivity",
+            "(public_norm2 + rho2) ** 2",
+            "rho2 ** 2",
+        ),
+        of_fit("MomentOLS central, public columns"),
+    ),
+    "public columns left out of the residual moments'": (
+        Mutant(
+            "mechanisms.moments_geometry",
+            "residual_moment_sensitivity",
+            "(x_norm**2 + public_norm2)",
+            "x_norm**2",
+        ),
+        PUBLIC,
+    ),
+    "residuals not clipped": (
+        Mutant(HC0, "Moments._residual_moments", ", -bound, bound)", ", -1e9, 1e9)"),
+        of_fit("MomentOLS central, HC0"),
+    ),
+    "half of mu in the line": (
+        Mutant(
+            "mechanisms.gaussian",
+            "Line.calibrated",
+            "loss=GaussianLoss(self.mu)",
+            "loss=GaussianLoss(0.5 * self.mu)",
+        ),
+        of_fit("ModulatedOLS one-shot"),
+    ),
+    "the constant left out of a site's moments": (
+        Mutant("mechanisms.moment_statistics", "_total_reach", "float(constant)", "0.0"),
+        of_sizes("moments.total"),
+    ),
+    "a wrong power of a site's residual clip": (
+        Mutant(
+            "mechanisms.moment_statistics",
+            "_residual_reach",
+            '"residual_clip") ** 2',
+            '"residual_clip") ** 4',
+        ),
+        of_sizes("moments.residual"),
+    ),
+    # modulated rows, examples, responses
+    "a person's modulated rows uncharged": (
+        Mutant(
+            "mechanisms.modulation", "Modulation.feature_distance", "math.sqrt(max_rows(self.design)) * ", ""
+        ),
+        of_fit("ModulatedOLS several rows a person"),
+    ),
+    "a person's modulated responses uncharged": (
+        Mutant(
+            "mechanisms.modulation", "Modulation.response_distance", "math.sqrt(max_rows(self.design)) * ", ""
+        ),
+        of_fit("ModulatedOLS several rows a person"),
+    ),
+    "the wave left out of the paper's sensitivity": (
+        Mutant(
+            "mechanisms.modulation_map",
+            "ModulationMap.lipschitz",
+            "return keep + self",
+            "return 0.5 * keep + 0.0 * self",
+        ),
+        of_fit("ModulatedOLS the paper's sensitivity"),
+    ),
+    "every answer of a person at the whole epsilon": (
+        Mutant("mechanisms.local_examples", "LocalExamples._answer", "/ rows_per_unit)", "/ 1)"),
+        of_fit("LocalExamples, several rows a person"),
+    ),
+    "a person's examples uncharged": (
+        Mutant("mechanisms.local_examples", "LocalExamples._features_line", "rows_per_unit**0.5 * ", ""),
+        of_fit("LocalExamples, several rows a person"),
+    ),
+    "the label's range halved": (
+        Mutant("mechanisms.local_examples", "LocalExamples._label_line", "rows_per_unit**0.5 * ", "0.5 * "),
+        of_fit("IWPGLM counts"),
+    ),
+    "lies by twice the epsilon": (
+        Mutant(
+            "mechanisms.randomized_response",
+            "lie_probability",
+            "math.exp(-epsilon)",
+            "math.exp(-2.0 * epsilon)",
+        ),
+        of_fit("sparse_mean"),
+    ),
+    "lies as if there were two levels": (
+        Mutant("mechanisms.randomized_response", "lie_probability", "odds = (levels - 1) * ", "odds = "),
+        of_fit("IWPGLM multinomial"),
+    ),
+    "a machine answers at twice its epsilon": (
+        Mutant(
+            "mechanisms.sign_channel",
+            "SignChannel.release",
+            "RandomizedResponse(2, self.epsilon)",
+            "RandomizedResponse(2, 2.0 * self.epsilon)",
+        ),
+        of_fit("sparse_mean"),
+    ),
+    # parties
+    "the rows of a mixture at full weight beside the row of ones": (
+        Mutant("mechanisms.random_mixing", "RandomMixing.release", "math.sqrt(1.0 - share)", "1.0"),
+        of_fit("RMGMOLS signs"),
+    ),
+    "half a party's diameter": (
+        Mutant(
+            "mechanisms.party_release", "PartyMechanism._line", "sensitivity=own +", "sensitivity=0.5 * own +"
+        ),
+        of_fit("DGMOLS"),
+    ),
+    # picks
+    "noise of one pick for k": (
+        Mutant(
+            "mechanisms.peeling_plan",
+            "_gumbel_cost",
+            "math.sqrt(k / (2.0 * selection))",
+            "math.sqrt(1 / (2.0 * selection))",
+        ),
+        of_fit("NoisyTopK, Gumbel"),
+    ),
+    "values of k picks at the price of one": (
+        Mutant("mechanisms.peeling_plan", "values_entry", "math.sqrt(k) * sensitivity", "sensitivity"),
+        of_fit("NoisyTopK, Gumbel"),
+    ),
+    "Laplace picks at a k-th of their price": (
+        Mutant(
+            "mechanisms.peeling_plan",
+            "_repeated",
+            "ConcentratedLoss(k * pure_rho(epsilon))",
+            "ConcentratedLoss(pure_rho(epsilon))",
+        ),
+        of_fit("NoisyTopK, Laplace, zCDP"),
+    ),
+    "one vector of several charged": (
+        Mutant(
+            "mechanisms.peeling_plan", "_times", "float_down(exact(rho) * times)", "float_down(exact(rho))"
+        ),
+        of_fit("peeling of two vectors"),
+    ),
+    "roundings of picks uncharged": (
+        Mutant("mechanisms.peeling_plan", "solve_peeling_scale", "roundings * grid_step(scale) if", "0.0 if"),
+        of_roundings,
+    ),
+    "roundings of a vector at the price of one number's": (
+        Mutant("noise.source", "grid_inflation", "* math.sqrt(dimension)", "* 0.0"),
+        of_roundings,
+    ),
+    "vectors uncounted at a site": (
+        Mutant("federation.policy", "check_entry", " * vectors\n", "\n"),
+        of_policy,
+    ),
+    # sums at sites
+    "a Gram matrix without its root of two": (
+        Mutant("mechanisms.sparse_statistics", "_gram_reach", "math.sqrt(2.0) * q2", "q2"),
+        of_sizes("union_gram"),
+    ),
+    "variances without their root of two": (
+        Mutant("mechanisms.sparse_statistics", "_variances_reach", "math.sqrt(2.0) * top", "top"),
+        of_sizes("score_variances"),
+    ),
+    "a radius for a diameter": (
+        Mutant("mechanisms.site_ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
+        of_sizes("clipped_score", "product_vector"),
+    ),
+    "half a box": (
+        Mutant("mechanisms.site_ops", "Reach.box", "cls(shape, 2.0 * norm", "cls(shape, norm"),
+        of_sizes("clipped_products"),
+    ),
+    "one record of a site charged": (
+        Mutant(
+            "mechanisms.site_ops",
+            "Reach.of_clients",
+            "min(rows * self.l2, 2.0 * clip)",
+            "min(self.l2, 2.0 * clip)",
+        ),
+        of_sizes("glm.score, sites"),
+    ),
+    "a site's clip for its diameter": (
+        Mutant(
+            "mechanisms.site_ops",
+            "Reach.of_clients",
+            "min(rows * self.l2, 2.0 * clip)",
+            "min(rows * self.l2, clip)",
+        ),
+        of_sizes("glm.score, sites, clipped"),
+    ),
+    "a Hessian without its root of two": (
+        Mutant(
+            "mechanisms.glm_statistics", "_outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
+        ),
+        of_sizes("glm.hessian", "glm.meat"),
+    ),
+    "a logistic curvature of a fifth": (
+        Mutant("mechanisms.glm_statistics", "_hessian_reach", '"binomial": 0.25', '"binomial": 0.2'),
+        of_sizes("glm.hessian, logistic"),
+    ),
+    "sketches not shrunk": (
+        Mutant(
+            "mechanisms.glm_statistics", "_sketched_score", "cut(clip_norms(z, clip), unit)", "cut(z, unit)"
+        ),
+        of_sizes("glm.sketched_score"),
+    ),
+    "rows longer than R not weighted": (
+        Mutant("mechanisms.glm_families", "weighted", "return clip_norms(u, radius, unit)", "return x"),
+        of_sizes("glm.score"),
+    ),
+    "slopes uncharged beside scores": (
+        Mutant("mechanisms.single_statistics", "_scores_reach", "4.0 + 2.25 * slope**2", "4.0"),
+        of_sizes("target_scores"),
+    ),
+    "a vector's norm for its diameter": (
+        Mutant("mechanisms.vector_statistics", "_product_reach", "2.0 * min(norm,", "min(norm,"),
+        of_sizes("product_vector"),
+    ),
+    # secure sums
+    "noise of colluding sites counted": (
+        Mutant(
+            "federation.site_masking",
+            "read_terms",
+            "carriers = threshold - colluding",
+            "carriers = threshold",
+        ),
+        of_fit("MomentOLS secure sums, HC0, a colluding site"),
+    ),
+    # accounts
+    "the largest mu for all": (
+        Mutant("accounting.composition", "compose", "mu2=math.fsum(mu2)", "mu2=max(mu2, default=0.0)"),
+        of_accounts,
+    ),
+    "the largest rho for all": (
+        Mutant(
+            "accounting.composition",
+            "compose",
+            "concentrated=math.fsum(concentrated)",
+            "concentrated=max(concentrated, default=0.0)",
+        ),
+        of_accounts,
+    ),
+    "responses left out of the curve": (
+        Mutant("accounting.composition", "Total._responses", "return self.pure +", "return self.pure[:1] +"),
+        of_accounts,
+    ),
+    "half the rho of a response": (
+        Mutant("accounting.losses", "pure_rho", "math.tanh(epsilon / 2.0)", "math.tanh(epsilon / 4.0)"),
+        of_accounts,
+    ),
+    "every part of a budget the whole": (
+        Mutant("accounting.calibration", "split_mu", "** 2 * weight / whole", "** 2"),
+        of_accounts,
+    ),
+    "sequential parts taken as disjoint": (
+        Mutant("accounting.scopes", "ScopeNode._worlds", "if partition is None:", "if False:"),
+        of_accounts,
+    ),
+    "a limit on mu counts mu, not its square": (
+        Mutant(
+            "accounting.budget",
+            "cost_in",
+            'return _finite(mu) ** 2\n        case "mu2", PureLoss',
+            'return _finite(mu)\n        case "mu2", PureLoss',
+        ),
+        of_accounts,
+    ),
+    "the rounds of a regression spend what the end does": (
+        Mutant("models.federated_glm_budget", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
+        of_fit("FederatedGLM binomial, server"),
+    ),
+    "every Newton round the whole price": (
+        Mutant("engines.newton_rounds", "_round_price", "shares[number - 1] / shares.sum()", "1.0"),
+        of_fit("FederatedGLM binomial, server"),
+    ),
+    "every epoch the whole price": (
+        Mutant("engines.dp_optimizers", "optimise", "ROUNDING / paid", "ROUNDING"),
+        of_fit("FederatedGLM binomial, server, DPSGD"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_audits_complain_of_nothing(name):
+    assert CHECKS[name]() == []
+
+
+@pytest.mark.parametrize("name", attained.CASES)
+def test_sizes_are_reached_and_never_passed(name):
+    assert attained.complaints(name) == []
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name):
+    mutant, check = MUTANTS[name]
+    with mutant.applied():
+        assert check()
+
+
+def test_there_are_mutants_enough():
+    assert len(MUTANTS) >= 5 + 15
+    places = {mutant.module for mutant, _ in MUTANTS.values()}
+    assert len(places) >= 20
+
+
+def test_a_mutant_whose_text_is_gone_is_an_error():
+    with pytest.raises(AssertionError, match="0 times"), Mutant(HC0, LINE, "no such text", "").applied():
+        pass
+
+
+def test_a_mutant_is_undone():
+    mutant, check = MUTANTS["half of mu in the line"]
+    with mutant.applied():
+        assert check()
+    assert check() == []
