@@ -81,6 +81,19 @@ def of_many_roundings():
     return [text for mu in np.geomspace(3e-4, 6e-4, 12) for text in release(float(mu))]
 
 
+def of_far_residuals():
+    """Responses far on the wrong side of a line that all others lie on: residuals beyond their clip."""
+    schema = pi.Schema({"y": (-1.0, 1.0), "a": (-1.0, 1.0)})
+    a = np.linspace(-1.0, 1.0, 4000)
+    pair = [pd.DataFrame({"a": np.append(a, far), "y": np.append(0.8 * a, -far)}) for far in (1.0, -1.0)]
+
+    def run(world, ledger):
+        return pi.Moments(schema, "y ~ a").release(pair[world], mu=20.0, cov_type="HC0", ledger=ledger)
+
+    found = audit(run)
+    return found.complaints if found.share > 0.9 else [f"reached to {found.share:.3f} only"]
+
+
 def of_roundings():
     """Numbers and picks that lie across grid points, at budgets so small that these can be seen."""
     rng = np.random.default_rng(1)
@@ -197,7 +210,6 @@ def line(**changes):
 def of_policy():
     """Lines that state too little for a sum of 2 vectors of 5 numbers: refused, and honest ones not."""
     reach = Reach((2, 5), 2.0, 2.0, 1.0, "test", 1.0)
-    policy = SitePolicy(trusted_server=True, zero_out=True)
     gaussian = {"law": "discrete gaussian", "scale": 2.0, "grid": 2.0**-20}
     picks = {"law": "gumbel", "scale": 8.0, "grid": 2.0**-18, "picks": 3, "vectors": 2}
     peeling = {
@@ -207,23 +219,53 @@ def of_policy():
         "noise": {**gaussian, "scale": 4.0, "picks": 3, "vectors": 2},
         "sensitivity": Sensitivity("l2", 2.0 * math.sqrt(3.0), "test"),
     }
-    # Three picks of two vectors at 2 lambda/b = 1/2: 6 (1/2)^2 / 8.
+    laplace = {
+        "mechanism": "laplace",
+        "noise": {**picks, "law": "discrete laplace"},
+        "sensitivity": Sensitivity("linf", 2.0, "test"),
+    }
+    # Three picks of two vectors at 2 lambda/b = 1/2: six times (1/2)^2/8 in zCDP, a half each if pure.
     cases = {
-        "a sum": ({}, 1.0, lambda f: GaussianLoss(math.sqrt(f))),
+        "a sum": ({}, 1.0, GaussianLoss),
         "picks": (peeling, 6 / 32, ConcentratedLoss),
-        "values of picks": (values, 2 * 3 / 4.0, lambda rho: GaussianLoss(math.sqrt(rho))),
-    }  # fmt: skip
+        "pure picks": (peeling, 6 / 2, PureLoss),
+        "values of picks": (values, math.sqrt(2 * 3 / 4), GaussianLoss),
+        "Laplace picks": (laplace | {"mechanism": "laplace peeling"}, 6 / 2, PureLoss),
+        "Laplace picks in zCDP": (
+            laplace | {"mechanism": "laplace peeling"},
+            6 * pure_rho(1 / 2),
+            ConcentratedLoss,
+        ),
+        "Laplace values": (laplace, 6 / 4, PureLoss),
+    }
+    one_entry = {"sensitivity": Sensitivity("l2", 2.0, "test")}
     found = []
-    for name, (changes, exact, loss) in cases.items():
-        for factor in (1.0, 1.0 / 2.0, 1.0 / 3.0, 0.9):
-            refused = False
-            try:
-                policy.accept([line(**changes, loss=loss(factor * exact)).to_dict()], reach)
-            except ArgumentError:
-                refused = True
-            if refused == (factor == 1.0):
-                found.append(f"{name}: {'refused' if refused else f'{factor:.2g} of the loss passes'}")
+    for name, (changes, exact, kind) in cases.items():
+        for factor in (1.0, 0.99, 1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0):
+            if accepted(line(**changes, loss=kind(factor * exact)), reach) != (factor == 1.0):
+                found.append(f"{name}: {factor:.2g} of the loss, and the answer is wrong")
+    for name, changes, loss in (
+        ("a sum", {}, PureLoss(50.0)),
+        ("a sum", {}, ConcentratedLoss(50.0)),
+        ("picks", peeling, GaussianLoss(50.0)),
+        ("Laplace values", laplace, GaussianLoss(50.0)),
+        ("values of picks", values, PureLoss(50.0)),
+        ("half the sensitivity", {"sensitivity": Sensitivity("l2", 1.0, "test")}, GaussianLoss(1.0)),
+        ("an entry for all picks", values | one_entry, GaussianLoss(math.sqrt(2 / 4))),
+        ("another norm", {"sensitivity": Sensitivity("linf", 2.0, "test")}, GaussianLoss(1.0)),
+    ):
+        if accepted(line(**changes, loss=loss), reach):
+            found.append(f"{name}: {type(loss).__name__} passes")
     return found
+
+
+def accepted(stated, reach):
+    """Return whether a site takes a line for a sum that it has been asked for."""
+    try:
+        SitePolicy(trusted_server=True, zero_out=True).accept([stated.to_dict()], reach)
+    except ArgumentError:
+        return False
+    return True
 
 
 CHECKS = {
@@ -231,6 +273,7 @@ CHECKS = {
     "policy": of_policy,
     "roundings": of_roundings,
     "many roundings": of_many_roundings,
+    "far residuals": of_far_residuals,
     "logistic diameter": attained.diameter_complaints,
 }
 OPPOSITE, ORTHOGONAL = "opposite responses", "orthogonal rows"
@@ -256,7 +299,7 @@ MUTANTS = {
     ),
     "roundings of a person's rows uncharged": (Mutant(HC0, LINE, "rows_per_unit**2", "1"), of_many_roundings),
     "one pick of k charged": (
-        Mutant("federation.policy", "_least_rho", "return picks * ratio**2 / 2.0", "return ratio**2 / 2.0"),
+        Mutant("federation.policy", "least_losses", "times = picks * vectors", "times = vectors"),
         of_policy,
     ),
     "the logistic diameter without its slack": (
@@ -292,7 +335,7 @@ MUTANTS = {
     ),
     "residuals not clipped": (
         Mutant(HC0, "Moments._residual_moments", ", -bound, bound)", ", -1e9, 1e9)"),
-        of_fit("MomentOLS central, HC0"),
+        of_far_residuals,
     ),
     "half of mu in the line": (
         Mutant(
@@ -421,7 +464,33 @@ MUTANTS = {
         of_roundings,
     ),
     "vectors uncounted at a site": (
-        Mutant("federation.policy", "check_entry", " * vectors\n", "\n"),
+        Mutant("federation.policy", "least_losses", "times = picks * vectors", "times = picks"),
+        of_policy,
+    ),
+    "values of one vector at a site": (
+        Mutant(
+            "federation.policy",
+            "least_losses",
+            "GaussianLoss: math.sqrt(vectors) * ratio",
+            "GaussianLoss: ratio",
+        ),
+        of_policy,
+    ),
+    "values of one pick at a site": (
+        Mutant("federation.policy", "_needed", "math.sqrt(picks) * reach.linf", "reach.linf"),
+        of_policy,
+    ),
+    "half a Gumbel pick at a site": (
+        Mutant("federation.policy", "least_losses", "times * 2.0 * ratio", "times * ratio"),
+        of_policy,
+    ),
+    "losses of another kind at a site": (
+        Mutant(
+            "federation.policy",
+            "check_entry",
+            "covered = least.get(type(entry.loss))",
+            "covered = least.get(type(entry.loss), 0.0)",
+        ),
         of_policy,
     ),
     # sums at sites
