@@ -28,6 +28,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation.keys import KEY_BYTES, IdentityKey, primitives
 from privinf.federation.masking import PURPOSE, PairKeys, Words, apply_masks, expand, extract, stream
@@ -38,7 +40,9 @@ from privinf.federation.site_masking import SumTerms
 from privinf.typing import Floats
 
 Facts: TypeAlias = dict[str, Any]
+Answer: TypeAlias = Callable[[], tuple[Words, Facts]]
 
+NO_WORDS: Words = np.empty(0, dtype=np.uint64)
 STAGES = ("mask", "confirm", "unmask")
 BOX, SELF, TAG = b"privinf shares 1:", b"privinf self mask 1:", b"privinf tags 1:"
 
@@ -110,13 +114,11 @@ class Sharing:
             raise NotAvailableError("no such sum is under way here: the site was not asked, or has restarted")
         if len(opened.done) != STAGES.index(query.op):
             raise NotAvailableError(f"the message {query.op!r} comes out of turn")
+        # Every check comes before the question has had its turn; only "mask" reads rows, after it.
+        respond = READY[query.op](opened, query.masking)
         self._journal.begin(query, digest, ())
-        if query.op == "mask":
-            words, facts = masked_input(opened, query.masking)
-            reply = Reply(name, nothing, size, facts, masked=words)
-        else:
-            respond = confirmed if query.op == "confirm" else unmasked
-            reply = Reply(name, nothing, size, respond(opened, query.masking))
+        words, facts = respond()
+        reply = Reply(name, nothing, size, facts, masked=words)
         opened.done.append(query.op)
         self._journal.keep(digest, reply)
         if query.op == "unmask":
@@ -157,8 +159,8 @@ def _cipher(opened: OpenSum, sender: str, receiver: str) -> Any:
     return aead.ChaCha20Poly1305(opened.pairs.pair(other, opened.info(BOX, sender)))
 
 
-def masked_input(opened: OpenSum, given: Mapping[str, Any]) -> tuple[Words, Facts]:
-    """Return the noisy words under all masks, and tags on the members."""
+def masked_input(opened: OpenSum, given: Mapping[str, Any]) -> Answer:
+    """Open the members' boxes, and return what makes the noisy words under all masks, and tags on members."""
     boxes = given.get("boxes")
     if not isinstance(boxes, Mapping) or opened.name not in boxes:
         raise ArgumentError("the message 'mask' must bring the members' boxes, the site's own among them")
@@ -166,10 +168,14 @@ def masked_input(opened: OpenSum, given: Mapping[str, Any]) -> tuple[Words, Fact
     for sender in members:
         if sender != opened.name:
             open_box(opened, sender, boxes[sender])
-    opened.members = members
-    words = apply_masks(opened.words(), opened.name, pair_masks(opened.key, opened.name, members, opened))
-    words += stream(expand(opened.seed, opened.info(SELF)), words.size)
-    return words, {"tags": tags(opened, list(members))}
+
+    def respond() -> tuple[Words, Facts]:
+        opened.members = members
+        words = apply_masks(opened.words(), opened.name, pair_masks(opened.key, opened.name, members, opened))
+        words += stream(expand(opened.seed, opened.info(SELF)), words.size)
+        return words, {"tags": tags(opened, list(members))}
+
+    return respond
 
 
 def pair_masks(
@@ -203,17 +209,21 @@ def open_box(opened: OpenSum, sender: str, boxes: Any) -> None:
     opened.shares[sender] = read_share(content[KEY_BYTES:middle]), read_share(content[middle:])
 
 
-def confirmed(opened: OpenSum, given: Mapping[str, Any]) -> Facts:
-    """Return tags on the one list of survivors that the site agrees to."""
+def confirmed(opened: OpenSum, given: Mapping[str, Any]) -> Answer:
+    """Return what makes tags on the one list of survivors that the site agrees to."""
     survivors = _names(opened, given.get("survivors"))
     if not set(survivors) <= set(opened.members) or opened.name not in survivors:
         raise ArgumentError("survivors must be members of the sum, the site itself among them")
-    opened.survivors = survivors
-    return {"tags": tags(opened, [list(opened.members), list(survivors)])}
+
+    def respond() -> tuple[Words, Facts]:
+        opened.survivors = survivors
+        return NO_WORDS, {"tags": tags(opened, [list(opened.members), list(survivors)])}
+
+    return respond
 
 
-def unmasked(opened: OpenSum, given: Mapping[str, Any]) -> Facts:
-    """Return shares of the survivors' seeds and of the dropped members' keys.
+def unmasked(opened: OpenSum, given: Mapping[str, Any]) -> Answer:
+    """Return what gives shares of the survivors' seeds and of the dropped members' keys.
 
     Raises
     ------
@@ -232,10 +242,11 @@ def unmasked(opened: OpenSum, given: Mapping[str, Any]) -> Facts:
     agreeing = sum(_tagged(opened, sender, given.get("lists"), agreed) for sender in opened.survivors)
     if agreeing < opened.terms.threshold:
         raise ArgumentError(f"only {agreeing} sites have tagged this list of survivors")
-    return {
+    facts = {
         "keys": {name: write_share(opened.shares[name][0]).hex() for name in dropped},
         "seeds": {name: write_share(opened.shares[name][1]).hex() for name in survivors},
     }
+    return lambda: (NO_WORDS, facts)
 
 
 def tags(opened: OpenSum, content: list[Any]) -> dict[str, str]:
@@ -259,7 +270,7 @@ def _tagged(opened: OpenSum, sender: str, given: Any, content: list[Any]) -> boo
     except (KeyError, TypeError):
         return False
     return isinstance(found, str) and hmac.compare_digest(
-        found.encode(), _tag(opened, sender, sender, content).encode()
+        found.encode(errors="replace"), _tag(opened, sender, sender, content).encode()
     )
 
 
@@ -272,3 +283,10 @@ def _names(opened: OpenSum, given: Any) -> tuple[str, ...]:
     if len(given) < opened.terms.threshold:
         raise ArgumentError(f"{len(given)} sites are fewer than the threshold of {opened.terms.threshold}")
     return tuple(given)
+
+
+READY: dict[str, Callable[[OpenSum, Mapping[str, Any]], Answer]] = {
+    "mask": masked_input,
+    "confirm": confirmed,
+    "unmask": unmasked,
+}
