@@ -310,10 +310,10 @@ def test_two_lists_do_not_both_find_enough_tags():
 
     def stop(op, told):
         if op == "confirm":
-            raise InterruptedError
+            raise KeyboardInterrupt
 
     server._federation = Lying(tapped, stop)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(KeyboardInterrupt):
         sum_of(server)
     about = {"sum": tapped.queries[0].digest}
     tags = {one.site: one.facts["tags"] for one in tapped.replies[1]}
