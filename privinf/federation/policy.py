@@ -21,7 +21,7 @@ from privinf.accounting import (
 )
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count, check_positive
 
@@ -176,12 +176,11 @@ class SitePolicy:
 
 def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
     """Return a stated charge as a ledger line; ArgumentError if it is none."""
+    problem = "a charge is not a ledger entry"
     try:
         return LedgerEntry.from_dict(charge)
     except PrivinfError as error:
-        problem = str(error)
-    except Exception:
-        problem = "a charge is not a ledger entry"
+        problem = problem if isinstance(error, UnforeseenError) else str(error)
     raise ArgumentError(problem)
 
 

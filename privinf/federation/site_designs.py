@@ -12,6 +12,7 @@ from privinf.errors import (
     NotAvailableError,
     PrivinfError,
     SchemaError,
+    UnforeseenError,
 )
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
@@ -182,10 +183,9 @@ def _design_of(content: Any) -> Design:
     try:
         _check_size(content)
         return Design.from_dict(content)
-    except PrivinfError as error:
-        problem = type(error)(str(error))
-    except Exception:
-        problem = SchemaError("the content does not describe a design")
+    except Exception as error:
+        known = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
+        problem = error if known else SchemaError("the content does not describe a design")
     raise problem
 
 

@@ -1,0 +1,342 @@
+"""The gate: policy, every argument, turn, ledger, then rows; and nothing free of charge depends on a row."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from federation_sites import OPEN, design_of, rows_of
+
+import privinf as pi
+from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
+from privinf.errors import NotAvailableError, PrivinfError
+from privinf.federation import Query, RemoteSite, Site, SiteDaemon, SiteLedger, SitePolicy
+from privinf.federation.site_ledger import Journal
+from privinf.mechanisms.site_ops import SiteOp
+
+SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0), "g": ["p", "q"]})
+
+
+def table(n=40, **changes):
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({
+        "y": rng.normal(size=n), "income": rng.uniform(0, 1.5e5, n), "age": rng.uniform(18, 90, n),
+        "g": rng.choice(["p", "q"], n),
+    })  # fmt: skip
+    for name, value in changes.items():
+        frame.loc[3, name] = value
+    return frame
+
+
+def line(mu=0.5, sensitivity=1.0, **changes):
+    entry = LedgerEntry(
+        mechanism="gaussian", label="test", unit="record", relation="replace-one", trust="central",
+        sensitivity=Sensitivity("l2", sensitivity, "stated"),
+        noise={"law": "gaussian", "scale": sensitivity / mu}, loss=GaussianLoss(mu), source="lattice",
+        secure=True, assumptions=("n is public",),
+    )  # fmt: skip
+    return entry.to_dict() | changes
+
+
+def design_query(design):
+    return Query("design", {"design": design if isinstance(design, dict) else design.to_dict()})
+
+
+# ---- finding 1: bisection by the last bit of an exponential
+
+
+def anyone_near(target, width):
+    """Return a design whose column is no number exactly for incomes this near, computed in two ways."""
+    k = next(k for k in np.round(np.linspace(0.5, 8.0, 7501), 3) if np.exp(np.full(16, k))[0] > math.exp(k))
+    slope = float(np.spacing(k)) / (2.0 * width)
+    inside = f"{math.exp(k)!r} - np.exp({float(k)!r} - {slope!r} * abs(income - {target!r}))"
+    content = SCHEMA.design("y ~ income").to_dict()
+    content["columns"][1] = {"name": "probe", "pieces": [{"expression": f"np.sqrt({inside})"}]}
+    low = math.sqrt(max(0.0, math.exp(k) - math.exp(float(k))))
+    high = math.sqrt(math.exp(k) - math.exp(k - slope * max(target, 1e6 - target)))
+    content["low"][1], content["high"][1] = low, high
+    return content
+
+
+def searched(handle):
+    """Return all replies of a search for the largest income, each question halving where it is."""
+    low, high, told = 0.0, 1e6, []
+    for _ in range(30):
+        middle, width = 0.75 * high + 0.25 * low, 0.25 * (high - low)
+        reply = handle(design_query(anyone_near(middle, width)), "north")
+        told.append((reply.error, reply.facts.get("digest")))
+        if "finite" in reply.error:
+            low = middle - width
+        else:
+            high = middle - width
+    return told, low
+
+
+WIDE = {"default": {}, "many designs": {"trusted_server": True, "new_designs": 1000}}
+
+
+@pytest.mark.parametrize("door", ["handle", "daemon"])
+@pytest.mark.parametrize("policy", WIDE)
+def test_no_question_without_a_charge_finds_the_largest_income(policy, door, tmp_path):
+    found = []
+    for income in (1.0, 723_456.789):
+        ledger = Ledger(Budget(mu=1e-6))
+        site = Site(table(income=income), SCHEMA, policy=SitePolicy(**WIDE[policy]), ledger=ledger)
+        if door == "handle":
+            found.append(searched(site.handle))
+        else:
+            with SiteDaemon(site, "north", tmp_path / f"{income}").started():
+                found.append(searched(RemoteSite(tmp_path / f"{income}").handle))
+        assert len(site.ledger) == 0
+        assert not any("finite in some rows" in error for error, _ in found[-1][0])
+    assert found[0] == found[1]
+
+
+def test_no_design_reads_a_row(monkeypatch):
+    site = Site(table(), SCHEMA, policy=OPEN)
+    monkeypatch.setattr("privinf.federation.site_designs.SiteDesigns.placed", lambda *_: pytest.fail("rows"))
+    for formula in ("y ~ income + age", "y ~ np.log1p(income) * C(g)"):
+        assert site.answer(design_query(SCHEMA.design(formula)), "north").facts["digest"]
+    assert len(site.ledger) == 0
+
+
+# ---- the order
+
+
+STEPS = ("allow", "checked", "accept", "begin", "spend", "total")
+
+
+def watched(monkeypatch, failing=None):
+    seen = []
+
+    def spy(owner, name, label):
+        honest = getattr(owner, name)
+
+        def watching(*args, **options):
+            seen.append(label)
+            if label == failing:
+                raise NotAvailableError("stopped here")
+            return honest(*args, **options)
+
+        monkeypatch.setattr(owner, name, watching)
+
+    spy(SitePolicy, "allow", "allow")
+    spy(SitePolicy, "accept", "accept")
+    spy(SiteOp, "checked", "checked")
+    spy(Journal, "begin", "begin")
+    spy(Journal, "_spend", "spend")
+    spy(SiteOp, "total", "total")
+    return seen
+
+
+def squares(site, **changes):
+    given = {"op": "squared_residuals", "args": {"residual_clip": 1.0}, "design": site.design.digest,
+             "session": "s", "sequence": 1, "charges": (line(),)}  # fmt: skip
+    return Query(**given | changes)
+
+
+@pytest.mark.parametrize("failing", [None, *STEPS])
+def test_the_order_at_the_gate(failing, monkeypatch):
+    site = Site(rows_of(40, 0), design_of(), policy=OPEN)
+    seen = watched(monkeypatch, failing)
+    reply = site.handle(squares(site), "north")
+    until = len(STEPS) if failing is None else STEPS.index(failing) + 1
+    assert seen == list(STEPS[:until])
+    assert bool(reply.error) == (failing is not None)
+    assert len(site.ledger) == (failing in (None, "total"))
+
+
+BEFORE = {
+    "too many bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": 52}),
+    "negative bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": -1}),
+    "few bits of a product": ("moments.total", {
+        "response_factor": 1.0, "norm": 1.0, "response_bound": 1.0, "bits": 23}),
+    "few bits of a score": ("glm.score", {
+        "family": "gaussian", "theta": np.zeros(4), "radius": 1.0, "residual_clip": 1.0, "bits": 26}),
+    "a norm below the grid": ("clipped_score", {
+        "columns": [0, 1, 2, 3], "clip": 1.0, "residual_clip": 1.0, "bits": 2}),
+    "a clip below the grid": ("glm.score", {
+        "family": "gaussian", "theta": np.zeros(4), "radius": 1.0, "residual_clip": 1.0, "client_rows": 50,
+        "client_clip": 1e-40}),
+    "a scale of nothing": ("column_sums", {"columns": [0], "bound": 1.0, "scale": np.full(4, 5e-324)}),
+    "a probe in no direction": ("glm.sketched_score", {
+        "family": "gaussian", "theta": np.zeros(4), "radius": 1.0, "residual_clip": 1.0, "clip": 1.0,
+        "probes": 1, "probe_seed": 1, "probe_scale": 1.0, "moment": np.zeros(4), "unit": np.zeros(4)}),
+    "draws without end": ("multiplier_scores", {
+        "columns": [0, 1], "transform": np.eye(2), "clip": 1.0, "residual_clip": 1.0, "draws": 10**9,
+        "law": "rademacher", "seed": 1}),
+    "a text for a number": ("squared_residuals", {"residual_clip": "1.0"}),
+    "a list for a number": ("squared_residuals", {"residual_clip": [1.0]}),
+    "flags for a support": ("residual_sum", {
+        "residual_clip": 1.0, "support": np.array([True]), "beta": np.array([1.0])}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_arguments_are_refused_before_anything_is_spent(name, monkeypatch):
+    op, args = BEFORE[name]
+    site = Site(rows_of(40, 0), design_of(), policy=OPEN)
+    monkeypatch.setattr(SiteOp, "total", lambda *_: pytest.fail("rows were read"))
+    unit = {"unit": "client"} if "client_rows" in args else {}
+    dear = line(mu=1e3, sensitivity=1e6, **unit)
+    with pytest.raises(PrivinfError) as caught:
+        site.answer(squares(site, op=op, args=args, charges=(dear,)), "north")
+    assert len(site.ledger) == 0
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+
+
+# ---- designs
+
+
+def test_by_default_a_site_takes_no_design():
+    site = Site(table(), SCHEMA)
+    reply = site.handle(design_query(SCHEMA.design("y ~ age")), "north")
+    assert "its policy takes no designs" in reply.error
+    assert site.design is None
+
+
+def test_the_design_that_a_site_was_made_with_is_always_known():
+    design = SCHEMA.design("y ~ age")
+    site = Site(table(), design)
+    assert site.answer(design_query(design), "north").facts["digest"] == design.digest
+    assert "takes no designs" in site.handle(design_query(SCHEMA.design("y ~ income")), "north").error
+    site.adopt(SCHEMA.design("y ~ income"))
+    assert not site.handle(design_query(SCHEMA.design("y ~ income")), "north").error
+
+
+def test_listed_designs_are_taken_and_not_counted():
+    listed = SCHEMA.design("y ~ age")
+    policy = SitePolicy(trusted_server=True, designs=[listed.digest], new_designs=1)
+    site = Site(table(), SCHEMA, policy=policy)
+    for design in (listed, SCHEMA.design("y ~ income"), listed, SCHEMA.design("y ~ income")):
+        assert not site.handle(design_query(design), "north").error
+    assert "takes 1 new designs" in site.handle(design_query(SCHEMA.design("y ~ g")), "north").error
+    only = Site(
+        table(), SCHEMA, policy=SitePolicy(trusted_server=True, designs=[listed.digest], new_designs=0)
+    )
+    assert not only.handle(design_query(listed), "north").error
+    assert "takes 0 new designs" in only.handle(design_query(SCHEMA.design("y ~ g")), "north").error
+
+
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [({}, 0), ({"trusted_server": True}, 16), ({"secure_sums": True}, 16), ({"new_designs": 3}, 3),
+     ({"secure_sums": True, "new_designs": 0}, 0)],
+)  # fmt: skip
+def test_how_many_new_designs(policy, most):
+    site = Site(table(), SCHEMA, policy=SitePolicy(**policy))
+    errors = [
+        site.handle(design_query(SCHEMA.design(f"y ~ I(age * {j})")), "north").error for j in range(2, 20)
+    ]
+    assert [bool(error) for error in errors] == [False] * most + [True] * (18 - most)
+    assert site._journal._designs.keys() <= {SCHEMA.design(f"y ~ I(age * {j})").digest for j in range(2, 20)}
+
+
+def test_the_count_outlives_the_process_and_old_ledgers_load(tmp_path):
+    path, policy = tmp_path / "north.ledger", SitePolicy(trusted_server=True, new_designs=2)
+    SiteLedger(path, Budget(mu=1.0)).close()
+    for formula, known in (("y ~ age", True), ("y ~ income", True), ("y ~ g", False), ("y ~ age", True)):
+        with SiteLedger(path) as ledger:
+            site = Site(table(), SCHEMA, policy=policy, ledger=ledger)
+            assert bool(site.handle(design_query(SCHEMA.design(formula)), "north").error) != known
+    lines = path.read_text().splitlines()
+    assert sum('"design"' in one for one in lines) == 2
+    # a ledger of before has no such lines
+    path.write_text("\n".join(one for one in lines if '"design"' not in one) + "\n")
+    with SiteLedger(path) as ledger:
+        assert not Site(table(), SCHEMA, policy=policy, ledger=ledger)._journal._designs
+        stricter = SitePolicy(trusted_server=True, new_designs=0)
+        site = Site(table(), SCHEMA, policy=stricter, ledger=ledger)
+        assert site.handle(design_query(SCHEMA.design("y ~ age")), "north").error
+
+
+def refusal(content, policy=OPEN, site=None):
+    site = Site(table(), SCHEMA, policy=policy) if site is None else site
+    error = site.handle(design_query(content), "north").error
+    assert error
+    assert not site._journal._designs
+    return error
+
+
+def test_designs_that_are_refused(monkeypatch):
+    good = SCHEMA.design("y ~ age").to_dict()
+    assert "does not describe a design" in refusal({})
+    many = good | {"columns": [good["columns"][1] | {"name": f"c{j}"} for j in range(1001)]}
+    assert "up to 1000 columns" in refusal(many)
+    knots = {"kind": "cr", "knots": list(np.linspace(19, 89, 300)), "lower": 18.0, "upper": 90.0, "degree": 3,
+             "include_intercept": False}  # fmt: skip
+    spline = {"name": "s", "pieces": [{"spline": "age", "basis": knots, "index": 0}]}
+    assert "256 knots" in refusal(good | {"columns": [good["columns"][0], spline]})
+    undeclared = good | {"columns": [good["columns"][0], {"name": "z", "pieces": [{"column": "z"}]}]}
+    assert "SchemaError" in refusal(undeclared)
+    called = {"name": "f", "pieces": [{"expression": "np.sin(age)"}]}
+    assert "SchemaError" in refusal(good | {"columns": [good["columns"][0], called]})
+    other = pi.Schema({**{name: SCHEMA[name] for name in ("y", "age")}, "income": (0.0, 2e6)})
+    assert "AlignmentError" in refusal(other.design("y ~ age"))
+    public = SCHEMA.design("y ~ age", response="public").to_dict()
+    assert "public bounds" in refusal(public)
+    monkeypatch.setattr("privinf.federation.site_designs.MOST_BYTES", 8 * 2 * 40 - 1)
+    assert "MiB" in refusal(good)
+
+
+def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
+    bad = {"missing": np.nan, "infinite": np.inf, "text": "unknown"}
+    errors = set()
+    for name, value in bad.items():
+        frame = table().astype({"income": object})
+        frame.loc[3, "income"] = value
+        with pytest.warns(pi.errors.UnavailableColumnsWarning, match="income, g: see"):
+            site = Site(frame.drop(columns="g"), SCHEMA, policy=OPEN)
+        assert site.description()["unavailable"] == ["income", "g"]
+        assert set(site.defects) == {"income", "g"}, name
+        errors.add(refusal(SCHEMA.design("y ~ np.log1p(income)"), site=site))
+        assert not site.handle(design_query(SCHEMA.design("y ~ age")), "north").error
+        assert str(value) not in str(site.description())
+    assert len(errors) == 1
+    assert "cannot offer the column(s) income" in errors.pop()
+
+
+def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
+    site = Site(table(), SCHEMA, policy=OPEN)
+    designs = [SCHEMA.design("y ~ age"), SCHEMA.design("y ~ age + income")]
+    for design in designs:
+        site.answer(design_query(design), "north")
+    built = []
+    honest = type(site._designs)._block
+    monkeypatch.setattr(
+        type(site._designs),
+        "_block",
+        lambda self, design: (built.append(design.digest), honest(self, design))[1],
+    )
+
+    def ask(turn, number):
+        asked = squares(site, op="column_squares", args={"columns": [turn + 0], "bound": 1.0},
+                        design=designs[turn].digest, session=f"s{turn}", sequence=number)  # fmt: skip
+        return site.answer(asked, "north").sums
+
+    first = [ask(0, 1), ask(1, 1), ask(0, 2), ask(1, 2)]
+    assert built == [design.digest for design in designs]
+    # under a cap for one of them, matrices are made again and the answers are the same
+    monkeypatch.setattr("privinf.federation.site_designs.CACHE_BYTES", 8 * 3 * 40)
+    again = [ask(0, 3), ask(1, 3), ask(0, 4)]
+    assert len(built) > 2
+    for one, other in zip(first, again, strict=False):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_design_needs_an_introduction():
+    site = Site(table(), SCHEMA, policy=OPEN)
+    digest = SCHEMA.design("y ~ age").digest
+    with pytest.raises(NotAvailableError, match="no design yet"):
+        site.answer(Query("residual_sum", {"residual_clip": 1.0}, 1, digest, "s", 1, (line(),)), "north")
+    site.answer(design_query(SCHEMA.design("y ~ income")), "north")
+    with pytest.raises(NotAvailableError, match="send 'design' first"):
+        site.answer(Query("residual_sum", {"residual_clip": 1.0}, 1, digest, "s", 1, (line(),)), "north")
+
+
+@pytest.mark.parametrize("wrong", [{"new_designs": -1}, {"new_designs": True}, {"designs": "abc"},
+                                   {"designs": ["abc"]}, {"designs": [3]}])  # fmt: skip
+def test_policies_of_designs_that_are_none(wrong):
+    with pytest.raises(PrivinfError, match="designs"):
+        SitePolicy(**wrong)
