@@ -47,7 +47,7 @@ def design_query(design):
 
 def anyone_near(target, width):
     """Return a design whose column is no number exactly for incomes this near, computed in two ways."""
-    k = next(k for k in np.round(np.linspace(0.5, 8.0, 7501), 3) if np.exp(np.full(16, k))[0] > math.exp(k))
+    k = next(k for k in np.round(np.linspace(4.0, 8.0, 40_001), 4) if np.exp(np.full(16, k))[0] > math.exp(k))
     slope = float(np.spacing(k)) / (2.0 * width)
     inside = f"{math.exp(k)!r} - np.exp({float(k)!r} - {slope!r} * abs(income - {target!r}))"
     content = SCHEMA.design("y ~ income").to_dict()
