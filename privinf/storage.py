@@ -47,6 +47,7 @@ def write_container(
     format: str,
     version: int = 1,
     key: bytes | None = None,
+    private: bool = False,
 ) -> None:
     """Write arrays and a header to one file, atomically.
 
@@ -62,6 +63,8 @@ def write_container(
         Name and version of what is stored; `read_container` insists on both.
     key : bytes, optional
         Secret for an HMAC-SHA256 of the content. Without it the checksum shows accidents, not forgery.
+    private : bool
+        Whether only the file's owner may read it.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def write_container(
     target = Path(path)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(draft, "xb") as stream:
+        with open(draft, "xb", opener=open_private if private else None) as stream:
             _write_archive(stream, stored, content, key)
             stream.flush()
             os.fsync(stream.fileno())
@@ -113,6 +116,11 @@ def read_container(
                 return _read_arrays(archive, manifest["arrays"], path), manifest["header"]
         except DAMAGE:
             raise StorageError(f"{path} is truncated, corrupted, or not a privinf file") from None
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that, if it is made, nobody but its owner may read: an `opener` for ``open``."""
+    return os.open(path, flags, 0o600)
 
 
 def _write_archive(stream: IO[bytes], arrays: Arrays, content: dict[str, Any], key: bytes | None) -> None:

@@ -97,6 +97,11 @@ class Ledger:
         self._account.record(placed)
         return placed
 
+    def find(self, entry: LedgerEntry) -> LedgerEntry | None:
+        """Return a line as it was spent through this door; None unless all of it was, not its id alone."""
+        placed = entry.within(self._scope)
+        return placed if self._account.holds(placed) else None
+
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
 
@@ -217,6 +222,11 @@ class Account:
         """Return all entries, in order."""
         with self._lock:
             return tuple(self._entries.values())
+
+    def holds(self, entry: LedgerEntry) -> bool:
+        """Return whether this very entry was recorded."""
+        with self._lock:
+            return self._entries.get(entry.id) == entry
 
     def record(self, entries: tuple[LedgerEntry, ...]) -> None:
         """Record entries, all or none (BudgetExceededError, ArgumentError)."""

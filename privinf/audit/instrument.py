@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from privinf.noise import NoiseSource
+from privinf.noise import NoiseKey, NoiseSource
 from privinf.typing import Flags, Floats, Integers
 
 Size = int | tuple[int, ...]
@@ -66,6 +66,14 @@ class RecordingNoise:
     def of(self, *kinds: Kind) -> list[NoiseCall]:
         """Return the calls of these kinds, in order."""
         return [call for call in self.calls if call.kind in kinds]
+
+    def new_key(self) -> NoiseKey | None:
+        """Return a new key of the source behind."""
+        return self.source.new_key()
+
+    def at(self, stream: bytes) -> RecordingNoise:
+        """Return the source behind at one stream; its calls are recorded here."""
+        return RecordingNoise(self.source.at(stream), self.calls)
 
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return values plus noise."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
@@ -139,15 +139,31 @@ class Rounds:
         most = max(self._rows[name] for name in asked)
         return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), most), asked
 
-    def _spend(self, entries: tuple[LedgerEntry, ...], asked: list[str]) -> tuple[LedgerEntry, ...]:
+    def _spend(self, entries: tuple[LedgerEntry, ...], asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
         if len(asked) == len(self._rows):
             return self.ledger.spend(*entries)
-        doors = [self.ledger.scope(name, disjoint=PARTITION) for name in asked]
-        for door in doors:
+        doors = self._doors(asked)
+        for door in doors.values():
             door.check([entry.loss for entry in entries])
-        placed = [door.spend(*(replace(entry, id=str(uuid4())) for entry in entries)) for door in doors]
-        return tuple(entry for lines in placed for entry in lines)
+        for name, door in doors.items():
+            told = [at_site(entry, name) for entry in entries]
+            door.spend(*(entry for entry in told if door.find(entry) is None))
+        return tuple(line for entry in entries for line in self._at_sites(entry, asked))
+
+    def _standing(self, entry: LedgerEntry, asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
+        """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
+        whole = self.ledger.find(entry)
+        lines = self._at_sites(entry, asked) if whole is None else (whole,)
+        return lines if whole is not None or len(lines) == len(asked) else ()
+
+    def _at_sites(self, entry: LedgerEntry, asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
+        """Return which lines of some sites' release stand in the ledger."""
+        found = (door.find(at_site(entry, name)) for name, door in self._doors(asked).items())
+        return tuple(line for line in found if line is not None)
+
+    def _doors(self, asked: Sequence[str]) -> dict[str, Ledger]:
+        return {name: self.ledger.scope(name, disjoint=PARTITION) for name in asked}
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""
@@ -182,6 +198,10 @@ class Rounds:
         self._sequence += 1
         return self._sequence
 
+    def skip(self) -> None:
+        """Leave out one position of the session: its question was asked by a server before this one."""
+        self._sequence += 1
+
 
 def refusal_of(reply: Reply) -> PrivinfError:
     """Return a site's error as one of this package's, with the site's name."""
@@ -196,6 +216,24 @@ def assumed(reach: Reach, relation: SumRelation) -> str:
     if reach.unit == "client":
         return PUBLIC_CLIENTS if relation == "replace-one" else NO_CLIENT
     return PUBLIC_N if relation == "replace-one" else NOTHING_ADDED
+
+
+def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
+    """Return a release's line in one site's scope; the same release has the same line there."""
+    return replace(entry, id=str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")))
+
+
+def question_of(query: Query, **more: Any) -> str:
+    """Return the digest of a question, and of what `more` is done with its sum.
+
+    What names the asking of it is left out: session, ids and times of lines, digits. So a question has the
+    same digest when a fit that was stopped asks it again in its place.
+    """
+    charges = [
+        {name: charge[name] for name in charge if name not in ("id", "time")} for charge in query.charges
+    ]
+    args = without_digits(query.args) | more
+    return replace(query, args=args, session="", charges=tuple(charges)).digest
 
 
 def without_digits(args: Args) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ from privinf.mechanisms.site_rows import exact_bits
 from privinf.noise.source import GRID_BITS
 from privinf.schema import Design
 from privinf.typing import Integers, RngLike
-from privinf.validation import as_generator, check_count
+from privinf.validation import check_count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,10 +210,8 @@ class SecureServer(TrustedServer):
         self._retries = check_count(retries, "retries", least=0)
         self._grid_bits = check_count(grid_bits, "grid_bits", least=2)
         self._pinned = ""
-        seeds = None if rng is None else as_generator(rng)
-        self._seeds = seeds
         super().__init__(
-            federation, ledger=ledger, rng=seeds, design=design, missing=missing, relation=relation
+            federation, ledger=ledger, rng=rng, design=design, missing=missing, relation=relation
         )
 
     @property
@@ -259,7 +258,10 @@ class SecureServer(TrustedServer):
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
         return PlannedSum(query, tuple(asked), plan.site_scale, level)
 
-    def release(self, planned: PlannedSum, *, charged: bool = False) -> NoisySum:
+    def remember(self, path: str | PathLike[str]) -> None:
+        """Keep nothing: the noise is made at the sites, and they remember what they sent."""
+
+    def release(self, planned: PlannedSum) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped.
 
         A site that has answered the question sends the very words that it sent before, at no charge, so that
@@ -269,20 +271,18 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         planned : PlannedSum
-        charged : bool
-            Whether its line is in the ledger already.
+            Charged unless its line, all of it, stands in the ledger.
         """
-        lines: tuple[LedgerEntry, ...] = (planned.entry,) if charged else ()
+        lines: tuple[LedgerEntry, ...] = ()
         for _ in range(self._retries + 1):
             query, asked = planned.query, list(planned.asked)
             args = without_digits(query.args)
             _, reach, _ = self._prepare(query.op, args, asked)
-            if not charged:
-                lines += self._spend((planned.entry,), asked)
+            lines += self._standing(planned.entry, asked) or self._spend((planned.entry,), asked)
             found = self._sum(query, read_terms(query, planned.entry), reach)
             if found.steps is not None:
                 return self._noisy(found, planned, reach, lines)
-            left, charged = self._shrunk(asked, found.silent), False
+            left = self._shrunk(asked, found.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
 
@@ -307,8 +307,8 @@ class SecureServer(TrustedServer):
             "kind": "masked", "roster": asked, "pinned": self._pinned, "grid": plan.grid,
             "max_colluding": self._max_colluding,
         }  # fmt: skip
-        if self._seeds is not None and plan.site_scale > 0.0:
-            terms["seed"] = int(self._seeds.integers(2**62))
+        if not self.secure and plan.site_scale > 0.0:
+            terms["seed"] = int.from_bytes(self._seeded("seed", self._sequence)[:8], "little") >> 2
         return terms
 
     def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, calibrate_mu
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query
+from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.noisy import NoisyGram, NoisySum
-from privinf.federation.rounds import Args, Missing, PlannedSum, Rounds, SumRelation, assumed, without_digits
+from privinf.federation.rounds import (
+    Args,
+    Missing,
+    PlannedSum,
+    Rounds,
+    SumRelation,
+    assumed,
+    question_of,
+    without_digits,
+)
 from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
@@ -37,7 +48,8 @@ class TrustedServer(Rounds):
     ledger : Ledger, optional
         Account of the releases; a new one by default.
     noise : NoiseSource, optional
-        Secure noise by default; seeded noise only where every site's policy allows simulation.
+        Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's
+        cannot be keyed: with it a release is made once, and not repeated.
     rng : int or Generator, optional
         Instead of `noise`: seeds simulation noise.
     design : Design, optional
@@ -61,6 +73,11 @@ class TrustedServer(Rounds):
     **Privacy.** Trusted: it sees un-noised sums and forgets them. A release is charged before
     any site is asked; one whose round fails stays charged. Releases of some sites only are charged in the
     parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing.
+
+    Noise belongs to its question: it is a function of a secret key, the question, the sites that answered
+    and their sum, so that a repeat gives the same bytes (`privinf.noise.NoiseKey` says under which
+    assumption). The key lives as long as the server, or in a secret file (`remember`). Of seeded noise,
+    equal seeds give equal noise at equal places of a session, whatever the last bits of the sums.
 
     Examples
     --------
@@ -87,12 +104,44 @@ class TrustedServer(Rounds):
         relation: SumRelation = "replace-one",
     ) -> None:
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
+        key = self._noise.new_key()
+        self._memory = None if key is None else NoiseMemory(key, secure=self._noise.secure)
         super().__init__(federation, ledger, design, missing, relation)
 
     @property
     def secure(self) -> bool:
         """Whether the noise is secure."""
         return self._noise.secure
+
+    def remember(self, path: str | PathLike[str]) -> bytes | None:
+        """Keep the noise key, and what is answered, in a secret file; take up a file that is there.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        bytes or None
+            Key of checksums over what is kept beside the file.
+
+        Raises
+        ------
+        ArgumentError
+            The noise cannot be keyed, the file is of another kind of noise, or there was a release already.
+        StorageError
+            The file is damaged, or cannot be written.
+
+        Notes
+        -----
+        **Privacy.** See `NoiseFile`: the file is a secret.
+        """
+        if self._memory is None:
+            raise ArgumentError("OpenDP's noise cannot be keyed, hence not be kept: use the default source")
+        if len(self._memory):
+            raise ArgumentError("name the file before the first release: others have another key")
+        self._memory = NoiseFile(path, self._memory.key, secure=self.secure)
+        return self._memory.key.seal()
 
     def vector_sum(
         self,
@@ -155,33 +204,47 @@ class TrustedServer(Rounds):
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
             _check_room(sum(reach.units(self._rows[name]) for name in asked) * reach.bound, scale)
-        query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
+        query = self._query(known, args, (self._marked(entry),), asked, noisy=scale > 0.0)
         return PlannedSum(query, tuple(asked), scale, line.mu)
 
-    def release(self, planned: PlannedSum, *, charged: bool = False) -> NoisySum:
-        """Make a planned release, of this server or of one before it that was stopped.
+    def release(self, planned: PlannedSum) -> NoisySum:
+        """Make a planned release, of this server or of one before it that was stopped; or repeat it.
 
-        Sites know a question again: to one that they have charged they answer at no charge.
+        It is charged unless its line, all of it, stands in the ledger: then it is a repeat, costs nothing,
+        and gives the same bytes. Sites know a question again, and answer it at no charge.
 
         Parameters
         ----------
         planned : PlannedSum
-        charged : bool
-            Whether its line is in the ledger already.
 
         Raises
         ------
         ArgumentError
-            It was planned with another kind of noise.
+            It was planned with another kind of noise, or its line is of another release.
+        BudgetExceededError
+            The ledger's limit, or a site's, would be passed.
+        NotAvailableError
+            It would be a repeat of noise that cannot be keyed; or other sites answered than before, or with
+            another sum, and ``missing="raise"`` (otherwise that is a new question, and newly charged).
+        StorageError
+            It was planned with another key.
         """
+        self._check_plan(planned)
         query, scale, entry = planned.query, planned.scale, planned.entry
-        if scale > 0.0 and entry.secure != self.secure:
-            raise ArgumentError("the release was planned with another noise source: go on with the same rng")
-        asked = list(planned.asked)
-        lines = (entry,) if charged else self._spend((entry,), asked)
+        asked = [name for name in planned.asked if self._missing == "raise" or name in self._rows]
         _, reach, _ = self._prepare(query.op, without_digits(query.args), asked)
+        lines = self._standing(entry, planned.asked)
+        if lines and scale > 0.0 and self._memory is None:
+            raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
+        lines = lines or self._spend((entry,), planned.asked)
         total, answered = self._total(query, reach, asked)
-        values = total if scale == 0.0 else self._noise.perturb(total, scale)
+        question = question_of(query)
+        if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
+            del total
+            return self._asked_anew(planned, answered)
+        values = total
+        if scale > 0.0:
+            values = self._source(query, question, answered, total).perturb(total, scale)
         return NoisySum(values, self._count(answered), answered, scale, planned.mu, lines)
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Any) -> NoisySum:
@@ -290,14 +353,21 @@ class TrustedServer(Rounds):
         if peeling.scale > 0.0 and self._noise.secure:
             _check_room(float(room) * 2.0**50, min(peeling.scale, peeling.values_scale or peeling.scale))
         entries = tuple(
-            replace(entry, noise={**entry.noise, "factor": abs(factor)}) for entry in peeling.entries
+            self._marked(replace(entry, noise={**entry.noise, "factor": abs(factor)}))
+            for entry in peeling.entries
         )
         told = tuple(of_the_sum(entry) for entry in entries)
         query = self._query(known, args, told, asked, noisy=peeling.scale > 0.0)
         lines = self._spend(entries, asked)
-        total, _ = self._total(query, reach, asked)
-        top = peeling.draw(shift + factor * total, self._noise, allowed)
-        return replace(top, entries=lines)
+        total, answered = self._total(query, reach, asked)
+        source = self._noise
+        if peeling.scale > 0.0:
+            question = question_of(
+                query, peeled_offset=shift, peeled_factor=factor, peeled_from=allowed,
+                peeled_k=k, peeled_sizes=bool(absolute),
+            )  # fmt: skip
+            source = self._source(query, question, answered, total)
+        return replace(peeling.draw(shift + factor * total, source, allowed), entries=lines)
 
     # ---- the round
 
@@ -310,6 +380,54 @@ class TrustedServer(Rounds):
             tuple(entry.to_dict() for entry in entries),
         )  # fmt: skip
 
+    def _marked(self, entry: LedgerEntry) -> LedgerEntry:
+        """Return a line with the fingerprint of the key of its noise."""
+        if self._memory is None or float(entry.noise["scale"]) == 0.0:
+            return entry
+        return replace(entry, noise={**entry.noise, "key": self._memory.key.fingerprint})
+
+    def _check_plan(self, planned: PlannedSum) -> None:
+        """Raise unless a plan is of this server's noise, and says what its line says."""
+        entry = planned.entry
+        if planned.scale > 0.0 and (entry.secure, entry.source) != (self.secure, self._noise.name):
+            raise ArgumentError("the release was planned with another noise source: go on with the same rng")
+        stated = entry.noise.get("scale"), entry.loss
+        if len(planned.query.charges) != 1 or stated != (planned.scale, GaussianLoss(planned.mu)):
+            raise ArgumentError("the plan and its ledger line state other noise: plan the release anew")
+        if planned.scale > 0.0 and entry.noise != self._marked(entry).noise:
+            raise StorageError(
+                "the release was planned with a noise key that was deleted or replaced: bring it back, or "
+                "make a new release at a new charge"
+            )
+
+    def _source(self, query: Query, question: str, answered: Sequence[str], total: Floats) -> NoiseSource:
+        """Return the noise of one question, which is remembered first."""
+        if self._memory is None:
+            return self._noise
+        self._memory.commit(question, answered, total)
+        if self.secure:
+            return self._noise.at(self._memory.key.stream(question, answered, total))
+        return self._noise.at(self._seeded(query.op, query.sequence))
+
+    def _seeded(self, what: str, sequence: int) -> bytes:
+        """Return the stream of simulation at one place of the session.
+
+        Last bits of sums differ between machines: seeded noise does not depend on them.
+        """
+        assert self._memory is not None
+        return self._memory.key.stream(f"{what} {sequence}", (), np.empty(0))
+
+    def _asked_anew(self, planned: PlannedSum, answered: tuple[str, ...]) -> NoisySum:
+        """Make a release as a new question, charged: not the sum that it covered before answers it now."""
+        if self._missing == "raise":
+            raise NotAvailableError(
+                "the question was answered before by other sites, or with another sum, and its noise is not "
+                "drawn for a second one: ask a new question, at a new charge"
+            )
+        query, label = planned.query, planned.entry.label
+        args = without_digits(query.args)
+        return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
+
     def _total(self, query: Query, reach: Reach, asked: list[str]) -> tuple[Floats, tuple[str, ...]]:
         """Ask, and return the un-noised sum: never let it out of the calling method."""
         replies = self._round(query, asked)
@@ -318,7 +436,7 @@ class TrustedServer(Rounds):
             if not good or reply.rows != self._rows[reply.site]:
                 raise AlignmentError(f"site {reply.site!r} sent an answer that does not fit the question")
         total = np.zeros(reach.shape)
-        for reply in replies:
+        for reply in sorted(replies, key=lambda reply: reply.site):
             total += reply.sums
         return total, tuple(reply.site for reply in replies)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
@@ -16,7 +18,7 @@ from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.rounds import SumRelation
 from privinf.models.federated_glm_budget import CovType, FitPlan, plan_fit
-from privinf.models.federated_glm_checkpoint import CheckpointedServer
+from privinf.models.federated_glm_checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.models.federated_glm_plan import Family, GlmRows, Trust, Unit, rows_of_arrays, rows_of_formula
 from privinf.models.federated_glm_results import FederatedGLMResults, Told, glm_results, weak_results
 from privinf.schema import Schema
@@ -203,7 +205,8 @@ class FederatedGLM:
             curvature.
         checkpoint : path, optional
             Folder of this fit alone, in which every question and release is kept: the same call goes on where
-            one that was stopped had come to, and pays nothing twice.
+            one that was stopped had come to, and pays nothing twice. With ``trust="server"`` it holds the
+            secret key of the noise: protect it as you protect the rows.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
 
@@ -216,7 +219,7 @@ class FederatedGLM:
         ConvergenceError, NotPositiveDefiniteError
             Without noise: there is no finite estimate, or columns are collinear.
         StorageError
-            The folder of `checkpoint` holds another fit.
+            The folder of `checkpoint` holds another fit, or lacks the key of its noise.
 
         Notes
         -----
@@ -241,10 +244,17 @@ class FederatedGLM:
             nuisance=nuisance,
             cov_type=cov_type,
         )
-        if math.isfinite(plan.mu) and not CheckpointedServer.begun(checkpoint):
-            self.ledger.check(GaussianLoss(plan.mu))
+        folder = None
+        if checkpoint is not None:
+            block = () if plan.block is None else plan.block.columns.tolist()
+            settings = replace(plan, block=None), block, self._trust, relation, max_colluding
+            fit = fit_digest(rows.design, rows.model, *settings)
+            folder = FitFolder(Path(checkpoint), fit, keyed=self._trust == "server")
+        left = plan.mu if folder is None else folder.unspent(plan.mu, self.ledger)
+        if 0.0 < left < math.inf:
+            self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
-        sums = self._sums(rng, max_colluding, checkpoint, relation, plan.clients)
+        sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
         params, path, method = _run(sums, rows.start, plan)
         found = (
             None if plan.weak else one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
@@ -266,7 +276,7 @@ class FederatedGLM:
         self,
         rng: RngLike,
         max_colluding: int,
-        checkpoint: str | PathLike[str] | None,
+        folder: FitFolder | None,
         relation: SumRelation = "replace-one",
         clients: Clients | None = None,
     ) -> GlmSums:
@@ -282,7 +292,7 @@ class FederatedGLM:
         else:
             server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
-        asked = server if checkpoint is None else CheckpointedServer(server, checkpoint)
+        asked = server if folder is None else CheckpointedServer(server, folder)
         return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant, clients)
 
     def __repr__(self) -> str:

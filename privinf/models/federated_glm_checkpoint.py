@@ -3,20 +3,109 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
+import math
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privinf.accounting import Ledger, LedgerEntry
-from privinf.errors import StorageError
+from privinf.accounting.scopes import total_of
+from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
+from privinf.federation.noise_memory import NoiseFile
 from privinf.federation.rounds import PlannedSum
+from privinf.schema import Design
+from privinf.storage import read_container, write_container
 from privinf.typing import Floats
+
+FORMAT = "privinf-checkpoint"
+KEY_FILE = "noise.key"
+OURS = re.compile(r"\d{5}(-asked)?\.npz")
+# What rounding of the prices may leave over: the ledger itself is exact.
+SPENT = 1.0 - 1e-9
+
+
+@dataclass(slots=True, repr=False)
+class FitFolder:
+    """The folder of one fit: its questions and releases, and the secret key of a trusted server's noise.
+
+    Parameters
+    ----------
+    path : path
+    fit : str
+        What tells this fit from another one: a digest of its public settings.
+    keyed : bool
+        Whether a trusted server draws the noise, whose key is in the folder.
+
+    Raises
+    ------
+    StorageError
+        A file is damaged or of another fit, or the key is gone.
+
+    Notes
+    -----
+    **Privacy.** With ``keyed`` the folder is a secret, see `NoiseFile`: it and its files are made for their
+    owner alone, and the files have an HMAC under the key. Files with other names are left alone.
+    """
+
+    path: Path
+    fit: str
+    keyed: bool
+    seal: bytes | None = None
+    _lines: list[LedgerEntry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.path = Path(self.path)
+        names = [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
+        if not names:
+            return
+        if self.keyed or self.has(KEY_FILE):
+            self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
+        for name in sorted(names):
+            self._lines.append(_lines_of(self.path / name, self.read(name)[0])[-1])
+
+    def begin(self, server: TrustedServer) -> None:
+        """Make the folder if it is not there, and let a server take up its noise key."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.seal = server.remember(self.path / KEY_FILE)
+
+    def unspent(self, mu: float, ledger: Ledger) -> float:
+        """Return what of a fit's price `mu` is not in a ledger yet: its own complete lines count."""
+        if math.isinf(mu):
+            return mu
+        standing = {entry.id: entry for entry in ledger.entries}
+        found = {line.id: standing[line.id] for line in self._lines if line.id in standing}
+        own = [found[line.id] for line in self._lines if line.id in found and _alike(found[line.id], line)]
+        if not own:
+            return mu
+        rest = mu**2 - total_of((entry.scope, entry.loss) for entry in own).mu ** 2
+        return math.sqrt(rest) * SPENT if rest > mu**2 * (1.0 - SPENT) else 0.0
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is there."""
+        return (self.path / name).exists()
+
+    def read(self, name: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """Return a file's header and arrays, if it is of this fit."""
+        path = self.path / name
+        arrays, header = read_container(path, format=FORMAT, key=self.seal)
+        if header.get("fit") != self.fit:
+            raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
+        return header, arrays
+
+    def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+        """Write one file; it is there as a whole, on the disk, or not at all."""
+        told = {"fit": self.fit, **header}
+        write_container(self.path / name, arrays, told, format=FORMAT, key=self.seal, private=True)
+
+
+def fit_digest(design: Design, model: Mapping[str, Any], *settings: Any) -> str:
+    """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
+    told = {f"model.{name}": value for name, value in model.items()}
+    told |= {f"setting.{at}": repr(value) for at, value in enumerate(settings)}
+    return Query("fit", told, design=design.digest).digest
 
 
 class CheckpointedServer:
@@ -25,35 +114,32 @@ class CheckpointedServer:
     Parameters
     ----------
     server : TrustedServer
-    folder : path
+    folder : FitFolder
         Made if it is not there. Of one fit: the questions in it must be those that the fit asks.
 
     Raises
     ------
+    ArgumentError
+        The server's noise cannot be keyed, or is of another kind than the folder's.
     StorageError
         A file is damaged, or belongs to another fit.
 
     Notes
     -----
-    **Privacy.** Holds questions, releases and ledger lines, which are public. A release that is read back
-    costs nothing new: its line is put into the ledger where it is missing there. A round that was under way
-    is asked again in the very same words: sites that have charged it answer at no charge, and its line is
-    in the ledger once. A trusted server draws new noise for it, the first was seen by nobody; in a secure
-    sum the sites send what they sent before. Only sites that fall silent for good make it dearer: without
-    them the sum is another one, with fresh masks and a charge of its own.
+    **Privacy.** Holds questions, releases and ledger lines, which are public, and the key of a trusted
+    server's noise, which is secret. A release that is read back costs nothing new: its line is put into the
+    ledger where it is missing there. A round that was under way is asked again in the very same words: sites
+    that have charged it answer at no charge, and its line is in the ledger once. Whatever is deleted or
+    brought back, the same question has the same answer: the noise of a trusted server belongs to its
+    question, and in a secure sum the sites send what they sent before. Only sites that fall silent for good
+    make it dearer: without them the sum is another one, with a charge of its own.
     """
 
-    def __init__(self, server: TrustedServer, folder: str | os.PathLike[str]) -> None:
-        self._server, self._folder = server, Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._whole, self._known = server.ledger, {entry.id for entry in server.ledger.entries}
+    def __init__(self, server: TrustedServer, folder: FitFolder) -> None:
+        self._server, self._folder = server, folder
+        folder.begin(server)
         self.entries: list[LedgerEntry] = []
         self._asked = 0
-
-    @staticmethod
-    def begun(folder: str | os.PathLike[str] | None) -> bool:
-        """Return whether a fit has left anything there."""
-        return folder is not None and any(Path(folder).glob("*.npz"))
 
     @property
     def ledger(self) -> Ledger:
@@ -66,95 +152,97 @@ class CheckpointedServer:
 
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> NoisySum:
         """Return a release, from the folder if it is there; as for the server."""
-        path, under_way = (self._folder / f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
+        name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
         self._asked += 1
         words = f"{Query(op, args).digest} {label} {mu!r} {self._server.terms}"
         question = hashlib.sha256(words.encode()).hexdigest()
-        if path.exists():
-            return self._read(path, question)
-        planned = _planned(under_way, question) if under_way.exists() else None
-        if planned is None:
+        if self._folder.has(name):
+            self._server.skip()
+            return self._read(name, question)
+        if self._folder.has(under_way):
+            self._server.skip()
+            planned = _planned(self._folder, under_way, question)
+        else:
             planned = self._server.planned(op, args, label=label, mu=mu)
-            _write_plan(under_way, question, planned)
-        charged, before = planned.entry.id in self._known, len(self._whole.entries)
-        found = self._server.release(planned, charged=charged)
-        old = tuple(entry for entry in self._whole.entries[:before] if entry.id == planned.entry.id)
-        new = (*old, *self._whole.entries[before:])
-        self.entries += new
-        _write_release(path, question, found, new)
-        under_way.unlink()
+            _write_plan(self._folder, under_way, question, planned)
+        found = self._server.release(planned)
+        self.entries += found.entries
+        _write_release(self._folder, name, question, found)
+        (self._folder.path / under_way).unlink()
         return found
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _read(self, path: Path, question: str) -> NoisySum:
-        header, arrays = _read_file(path, question)
+    def _read(self, name: str, question: str) -> NoisySum:
+        path = self._folder.path / name
+        header, arrays = _of_question(self._folder, name, question)
+        entries = _lines_of(path, header)
         try:
-            entries = [LedgerEntry.from_dict(record) for record in header["entries"]]
             rows, sites, scale, mu = (header[name] for name in ("rows", "sites", "scale", "mu"))
-            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu), tuple(entries))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise _damaged(path, problem) from None
+            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu), entries)
+        except (KeyError, TypeError, ValueError):
+            raise _damaged(path) from None
         for entry in entries:
-            if entry.id not in self._known:
-                # The door of the moment files it where it belongs.
-                self.ledger.spend(replace(entry, scope=()))
+            # The door of the moment files it where it belongs.
+            line = replace(entry, scope=())
+            if self.ledger.find(line) is None:
+                self.ledger.spend(line)
         self.entries += entries
         return found
 
 
-def _write_release(path: Path, question: str, found: NoisySum, entries: tuple[LedgerEntry, ...]) -> None:
+def _write_release(folder: FitFolder, name: str, question: str, found: NoisySum) -> None:
     header = {
         "question": question, "rows": found.rows, "sites": list(found.sites), "scale": found.scale,
-        "mu": str(found.mu), "entries": [entry.to_dict() for entry in entries],
+        "mu": str(found.mu), "entries": [entry.to_dict() for entry in found.entries],
     }  # fmt: skip
-    _write_file(path, header, {"values": found.values})
+    folder.write(name, header, {"values": found.values})
 
 
-def _write_plan(path: Path, question: str, planned: PlannedSum) -> None:
+def _write_plan(folder: FitFolder, name: str, question: str, planned: PlannedSum) -> None:
     text, arrays = planned.query.pack()
     header = {
         "question": question, "query": text, "asked": list(planned.asked), "scale": planned.scale,
-        "mu": str(planned.mu),
+        "mu": str(planned.mu), "entries": [planned.entry.to_dict()],
     }  # fmt: skip
-    _write_file(path, header, {f"arg {name}": array for name, array in arrays.items()})
+    folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(path: Path, question: str) -> PlannedSum:
-    header, arrays = _read_file(path, question)
+def _planned(folder: FitFolder, name: str, question: str) -> PlannedSum:
+    header, arrays = _of_question(folder, name, question)
     try:
-        args = {name.removeprefix("arg "): array for name, array in arrays.items()}
+        args = {name.removeprefix("arg/"): array for name, array in arrays.items()}
         query = Query.unpack(header["query"], args)
         return PlannedSum(query, tuple(header["asked"]), header["scale"], float(header["mu"]))
-    except (KeyError, TypeError, ValueError) as problem:
-        raise _damaged(path, problem) from None
+    except (KeyError, TypeError, ValueError, PrivinfError):
+        raise _damaged(folder.path / name) from None
 
 
-def _read_file(path: Path, question: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+def _of_question(folder: FitFolder, name: str, question: str) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays, if it is about this question."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            header = json.loads(str(stored["header"]))
-            arrays = {name: stored[name] for name in stored.files if name != "header"}
-        told = header["question"]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise _damaged(path, problem) from None
-    if told != question:
-        raise StorageError(f"{path} is of another fit: give every fit a folder of its own")
+    header, arrays = folder.read(name)
+    if header.get("question") != question:
+        raise StorageError(f"{folder.path / name} is of another fit: give every fit a folder of its own")
     return header, arrays
 
 
-def _damaged(path: Path, problem: Exception) -> StorageError:
-    return StorageError(f"{path} is not a stored release ({type(problem).__name__})")
+def _lines_of(path: Path, header: Mapping[str, Any]) -> tuple[LedgerEntry, ...]:
+    """Return the ledger lines of a release; the last one is that of its answer."""
+    try:
+        lines = tuple(LedgerEntry.from_dict(record) for record in header["entries"])
+    except (KeyError, TypeError, ValueError, PrivinfError):
+        lines = ()
+    if not lines:
+        raise _damaged(path)
+    return lines
 
 
-def _write_file(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-    """Write one file; it is there as a whole, on the disk, or not at all."""
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+def _alike(found: LedgerEntry, line: LedgerEntry) -> bool:
+    """Return whether two lines are one, wherever in the ledger it was filed."""
+    return replace(found, scope=()) == replace(line, scope=())
+
+
+def _damaged(path: Path) -> StorageError:
+    return StorageError(f"{path} is not a stored release: it is damaged, or of another version")

@@ -24,7 +24,7 @@ from privinf.mechanisms.moments import (
     residual_moment_sensitivity,
     warn_of_large_delta,
 )
-from privinf.models.federated_glm_checkpoint import CheckpointedServer
+from privinf.models.federated_glm_checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.models.moment_parties import MomentParties
 from privinf.releases import Release
 from privinf.typing import Calibration, Floats, RngLike
@@ -87,6 +87,7 @@ class FederatedMoments:
             Secure sums: sites that may be in league with the server, whose noise does not count.
         checkpoint : path, optional
             Folder of this release alone, where rounds are kept: the same call goes on after the last one.
+            With "server" it holds the secret key of the noise: protect it as you protect the rows.
 
         Returns
         -------
@@ -109,14 +110,20 @@ class FederatedMoments:
         check_choice(calibration, Calibration, "calibration")
         total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
         parts = _parts(total, cov_type, robust_share)
-        if not _begun(checkpoint):
-            ledger.check([GaussianLoss(part) for part in parts])
+        folder = None
+        if checkpoint is not None:
+            told = cov_type, parts, self.trust, self.response_weight, max_colluding
+            fit = fit_digest(self.design, self._total_args(), *told)
+            folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
+        left = total if folder is None else folder.unspent(total, ledger)
+        if left > 0.0:
+            ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
         server = self._server(ledger, rng, max_colluding)
         n, p = server.nobs, len(self.design.names)
         if n < p:
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         warn_of_large_delta(delta, n)
-        rounds = _Rounds(server if checkpoint is None else CheckpointedServer(server, checkpoint))
+        rounds = _Rounds(server if folder is None else CheckpointedServer(server, folder))
         first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
         arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
         law: dict[str, Any] = {
@@ -213,8 +220,3 @@ def _parts(mu: float, cov_type: CovType | None, robust_share: float | None) -> t
         raise ArgumentError("robust_share= belongs to cov_type='HC0'")
     share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
     return split_mu(mu, [1.0 - share, share] if robust else [1.0])
-
-
-def _begun(checkpoint: Checkpoint) -> bool:
-    """Return whether a release has left rounds there."""
-    return checkpoint is not None and any(Path(checkpoint).glob("*.npz"))

@@ -1,5 +1,6 @@
-"""Noise sources: the lattice (default, secure), OpenDP (extra) and seeded simulation. Samplers only."""
+"""Noise sources: the lattice (default, secure), OpenDP (extra) and seeded simulation; samplers and keys."""
 
+from privinf.noise.keys import NoiseKey
 from privinf.noise.lattice import LatticeNoise
 from privinf.noise.opendp import OpenDPNoise
 from privinf.noise.simulation import SimulationNoise
@@ -7,6 +8,7 @@ from privinf.noise.source import NoiseSource, SourceName, get_source, grid_step,
 
 __all__ = [
     "LatticeNoise",
+    "NoiseKey",
     "NoiseSource",
     "OpenDPNoise",
     "SimulationNoise",

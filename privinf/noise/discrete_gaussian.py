@@ -16,8 +16,7 @@ true one (its relative error is below (t + 4) 2^-51 at exponent t; t is at most 
 is below 2^64 e^-t and the value with it), and MARGIN is 2^-42. Otherwise, once in 10^12 draws at
 sigma = 2^20, it is made in exact arithmetic with as many more bits of U as it takes.
 
-Given independent uniform bits from the operating system, the law is the discrete Gaussian of the double
-`sigma`, without error.
+Given independent uniform bits, the law is the discrete Gaussian of the double `sigma`, without error.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.noise.entropy import WORD, Words, random_word, random_words, uniform_below
+from privinf.noise.entropy import SYSTEM, WORD, Entropy, Words, uniform_below
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_number
 
@@ -77,8 +76,8 @@ class Table:
         return Fraction(x * x) / (2 * self.sigma * self.sigma)
 
 
-def discrete_gaussian(sigma: float, count: int) -> Integers:
-    """Return `count` independent draws, shape (count,).
+def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> Integers:
+    """Return `count` independent draws, shape (count,), made of the words of `entropy`.
 
     Raises
     ------
@@ -90,16 +89,16 @@ def discrete_gaussian(sigma: float, count: int) -> Integers:
     drawn: list[Integers] = []
     missing = count
     while missing > 0:
-        accepted = _attempt(table, sigma, missing + missing // 32 + 16)
+        accepted = _attempt(table, sigma, missing + missing // 32 + 16, entropy)
         drawn.append(accepted[:missing])
         missing -= drawn[-1].size
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
 
 
-def _attempt(table: Table, sigma: float, tries: int) -> Integers:
+def _attempt(table: Table, sigma: float, tries: int, entropy: Entropy) -> Integers:
     """Return the accepted ones of so many proposals, in order."""
     tails = table.first.size - 1
-    which, where = random_words(2 * tries).reshape(2, tries)
+    which, where = entropy.words(2 * tries).reshape(2, tries)
     block = np.searchsorted(table.cumulative, which, side="right")
     nothing = block > tails
     block[nothing] = 0
@@ -114,39 +113,45 @@ def _attempt(table: Table, sigma: float, tries: int) -> Integers:
     special = np.flatnonzero((close | (block == tails)) & ~nothing)
     accepted &= ~nothing
     if special.size:
-        _settle(table, special, block, where, x, accepted)
+        _settle(table, special, block, where, x, accepted, entropy)
     return np.asarray(x[accepted], dtype=np.int64)
 
 
 def _settle(
-    table: Table, special: Integers, block: Integers, where: Words, x: Integers, accepted: Flags
+    table: Table,
+    special: Integers,
+    block: Integers,
+    where: Words,
+    x: Integers,
+    accepted: Flags,
+    entropy: Entropy,
 ) -> None:
     """Decide the proposals in the tails, and those that doubles cannot decide, in exact arithmetic."""
     for i in special:
         if block[i] == table.first.size - 1:
-            x[i], accepted[i] = _draw_tail(table)
+            x[i], accepted[i] = _draw_tail(table, entropy)
             continue
         head = int(where[i]) >> table.bits
         scale = Fraction(table.factor, int(table.weights[block[i]]))
-        accepted[i] = uniform_below(head, WORD - table.bits, scale, table.exponent(int(x[i])))
+        accepted[i] = uniform_below(head, WORD - table.bits, scale, table.exponent(int(x[i])), entropy)
 
 
-def _draw_tail(table: Table) -> tuple[int, bool]:
+def _draw_tail(table: Table, entropy: Entropy) -> tuple[int, bool]:
     """Return one proposal beyond the table, and whether it is accepted.
 
     Its probability of being proposed, given the tails, is (1/2) 2^-(c+1) 2^-m; with a the distance at which
     the tails begin, rho falls by exp(-a 2^m / sigma^2) <= exp(-TAIL) < 1/2 from a cell to the next, so that
     the acceptance probability, 2^(c+2) 2^(m-k) F rho(x)/W, is largest in cell 0, and at most 1 there.
     """
-    word = random_word()
+    word = entropy.word()
     right = bool(word & 1)
     cell = 0
-    while random_word() & 1:
+    while entropy.word() & 1:
         cell += 1
     offset = (cell << table.cell_bits) + ((word >> 1) & ((1 << table.cell_bits) - 1))
     x = int(table.first[-1]) + offset if right else int(table.first[0]) - 1 - offset
     scale = Fraction(table.factor << (table.cell_bits - table.bits + cell + 2), int(table.weights[-1]))
-    return x, uniform_below(0, 0, scale, table.exponent(x))
+    return x, uniform_below(0, 0, scale, table.exponent(x), entropy)
 
 
 @lru_cache(maxsize=64)

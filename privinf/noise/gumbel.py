@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privinf.noise.entropy import WORD, precise, quotient, random_word, random_words
+from privinf.noise.entropy import SYSTEM, WORD, Entropy, precise, quotient
 from privinf.typing import Integers
 
 # Between V = EDGE and 1 - EDGE doubles place G within 2^-36 (near 1, where 1 - V is known to 2^-53 and E is
@@ -24,9 +24,9 @@ CLOSE = 2.0**-12
 LARGEST_RATIO = 2.0**21
 
 
-def gumbel_steps(ratio: float, count: int) -> Integers:
+def gumbel_steps(ratio: float, count: int, entropy: Entropy = SYSTEM) -> Integers:
     """Return round(ratio G) for `count` independent standard Gumbel numbers G, ratio at most 2^21."""
-    words = random_words(count)
+    words = entropy.words(count)
     v = words * 2.0**-WORD
     middle = (v > EDGE) & (v < 1.0 - EDGE)
     steps = -np.log(-np.log1p(-np.where(middle, v, 0.5))) * ratio
@@ -34,11 +34,11 @@ def gumbel_steps(ratio: float, count: int) -> Integers:
     settled = middle & (np.abs(steps - nearest) < 0.5 - CLOSE)
     drawn = nearest.astype(np.int64)
     for i in np.flatnonzero(~settled):
-        drawn[i] = _exact_steps(int(words[i]), WORD, Fraction(ratio))
+        drawn[i] = _exact_steps(int(words[i]), WORD, Fraction(ratio), entropy)
     return drawn
 
 
-def _exact_steps(head: int, bits: int, ratio: Fraction) -> int:
+def _exact_steps(head: int, bits: int, ratio: Fraction, entropy: Entropy) -> int:
     """Return floor(ratio G + 1/2) where the first `bits` bits of V are those of `head`."""
     while True:
         if 0 < head < 2**bits - 1:
@@ -47,7 +47,7 @@ def _exact_steps(head: int, bits: int, ratio: Fraction) -> int:
             low = _gumbel(Fraction(head + 1, 2**bits), bits) * ratio + Fraction(1, 2) - slack
             if math.floor(high) == math.floor(low):
                 return math.floor(low)
-        head, bits = head << WORD | random_word(), bits + WORD
+        head, bits = head << WORD | entropy.word(), bits + WORD
 
 
 def _gumbel(v: Fraction, bits: int) -> Fraction:

@@ -1,4 +1,4 @@
-r"""Secure noise: integers on a fixed-point grid, from the operating system's entropy.
+r"""Secure noise: integers on a fixed-point grid, from the operating system's entropy or a secret key's.
 
 Values are rounded to multiples of a power of two, g = `grid_step`, and discrete Gaussian noise with a sd of
 sigma = scale/g, between 2^20 and 2^21 steps, is added in integers. The sampler (`discrete_gaussian`) has no
@@ -17,10 +17,11 @@ import numpy as np
 
 from privinf.errors import SensitivityError
 from privinf.noise.discrete_gaussian import discrete_gaussian
-from privinf.noise.entropy import random_words
+from privinf.noise.entropy import SYSTEM, Entropy, Keystream
 from privinf.noise.gumbel import gumbel_steps
+from privinf.noise.keys import NoiseKey
 from privinf.noise.laplace import laplace_steps
-from privinf.noise.source import Size, grid_inflation, grid_step
+from privinf.noise.source import NoiseSource, Size, grid_inflation, grid_step
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number
 
@@ -31,8 +32,11 @@ LARGEST_STEP = 2.0**45
 class LatticeNoise:
     """The default source.
 
-    It keeps no state: every call reads fresh bytes from the operating system, so that forks, threads and
-    pickles cannot repeat a stream.
+    Parameters
+    ----------
+    entropy : Entropy, optional
+        Where its random words come from. By default the operating system, at every call anew: nothing is
+        kept, so that forks, threads and pickles cannot repeat a stream.
 
     Notes
     -----
@@ -54,6 +58,17 @@ class LatticeNoise:
 
     name = "lattice"
     secure = True
+
+    def __init__(self, entropy: Entropy = SYSTEM) -> None:
+        self._entropy = entropy
+
+    def new_key(self) -> NoiseKey | None:
+        """Return a new secret key for `at`; None from a source that cannot be keyed."""
+        return NoiseKey()
+
+    def at(self, stream: bytes) -> NoiseSource:
+        """Return the same noise, drawn from the words of one stream key."""
+        return LatticeNoise(Keystream(stream))
 
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return values and noise on the grid, exact multiples of ``grid_step(scale)``.
@@ -87,7 +102,7 @@ class LatticeNoise:
         noise = np.empty(steps.size, dtype=np.int64)
         for start in range(0, steps.size, CHUNK):
             count = min(CHUNK, steps.size - start)
-            noise[start : start + count] = discrete_gaussian(sigma, count)
+            noise[start : start + count] = discrete_gaussian(sigma, count, self._entropy)
         return np.asarray(steps + noise.reshape(steps.shape), dtype=np.int64)
 
     def inflation(self, scale: float, dimension: int) -> float:
@@ -96,7 +111,7 @@ class LatticeNoise:
 
     def uniform(self, size: Size) -> Floats:
         """Return uniforms on [0, 1), multiples of 2^-53."""
-        words = random_words(_count(size))
+        words = self._entropy.words(_count(size))
         return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64).reshape(size)
 
     def bernoulli(self, p: float, size: Size) -> Flags:
@@ -105,7 +120,7 @@ class LatticeNoise:
         count = _count(size)
         if threshold == 2**64:
             return np.ones(size, dtype=bool)
-        return np.asarray(random_words(count) < np.uint64(threshold)).reshape(size)
+        return np.asarray(self._entropy.words(count) < np.uint64(threshold)).reshape(size)
 
     def integers(self, k: int, size: Size) -> Integers:
         """Return exact uniforms on 0, ..., k - 1."""
@@ -114,7 +129,7 @@ class LatticeNoise:
         count = _count(size)
         drawn = np.empty(0, dtype=np.uint64)
         while drawn.size < count:
-            words = random_words(count - drawn.size)
+            words = self._entropy.words(count - drawn.size)
             drawn = np.concatenate([drawn, words[words <= fair]])
         return (drawn % bound).astype(np.int64).reshape(size)
 
@@ -124,7 +139,7 @@ class LatticeNoise:
         noise = np.empty(_count(size))
         for start in range(0, noise.size, CHUNK):
             count = min(CHUNK, noise.size - start)
-            noise[start : start + count] = gumbel_steps(scale / step, count) * step
+            noise[start : start + count] = gumbel_steps(scale / step, count, self._entropy) * step
         return noise.reshape(size)
 
     def laplace(self, scale: float, size: Size) -> Floats:
@@ -133,7 +148,7 @@ class LatticeNoise:
         noise = np.empty(_count(size))
         for start in range(0, noise.size, CHUNK):
             count = min(CHUNK, noise.size - start)
-            noise[start : start + count] = laplace_steps(scale / step, count) * step
+            noise[start : start + count] = laplace_steps(scale / step, count, self._entropy) * step
         return noise.reshape(size)
 
 

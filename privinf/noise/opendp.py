@@ -8,6 +8,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.noise.lattice import LatticeNoise
+from privinf.noise.source import NoiseSource
 from privinf.typing import Integers
 
 
@@ -34,11 +35,19 @@ class OpenDPNoise(LatticeNoise):
             raise NotAvailableError(
                 "source='opendp' needs OpenDP: pip install 'privinf[opendp]', or use source='lattice'"
             ) from None
+        super().__init__()
         dp.enable_features("contrib")
         self._dp: Any = dp
 
     def __reduce__(self) -> Any:
         return OpenDPNoise, ()
+
+    def new_key(self) -> None:
+        """Return None: its bits are its own affair, and cannot be had a second time."""
+
+    def at(self, stream: bytes) -> NoiseSource:
+        """Refuse (NotAvailableError)."""
+        raise NotAvailableError("OpenDP's noise cannot be keyed: use the default source")
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus discrete Gaussian noise, `sigma` in steps."""

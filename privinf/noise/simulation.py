@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from privinf.noise.source import Size
+from privinf.noise.entropy import KEY_BYTES
+from privinf.noise.keys import NoiseKey
+from privinf.noise.source import NoiseSource, Size
 from privinf.typing import Flags, Floats, Integers, RngLike
 from privinf.validation import as_generator
 
@@ -28,6 +30,14 @@ class SimulationNoise:
 
     def __init__(self, rng: RngLike) -> None:
         self._rng = as_generator(rng)
+
+    def new_key(self) -> NoiseKey | None:
+        """Return a key drawn from the seed: equal seeds give equal keys."""
+        return NoiseKey(self._rng.bytes(KEY_BYTES))
+
+    def at(self, stream: bytes) -> NoiseSource:
+        """Return the same noise, drawn from a generator that one stream key seeds."""
+        return SimulationNoise(np.random.default_rng(np.frombuffer(stream, dtype="<u4")))
 
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return ``values + N(0, scale^2)``."""

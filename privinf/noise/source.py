@@ -6,6 +6,7 @@ import math
 from typing import Literal, Protocol
 
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.noise.keys import NoiseKey
 from privinf.typing import Flags, Floats, Integers, RngLike
 from privinf.validation import check_choice, check_number, check_positive
 
@@ -28,6 +29,14 @@ class NoiseSource(Protocol):
 
     name: str
     secure: bool
+
+    def new_key(self) -> NoiseKey | None:
+        """Return a new secret key for `at`; None from a source that cannot be keyed."""
+        ...
+
+    def at(self, stream: bytes) -> NoiseSource:
+        """Return the same noise, drawn from the words of one stream key (`NoiseKey.stream`)."""
+        ...
 
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return ``values + N(0, scale^2)``; secure sources put values and noise on `grid_step`'s grid."""

@@ -161,7 +161,7 @@ def test_another_fit_and_damaged_files_are_refused(tmp_path):
         model_of(trust="secure-sum").fit(**settings)
     for name in ("00006-asked.npz", "00003.npz"):
         (tmp_path / name).write_bytes(b"damaged")
-        with pytest.raises(StorageError, match="not a stored release"):
+        with pytest.raises(StorageError, match="not a privinf file"):
             model_of().fit(**settings)
 
 

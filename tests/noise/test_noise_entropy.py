@@ -13,9 +13,10 @@ def test_words_are_those_of_the_operating_system(monkeypatch):
     asked = []
     monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(range(count)))
     monkeypatch.setattr(entropy, "os", os)
-    assert entropy.random_words(2).tobytes() == bytes(range(16))
-    assert entropy.random_word() == int.from_bytes(bytes(range(8)), "little")
-    assert asked == [16, 8]
+    assert entropy.SYSTEM.words(2).tobytes() == bytes(range(16))
+    assert entropy.SYSTEM.word() == int.from_bytes(bytes(range(8)), "little")
+    assert entropy.SYSTEM.key() == bytes(range(32))
+    assert asked == [16, 8, 32]
 
 
 def test_entropy_of_the_package_is_that_of_os():

@@ -11,6 +11,19 @@ from scipy import stats
 from privinf.errors import ArgumentError
 from privinf.noise import LatticeNoise, SimulationNoise, discrete_gaussian, entropy, grid_step, gumbel
 
+class Fixed:
+    """Entropy of words that are given."""
+
+    def __init__(self, words=(), each=None):
+        self.given, self.each = words, each
+
+    def words(self, count):
+        return self.given[:count]
+
+    def word(self):
+        return next(self.each)
+
+
 SIGMAS = [0.05, 0.5, 1.0, 1.7, 30.0, 700.0, 2.0**20, 1.99 * 2.0**20, 2.0**50]
 
 
@@ -53,13 +66,12 @@ def test_exact_decisions_have_the_same_law(sigma, monkeypatch):
 
 def test_doubles_and_exact_arithmetic_decide_alike(monkeypatch):
     words = np.random.default_rng(0).integers(0, 2**64, 6000, dtype=np.uint64)
-    monkeypatch.setattr(discrete_gaussian, "random_words", lambda count: words[:count])
     for sigma in SIGMAS[2:-1]:
         table = discrete_gaussian._table(sigma, discrete_gaussian.TAIL)
         monkeypatch.setattr(discrete_gaussian, "MARGIN", 2.0**-42)
-        fast = discrete_gaussian._attempt(table, sigma, 3000)
+        fast = discrete_gaussian._attempt(table, sigma, 3000, Fixed(words))
         monkeypatch.setattr(discrete_gaussian, "MARGIN", 2.0)
-        np.testing.assert_array_equal(fast, discrete_gaussian._attempt(table, sigma, 3000))
+        np.testing.assert_array_equal(fast, discrete_gaussian._attempt(table, sigma, 3000, Fixed(words)))
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
@@ -84,16 +96,15 @@ def test_tails_have_the_multiple_of_the_table(sigma, side, cell, monkeypatch):
     """P(proposed) P(accepted) / rho(x) is F / (2^64 2^k) for every integer: no output is impossible."""
     table = discrete_gaussian._table(sigma, discrete_gaussian.TAIL)
     words = iter([(2**64 - 2) | side, *([1] * cell), 0])
-    monkeypatch.setattr(discrete_gaussian, "random_word", lambda: next(words))
     asked = []
     monkeypatch.setattr(discrete_gaussian, "uniform_below", lambda *a: asked.append(a) or True)
-    x, accepted = discrete_gaussian._draw_tail(table)
+    x, accepted = discrete_gaussian._draw_tail(table, Fixed(each=words))
     assert accepted
     assert next(words, None) is None
     first, last = int(table.first[0]), int(table.first[-1]) - 1
     offset = x - last - 1 if side else first - 1 - x
     assert offset == (cell + 1) * 2**table.cell_bits - 1
-    head, bits, scale, exponent = asked[0]
+    head, bits, scale, exponent, _ = asked[0]
     assert (head, bits, exponent) == (0, 0, Fraction(x * x) / (2 * Fraction(sigma) ** 2))
     proposed = Fraction(int(table.weights[-1]), 2**64) / 2 / 2 ** (cell + 1) / 2**table.cell_bits
     assert proposed * scale == Fraction(table.factor, 2 ** (64 + table.bits))
@@ -114,7 +125,7 @@ def test_sigma_outside_the_range_is_refused():
 
 @pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(45), Fraction(2000)])
 @pytest.mark.parametrize("bits", [0, 20, 64, 3000])
-def test_uniform_below_is_exact(exponent, bits, monkeypatch):
+def test_uniform_below_is_exact(exponent, bits):
     scale = Fraction(7, 11) * (1 << 60 if exponent == 45 else 1)
     with decimal.localcontext(decimal.Context(prec=3000, Emin=decimal.MIN_EMIN)):
         value = Fraction((-decimal.Decimal(int(exponent * 3)) / 3).exp()) * scale
@@ -125,8 +136,7 @@ def test_uniform_below_is_exact(exponent, bits, monkeypatch):
     def decide(head, change):
         """The bits of the threshold itself, then a word that is one smaller or larger."""
         stream = iter([*words[:6], words[6] + change, 0])
-        monkeypatch.setattr(entropy, "random_word", lambda: next(stream))
-        return entropy.uniform_below(head, bits, scale, exponent)
+        return entropy.uniform_below(head, bits, scale, exponent, Fixed(each=stream))
 
     assert decide(head, -1) is True
     assert decide(head, +1) is False
@@ -160,12 +170,11 @@ def test_gumbel_in_doubles_is_the_exact_one(monkeypatch):
             np.random.default_rng(0).integers(0, 2**64, 3000, dtype=np.uint64),
         ]
     )
-    monkeypatch.setattr(gumbel, "random_words", lambda count: words[:count])
-    monkeypatch.setattr(gumbel, "random_word", lambda: 2**63)
+    fixed = Fixed(words, iter(lambda: 2**63, None))
     ratio = 1.999 * 2.0**20
-    fast = gumbel.gumbel_steps(ratio, len(words))
+    fast = gumbel.gumbel_steps(ratio, len(words), fixed)
     monkeypatch.setattr(gumbel, "CLOSE", 1.0)
-    slow = gumbel.gumbel_steps(ratio, len(words))
+    slow = gumbel.gumbel_steps(ratio, len(words), fixed)
     np.testing.assert_array_equal(fast, slow)
     # V = (2^-1) 2^-64: G = 65 log 2; V = 1 - (2^-1) 2^-64: G = -log(65 log 2)
     assert slow[0] == round(ratio * 65 * math.log(2))

@@ -1,0 +1,170 @@
+"""What a trusted server keeps: the key of its noise, and which sum the noise of each question has covered.
+
+A sum itself is never kept: its commitment is an HMAC under the key, which tells it from another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from privinf.noise import NoiseKey
+from privinf.storage import open_private
+from privinf.typing import Floats
+
+FORMAT, VERSION = "privinf-noise-key", 1
+
+
+class NoiseMemory:
+    """A server's key and its answers, for as long as it lives.
+
+    Parameters
+    ----------
+    key : NoiseKey
+    secure : bool
+        Whether it is that of secure noise, not of a seed.
+
+    Notes
+    -----
+    **Privacy.** Secret, as the key is. Not pickled.
+    """
+
+    def __init__(self, key: NoiseKey, *, secure: bool) -> None:
+        self.key, self.secure = key, secure
+        self._answers: dict[str, str] = {}
+
+    def fits(self, question: str, roster: Sequence[str], total: Floats) -> bool:
+        """Return whether a question was not answered before, or by these sites with this sum."""
+        commitment = self.key.commitment(question, roster, total)
+        return self._answers.get(question, commitment) == commitment
+
+    def commit(self, question: str, roster: Sequence[str], total: Floats) -> None:
+        """Remember an answer; what comes before its noise is drawn.
+
+        Raises
+        ------
+        NotAvailableError
+            Another answer was given to the question before.
+        """
+        if not self.fits(question, roster, total):
+            raise NotAvailableError("the question was answered before by other sites, or with another sum")
+        if question not in self._answers:
+            commitment = self.key.commitment(question, roster, total)
+            self._write({"question": question, "answer": commitment})
+            self._answers[question] = commitment
+
+    def _write(self, line: Mapping[str, str]) -> None:
+        """Make an answer outlive the process: nothing to do in memory."""
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a server's memory holds its noise key: it is not pickled")
+
+
+class NoiseFile(NoiseMemory):
+    """A server's key and its answers in a secret file, one line of JSON each.
+
+    Parameters
+    ----------
+    path : path
+        Made if it is not there, for its owner alone (mode 0600).
+    key : NoiseKey, optional
+        Of a file that is made; one that is there has its own. None: it must be there.
+    secure : bool, optional
+        Whether the key is that of secure noise; None for what the file says.
+
+    Raises
+    ------
+    StorageError
+        The file is damaged, cannot be read or written, or is missing and `key` is None.
+    ArgumentError
+        Its key is that of another kind of noise.
+
+    Notes
+    -----
+    **Privacy.** Who reads the file can test guesses of every un-noised sum that it was used for: protect it
+    as you protect the rows. An answer is on the disk before its noise is drawn. Every line has an HMAC under
+    the key; a last line that is not whole was never answered, and is taken away.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], key: NoiseKey | None = None, *, secure: bool | None = None
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            if key is None or secure is None:
+                raise StorageError(f"{self.path} is missing: bring back the key of this work's noise, or start it anew")
+            header = {"format": FORMAT, "version": VERSION, "key": key.secret_bytes().hex(), "secure": secure}
+            _create(self.path, _sealed(header, key))
+        found, self._whole = _read(self.path)
+        if found is None:
+            raise StorageError(
+                f"{self.path} is damaged, or no noise key of a version that this privinf reads"
+            )
+        if secure is not None and found.secure is not secure:
+            raise ArgumentError(f"{self.path} is of another noise source: go on with the same rng")
+        super().__init__(found.key, secure=found.secure)
+        self._answers = found._answers
+
+    def _write(self, line: Mapping[str, str]) -> None:
+        try:
+            with self.path.open("r+b") as stream:
+                stream.seek(self._whole)
+                stream.truncate()
+                stream.write(_sealed(line, self.key))
+                stream.flush()
+                os.fsync(stream.fileno())
+                self._whole = stream.tell()
+        except OSError as problem:
+            raise StorageError(f"{self.path} cannot be written ({problem.strerror})") from None
+
+
+def _read(path: Path) -> tuple[NoiseMemory | None, int]:
+    """Return what a file holds, None if it is damaged, and the length of its whole lines."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise StorageError(f"{path} cannot be read ({problem.strerror})") from None
+    whole = content.rfind(b"\n") + 1
+    try:
+        header, *lines = [json.loads(line) for line in content[:whole].decode().split("\n")[:-1]]
+        found = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
+        good = all(_tag(line, found.key) == line["tag"] for line in (header, *lines))
+        good = good and (header["format"], header["version"]) == (FORMAT, VERSION)
+        found._answers = {line["question"]: line["answer"] for line in lines}
+    except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None, whole
+    return (found if good and len(found) == len(lines) else None), whole
+
+
+def _sealed(line: Mapping[str, Any], key: NoiseKey) -> bytes:
+    return (json.dumps({**line, "tag": _tag(line, key)}, sort_keys=True) + "\n").encode()
+
+
+def _tag(line: Mapping[str, Any], key: NoiseKey) -> str:
+    text = json.dumps({name: line[name] for name in sorted(line) if name != "tag"})
+    return hmac.new(key.seal(), text.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Make a secret file that is there as a whole or not at all."""
+    draft = path.with_name(f".{path.name}.{uuid4()}.tmp")
+    try:
+        with open(draft, "xb", opener=open_private) as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+    except OSError as problem:
+        raise StorageError(f"{path} cannot be made ({problem.strerror})") from None
+    finally:
+        draft.unlink(missing_ok=True)
