@@ -11,6 +11,7 @@ from scipy import stats
 from privinf.errors import ArgumentError
 from privinf.noise import LatticeNoise, SimulationNoise, discrete_gaussian, entropy, grid_step, gumbel
 
+
 class Fixed:
     """Entropy of words that are given."""
 
