@@ -10,11 +10,16 @@ import hmac
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
+from privinf.accounting import LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from privinf.federation.messages import Query
 from privinf.noise import NoiseKey
 from privinf.storage import open_private
 from privinf.typing import Floats
@@ -60,6 +65,26 @@ class NoiseMemory:
             self._write({"question": question, "answer": commitment})
             self._answers[question] = commitment
 
+    def stream(self, query: Query, question: str, roster: Sequence[str], total: Floats) -> bytes:
+        """Return the stream key of an answer, which is remembered first (NotAvailableError as above)."""
+        self.commit(question, roster, total)
+        if self.secure:
+            return self.key.stream(question, roster, total)
+        return self.seeded(query.op, query.sequence)
+
+    def seeded(self, what: str, sequence: int) -> bytes:
+        """Return the stream key of simulation at one place of a session.
+
+        Last bits of sums differ between machines: seeded noise does not depend on them.
+        """
+        return self.key.stream(f"{what} {sequence}", (), np.empty(0))
+
+    def marked(self, entry: LedgerEntry) -> LedgerEntry:
+        """Return a line with the fingerprint of the key of its noise, if it has any noise."""
+        if float(entry.noise["scale"]) == 0.0:
+            return entry
+        return replace(entry, noise={**entry.noise, "key": self.key.fingerprint})
+
     def _write(self, line: Mapping[str, str]) -> None:
         """Make an answer outlive the process: nothing to do in memory."""
 
@@ -102,7 +127,7 @@ class NoiseFile(NoiseMemory):
         self.path = Path(path)
         if not self.path.exists():
             if key is None or secure is None:
-                raise StorageError(f"{self.path} is missing: bring back the key of this work's noise, or start it anew")
+                raise StorageError(f"{self.path} is missing: bring the noise key back, or start anew")
             header = {"format": FORMAT, "version": VERSION, "key": key.secret_bytes().hex(), "secure": secure}
             _create(self.path, _sealed(header, key))
         found, self._whole = _read(self.path)

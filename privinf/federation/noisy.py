@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.accounting import LedgerEntry, Released
+from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.doors import doors
 from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
@@ -105,6 +106,34 @@ class NoisyGram(Released):
         sd = np.full(self.values.shape, self.scale / ROOT2 / self.rows)
         np.fill_diagonal(sd, self.scale / self.rows)
         return sd
+
+
+def histogram_quantile(counts: NoisySum, edges: Floats, level: float) -> ReleasedNumber:
+    """Return where the running sum of noisy counts, made nondecreasing, passes `level` times the rows.
+
+    Parameters
+    ----------
+    counts : NoisySum
+        Below the first edge, between edges, and from the last one on.
+    edges : ndarray
+        Positive and increasing.
+    level : float
+
+    Returns
+    -------
+    ReleasedNumber
+        Interpolated geometrically inside a cell. With N the running sum, its noise has to first order the sd
+        ``scale sqrt(cells) dlog(q)/dN q``; at the ends of the edges that is unknown, nan.
+    """
+    reached = np.maximum.accumulate(np.cumsum(counts.values))
+    wanted = level * counts.rows
+    cell = int(np.searchsorted(reached, wanted))
+    if cell == 0 or cell >= len(edges):
+        return ReleasedNumber(float(edges[0] if cell == 0 else edges[-1]), counts.entries, math.nan)
+    width, inside = math.log(edges[cell] / edges[cell - 1]), reached[cell] - reached[cell - 1]
+    value = float(edges[cell - 1] * math.exp(width * (wanted - reached[cell - 1]) / inside))
+    noise = counts.scale * math.sqrt(cell + 1)
+    return ReleasedNumber(value, counts.entries, value * width * noise / inside)
 
 
 def _described(noisy: NoisySum | NoisyGram) -> str:

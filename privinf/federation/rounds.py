@@ -198,9 +198,9 @@ class Rounds:
         self._sequence += 1
         return self._sequence
 
-    def skip(self) -> None:
-        """Leave out one position of the session: its question was asked by a server before this one."""
-        self._sequence += 1
+    def skip(self, to: int | None = None) -> None:
+        """Leave out one position, or those up to one: its question was asked by a server before this one."""
+        self._sequence = max(self._sequence, self._sequence + 1 if to is None else to)
 
 
 def refusal_of(reply: Reply) -> PrivinfError:

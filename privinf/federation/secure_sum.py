@@ -274,6 +274,7 @@ class SecureServer(TrustedServer):
             Charged unless its line, all of it, stands in the ledger.
         """
         lines: tuple[LedgerEntry, ...] = ()
+        self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
             query, asked = planned.query, list(planned.asked)
             args = without_digits(query.args)
@@ -307,8 +308,8 @@ class SecureServer(TrustedServer):
             "kind": "masked", "roster": asked, "pinned": self._pinned, "grid": plan.grid,
             "max_colluding": self._max_colluding,
         }  # fmt: skip
-        if not self.secure and plan.site_scale > 0.0:
-            terms["seed"] = int.from_bytes(self._seeded("seed", self._sequence)[:8], "little") >> 2
+        if self._memory is not None and not self.secure and plan.site_scale > 0.0:
+            terms["seed"] = int.from_bytes(self._memory.seeded("seed", self._sequence)[:8], "little") >> 2
         return terms
 
     def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:

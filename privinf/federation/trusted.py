@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, calibrate_mu
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, calibrate_mu
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
-from privinf.federation.noisy import NoisyGram, NoisySum
+from privinf.federation.noisy import NoisyGram, NoisySum, histogram_quantile
 from privinf.federation.rounds import (
     Args,
     Missing,
@@ -230,6 +230,7 @@ class TrustedServer(Rounds):
             It was planned with another key.
         """
         self._check_plan(planned)
+        self.skip(planned.query.sequence)
         query, scale, entry = planned.query, planned.scale, planned.entry
         asked = [name for name in planned.asked if self._missing == "raise" or name in self._rows]
         _, reach, _ = self._prepare(query.op, without_digits(query.args), asked)
@@ -266,13 +267,14 @@ class TrustedServer(Rounds):
         label: str,
         op: str = "residual_histogram",
         **options: Any,
-    ) -> float:
+    ) -> ReleasedNumber:
         """Release the quantile of |r| at `level` from one noisy histogram on public edges.
 
         Returns
         -------
-        float
-            Between the first and the last edge; inside a cell by geometric interpolation.
+        ReleasedNumber
+            Between the first and the last edge; inside a cell by geometric interpolation. Its `scale` is
+            the sd of the noise in it to first order, nan at the ends.
 
         Notes
         -----
@@ -281,14 +283,7 @@ class TrustedServer(Rounds):
         """
         check_fraction(level, "level")
         found = self.vector_sum(op, args, label=label, **options)
-        edges = np.asarray(args["edges"], dtype=np.float64)
-        reached = np.maximum.accumulate(np.cumsum(found.values))
-        wanted = level * found.rows
-        cell = int(np.searchsorted(reached, wanted))
-        if cell == 0 or cell >= len(edges):
-            return float(edges[0] if cell == 0 else edges[-1])
-        inside = (wanted - reached[cell - 1]) / (reached[cell] - reached[cell - 1])
-        return float(edges[cell - 1] * (edges[cell] / edges[cell - 1]) ** inside)
+        return histogram_quantile(found, np.asarray(args["edges"], dtype=np.float64), level)
 
     def top_k(
         self,
@@ -382,9 +377,7 @@ class TrustedServer(Rounds):
 
     def _marked(self, entry: LedgerEntry) -> LedgerEntry:
         """Return a line with the fingerprint of the key of its noise."""
-        if self._memory is None or float(entry.noise["scale"]) == 0.0:
-            return entry
-        return replace(entry, noise={**entry.noise, "key": self._memory.key.fingerprint})
+        return entry if self._memory is None else self._memory.marked(entry)
 
     def _check_plan(self, planned: PlannedSum) -> None:
         """Raise unless a plan is of this server's noise, and says what its line says."""
@@ -404,18 +397,7 @@ class TrustedServer(Rounds):
         """Return the noise of one question, which is remembered first."""
         if self._memory is None:
             return self._noise
-        self._memory.commit(question, answered, total)
-        if self.secure:
-            return self._noise.at(self._memory.key.stream(question, answered, total))
-        return self._noise.at(self._seeded(query.op, query.sequence))
-
-    def _seeded(self, what: str, sequence: int) -> bytes:
-        """Return the stream of simulation at one place of the session.
-
-        Last bits of sums differ between machines: seeded noise does not depend on them.
-        """
-        assert self._memory is not None
-        return self._memory.key.stream(f"{what} {sequence}", (), np.empty(0))
+        return self._noise.at(self._memory.stream(query, question, answered, total))
 
     def _asked_anew(self, planned: PlannedSum, answered: tuple[str, ...]) -> NoisySum:
         """Make a release as a new question, charged: not the sum that it covered before answers it now."""

@@ -160,7 +160,6 @@ class CheckpointedServer:
             self._server.skip()
             return self._read(name, question)
         if self._folder.has(under_way):
-            self._server.skip()
             planned = _planned(self._folder, under_way, question)
         else:
             planned = self._server.planned(op, args, label=label, mu=mu)
