@@ -63,6 +63,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and statistics that were wrong in silence
 	$(BIN)/python benchmarks/verify_hc0.py
 	$(BIN)/python benchmarks/last_bits.py
+	$(BIN)/python benchmarks/redraws.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -14,26 +14,15 @@ from types import MappingProxyType
 from typing import Any
 
 from privinf.doors import door, doors
-from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from privinf.errors import ArgumentError, StorageError
 
 KEY_BYTES = 32
 
 
 @cache
 def primitives(name: str) -> Any:
-    """Return a module of the package cryptography.
-
-    Raises
-    ------
-    NotAvailableError
-        It is not installed; the message names the extra that brings it.
-    """
-    try:
-        return import_module(f"cryptography.{name}")
-    except ImportError:
-        raise NotAvailableError(
-            "secure sums need the package cryptography: pip install 'privinf[federation]'"
-        ) from None
+    """Return a module of the package cryptography, loaded when it is first needed."""
+    return import_module(f"cryptography.{name}")
 
 
 @doors
@@ -52,8 +41,8 @@ class IdentityKey:
 
     Raises
     ------
-    NotAvailableError
-        The package cryptography is not installed.
+    ArgumentError
+        `secret` is not 32 bytes.
 
     Notes
     -----

@@ -1,5 +1,6 @@
 """Whether noise can be drawn twice: repeats at a trusted server, and restarts of a fit from its folder."""
 
+import contextlib
 import inspect
 import shutil
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 import privinf as pi
+from privinf.errors import PrivinfError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.federation.noise_memory import NoiseMemory
 from privinf.schema import Design
@@ -48,6 +50,31 @@ def repeats(count, rng=None):
     first = server.release(planned)
     answers = [first, *(again(server, planned) for _ in range(count - 1))]
     return {found.values.tobytes() for found in answers}, len(server.ledger)
+
+
+def refused_repeat():
+    """Return with which error a repeat is refused; nothing where it is not."""
+    server = TrustedServer(federation_of())
+    planned = server.planned("column_sums", ARGS, mu=0.1, label="sums")
+    server.release(planned)
+    try:
+        server.release(planned)
+    except PrivinfError as error:
+        return type(error).__name__
+    return ""
+
+
+def answers_of_changed_rows():
+    """Return how many answers one line pays for when rows are changed between two servers of one key."""
+    first = TrustedServer(federation_of())
+    planned = first.planned("column_sums", ARGS, mu=0.1, label="sums")
+    answers = {first.release(planned).values.tobytes()}
+    second = TrustedServer(federation_of(second=nothing(90)), ledger=first.ledger)
+    second._memory = first._memory
+    with contextlib.suppress(PrivinfError):
+        answers.add(second.release(planned).values.tobytes())
+    assert len(first.ledger) == 1
+    return len(answers)
 
 
 def z_of(key, federation, *, label="sums", mu=0.5, missing="raise", questions=1):
