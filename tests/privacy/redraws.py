@@ -11,7 +11,6 @@ from scipy.special import expit
 import privinf as pi
 from privinf.errors import PrivinfError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.federation.noise_memory import NoiseMemory
 from privinf.schema import Design
 
 OPEN = SitePolicy(trusted_server=True, simulation=True)
@@ -79,6 +78,8 @@ def answers_of_changed_rows():
 
 def z_of(key, federation, *, label="sums", mu=0.5, missing="raise", questions=1):
     """Return the last question's noise over its scale, from a server of a key that remembers nothing."""
+    from privinf.federation.noise_memory import NoiseMemory  # not in the code before, which is audited too
+
     server = TrustedServer(federation, missing=missing)
     server._memory = NoiseMemory(key, secure=True)
     found = [server.vector_sum("column_sums", ARGS, mu=mu, label=label) for _ in range(questions)][-1]

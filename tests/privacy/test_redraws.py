@@ -10,13 +10,11 @@ from redraws import (
     ARGS,
     BUDGET,
     OPEN,
-    Keeping,
     again,
     federation_of,
     model_of,
     nothing,
     over,
-    repeats,
     restarts,
     rows_of,
     shared_noise,
@@ -45,12 +43,6 @@ def planned_by(server, **options):
 
 
 # ---- repeats at one server
-
-
-@pytest.mark.parametrize("rng", [None, 3], ids=["secure", "seeded"])
-def test_a_repeat_is_the_same_answer(rng):
-    answers, lines = repeats(60, rng)
-    assert (len(answers), lines) == (1, 1)
 
 
 def test_a_second_question_is_new_noise_and_a_new_charge():
@@ -376,25 +368,6 @@ def test_a_restarted_fit_is_the_same_fit(trust, new_ledger, tmp_path):
         assert first.privacy.entries == ledger.entries[: len(first.privacy.entries)]
 
 
-def test_restored_questions_give_the_same_answers(tmp_path):
-    """Finding 3: the last three questions brought back, the answers deleted, again and again."""
-    where, kept = tmp_path / "fit", tmp_path / "kept"
-    where.mkdir()
-    kept.mkdir()
-    model = model_of()
-    model._rows = replace(model._rows, federation=Keeping(model._rows.federation, where, kept))
-    fit = model.fit(**BUDGET, checkpoint=where)
-    estimates = {fit.params.to_numpy().tobytes()}
-    for _ in range(4):
-        for path in sorted(kept.glob("*.npz"))[-3:]:
-            (where / path.name).write_bytes(path.read_bytes())
-        for path in sorted(where.glob("?????.npz"))[-3:]:
-            path.unlink()
-        estimates.add(over(model, model.ledger).fit(**BUDGET, checkpoint=where).params.to_numpy().tobytes())
-    assert len(estimates) == 1
-    assert len(model.ledger) == len(fit.privacy.entries)
-
-
 def test_folder_and_files_are_secret(tmp_path):
     where = tmp_path / "fit"
     model_of().fit(**BUDGET, checkpoint=where)
@@ -434,19 +407,6 @@ def test_seeded_fits_are_reproducible_and_go_on(tmp_path):
 
 
 # ---- the budget is checked before a fit, whatever lies in its folder
-
-
-def test_a_foreign_file_does_not_switch_the_check_off(tmp_path):
-    """Finding 5."""
-    np.savez(tmp_path / "notes.npz", a=np.zeros(2))
-    model = model_of(ledger=pi.Ledger(pi.Budget(epsilon=1.0, delta=1e-6)))
-    with pytest.raises(BudgetExceededError):
-        model.fit(**BUDGET, checkpoint=tmp_path)
-    assert len(model.ledger) == 0
-    assert os.listdir(tmp_path) == ["notes.npz"]
-    np.savez(tmp_path / "00000.npz", a=np.zeros(2))
-    with pytest.raises(StorageError):
-        model_of().fit(**BUDGET, checkpoint=tmp_path)
 
 
 def test_the_check_asks_for_what_is_unspent(tmp_path):
