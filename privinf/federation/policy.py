@@ -28,7 +28,7 @@ from privinf.validation import check_count, check_positive
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
 # What a line may say of its noise: of a secure sum, and of peeling. Vectors are counted here all the same.
-NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold"})
+NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold", "question"})
 # "key" is the fingerprint of a trusted server's noise key.
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors", "key"}
 # The laws that a mechanism's noise can follow.

@@ -25,6 +25,8 @@ SumRelation = Literal["replace-one", "zero-out"]
 Args = Mapping[str, Any]
 
 PARTITION = "site"
+# Of a question's digest, in its ledger line: 128 bits.
+QUESTION_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,11 +231,28 @@ def question_of(query: Query, **more: Any) -> str:
     What names the asking of it is left out: session, ids and times of lines, digits. So a question has the
     same digest when a fit that was stopped asks it again in its place.
     """
-    charges = [
-        {name: charge[name] for name in charge if name not in ("id", "time")} for charge in query.charges
-    ]
+    charges = []
+    for charge in query.charges:
+        noise = {name: value for name, value in charge.get("noise", {}).items() if name != "question"}
+        kept = {name: value for name, value in charge.items() if name not in ("id", "time")}
+        charges.append(kept | {"noise": noise})
     args = without_digits(query.args) | more
     return replace(query, args=args, session="", charges=tuple(charges)).digest
+
+
+def with_question(query: Query, **more: Any) -> Query:
+    """Return a question whose lines name it, and `more`: a line pays for this question and no other."""
+    told = question_of(query, **more)[:QUESTION_DIGITS]
+    lines = tuple({**charge, "noise": {**charge["noise"], "question": told}} for charge in query.charges)
+    return replace(query, charges=lines)
+
+
+def check_question(planned: PlannedSum, **more: Any) -> None:
+    """Raise ArgumentError unless the one line of a plan names its question, and `more`."""
+    query = planned.query
+    told = planned.entry.noise.get("question") if len(query.charges) == 1 else None
+    if told != question_of(query, **more)[:QUESTION_DIGITS]:
+        raise ArgumentError("the plan's ledger line is of another question: plan the release anew")
 
 
 def without_digits(args: Args) -> dict[str, Any]:

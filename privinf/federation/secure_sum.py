@@ -44,7 +44,16 @@ from privinf.federation.in_process import Federation
 from privinf.federation.masking import Words
 from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisySum
-from privinf.federation.rounds import Args, Missing, PlannedSum, SumRelation, refusal_of, without_digits
+from privinf.federation.rounds import (
+    Args,
+    Missing,
+    PlannedSum,
+    SumRelation,
+    check_question,
+    refusal_of,
+    with_question,
+    without_digits,
+)
 from privinf.federation.site_masking import SumTerms, check_room, read_terms
 from privinf.federation.sum_plan import SumPlan, plan_sum
 from privinf.federation.trusted import TrustedServer
@@ -75,6 +84,11 @@ class MaskedSum:
     steps: Integers | None
     answered: tuple[str, ...]
     silent: tuple[str, ...]
+
+
+def _words(query: Query) -> dict[str, Any]:
+    """Return what else sites know a question by: in other words it is another one, with noise of its own."""
+    return {"asked_in": query.session, "asked_bits": query.args.get("bits", 0)}
 
 
 def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, int]) -> MaskedSum:
@@ -256,7 +270,7 @@ class SecureServer(TrustedServer):
             (plan.entry.to_dict(),), self._terms(plan, asked),
         )  # fmt: skip
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
-        return PlannedSum(query, tuple(asked), plan.site_scale, level)
+        return PlannedSum(with_question(query, **_words(query)), tuple(asked), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str]) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent."""
@@ -273,6 +287,7 @@ class SecureServer(TrustedServer):
         planned : PlannedSum
             Charged unless its line, all of it, stands in the ledger.
         """
+        check_question(planned, **_words(planned.query))
         lines: tuple[LedgerEntry, ...] = ()
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):

@@ -24,7 +24,9 @@ from privinf.federation.rounds import (
     Rounds,
     SumRelation,
     assumed,
+    check_question,
     question_of,
+    with_question,
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
@@ -205,7 +207,7 @@ class TrustedServer(Rounds):
         if scale > 0.0 and self._noise.secure:
             _check_room(sum(reach.units(self._rows[name]) for name in asked) * reach.bound, scale)
         query = self._query(known, args, (self._marked(entry),), asked, noisy=scale > 0.0)
-        return PlannedSum(query, tuple(asked), scale, line.mu)
+        return PlannedSum(with_question(query), tuple(asked), scale, line.mu)
 
     def release(self, planned: PlannedSum) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.
@@ -384,8 +386,8 @@ class TrustedServer(Rounds):
         entry = planned.entry
         if planned.scale > 0.0 and (entry.secure, entry.source) != (self.secure, self._noise.name):
             raise ArgumentError("the release was planned with another noise source: go on with the same rng")
-        stated = entry.noise.get("scale"), entry.loss
-        if len(planned.query.charges) != 1 or stated != (planned.scale, GaussianLoss(planned.mu)):
+        check_question(planned)
+        if (entry.noise.get("scale"), entry.loss) != (planned.scale, GaussianLoss(planned.mu)):
             raise ArgumentError("the plan and its ledger line state other noise: plan the release anew")
         if planned.scale > 0.0 and entry.noise != self._marked(entry).noise:
             raise StorageError(

@@ -21,7 +21,7 @@ ALLOWED = {
     "mechanisms": {"schema", "accounting", "noise", "releases"},
     "inference": set(),
     "engines": {"releases", "inference"},
-    "federation": {"mechanisms", "accounting", "noise", "schema", "releases"},
+    "federation": {"mechanisms", "accounting", "noise", "schema", "releases", "storage"},
     "results": {"inference", "accounting", "schema", "releases", "storage", "plotting"},
     "plotting": {"results", "accounting", "inference"},
     "models": {
@@ -33,6 +33,7 @@ ALLOWED = {
         "results",
         "accounting",
         "schema",
+        "storage",
     },
     "audit": {"noise", "accounting"},
     "simulation": {"accounting", "noise", "models", "results", "schema"},

@@ -21,7 +21,7 @@ from redraws import (
 )
 
 import privinf as pi
-from privinf.accounting import GaussianLoss, Ledger
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry
 from privinf.accounting.ledger import Account
 from privinf.errors import (
     AlignmentError,
@@ -30,9 +30,9 @@ from privinf.errors import (
     NotAvailableError,
     StorageError,
 )
-from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, trusted
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
-from privinf.federation.rounds import at_site
+from privinf.federation.rounds import at_site, with_question
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 
 KEY = NoiseKey(bytes(range(32)))
@@ -97,6 +97,8 @@ def forged(planned, **changes):
     """Return a plan under the same id whose line says something else."""
     line = replace(planned.entry, **changes)
     told = replace(planned.query, charges=(line.to_dict(),), sequence=planned.query.sequence + 1)
+    told = with_question(told)
+    line = LedgerEntry.from_dict(told.charges[0])
     return replace(planned, query=told, scale=line.noise["scale"], mu=line.loss.mu)
 
 
@@ -119,6 +121,37 @@ def test_a_look_up_by_the_id_alone_is_found(monkeypatch):
     server = TrustedServer(federation_of())
     assert released_under_an_old_id(server).mu == 5.0
     assert server.ledger.total().mu == pytest.approx(0.1)
+
+
+def released_for_another_question(server):
+    """Ask other things under a line that stands; sites take them for new questions, and charge them."""
+    planned = planned_by(server)
+    server.release(planned)
+    query = planned.query
+    asked = replace(query, args={**query.args, "columns": np.array([1, 0])}, sequence=query.sequence + 1)
+    return server.release(replace(planned, query=asked))
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["trusted", "secure sum"])
+def test_a_line_pays_for_its_question_alone(secure):
+    server = (
+        SecureServer(model_of("secure-sum")._rows.federation) if secure else TrustedServer(federation_of())
+    )
+    with pytest.raises(ArgumentError, match="another question"):
+        released_for_another_question(server)
+    if secure:
+        planned = planned_by(server)
+        for changed in ({"session": "another"}, {"args": {**planned.query.args, "bits": 30}}):
+            with pytest.raises(ArgumentError, match="another question"):
+                server.release(replace(planned, query=replace(planned.query, **changed)))
+    assert len(server.ledger) == 1
+
+
+def test_a_line_that_names_no_question_is_found(monkeypatch):
+    monkeypatch.setattr(trusted, "check_question", lambda planned: None)
+    server = TrustedServer(federation_of())
+    released_for_another_question(server)
+    assert len(server.ledger) == 1
 
 
 def test_a_plan_must_say_what_its_line_says():
