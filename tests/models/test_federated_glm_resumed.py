@@ -15,7 +15,7 @@ DP = pi.DPSGD(epochs=2, batches=4, step=1.0)
 BUDGET = pi.Budget(epsilon=2.0, delta=1e-6)
 
 
-class Killed(Exception):
+class Killed(BaseException):
     pass
 
 

@@ -134,9 +134,8 @@ def released_for_another_question(server):
 
 @pytest.mark.parametrize("secure", [False, True], ids=["trusted", "secure sum"])
 def test_a_line_pays_for_its_question_alone(secure):
-    server = (
-        SecureServer(model_of("secure-sum")._rows.federation) if secure else TrustedServer(federation_of())
-    )
+    whole = model_of("secure-sum")._rows.federation
+    server = SecureServer(whole) if secure else TrustedServer(federation_of())
     with pytest.raises(ArgumentError, match="another question"):
         released_for_another_question(server)
     if secure:
@@ -227,7 +226,7 @@ def test_an_answer_that_is_not_stored_is_found(tmp_path, monkeypatch):
 
 
 def test_an_answer_is_stored_before_its_noise_is_drawn(tmp_path, monkeypatch):
-    class Stopped(Exception):
+    class Stopped(BaseException):
         pass
 
     def stop(self, stream):
