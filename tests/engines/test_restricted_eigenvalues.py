@@ -100,7 +100,7 @@ def test_price_and_seeds():
 
 def test_a_smallest_value_below_its_noise_gives_no_ratio():
     y, X = rows(3, 300)
-    noisy = restricted_eigenvalues(sums_of(y, X, rng=1), 3, 1e-5, vectors=5)
+    noisy = restricted_eigenvalues(sums_of(y, X, rng=2), 3, 1e-5, vectors=5)
     with pytest.raises(NotAvailableError, match="smallest"):
         noisy.ratio
 
