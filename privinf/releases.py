@@ -14,8 +14,11 @@ from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.release_kinds import check_kind
 from privinf.schema import Design
+from privinf.sealed import reads
 from privinf.storage import read_container, write_container
+from privinf.validation import check_count
 
 FORMAT = "privinf-release"
 
@@ -129,19 +132,19 @@ class Release(Released):
         }
 
     @classmethod
+    @reads("a release")
     def from_parts(cls, arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> Release:
-        """Rebuild a release from its arrays and `header`."""
-        try:
-            return cls(
-                kind=header["kind"],
-                arrays=arrays,
-                law=header["law"],
-                design=Design.from_dict(header["design"]),
-                entries=tuple(LedgerEntry.from_dict(entry) for entry in header["entries"]),
-                nobs=int(header["nobs"]),
-            )
-        except KeyError as missing:
-            raise StorageError(f"the release's header lacks {missing}") from None
+        """Rebuild a release from its arrays and `header` (StorageError if they describe none)."""
+        absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
+        if absent:
+            raise StorageError(f"the release's header lacks {', '.join(absent)}")
+        kind, law = header["kind"], header["law"]
+        if not isinstance(kind, str) or not isinstance(law, Mapping):
+            raise StorageError("the release's header names no kind, or no law of its noise")
+        design, nobs = Design.from_dict(header["design"]), check_count(header["nobs"], "nobs")
+        check_kind(kind, arrays, law, design, nobs)
+        entries = tuple(LedgerEntry.from_dict(entry) for entry in header["entries"])
+        return cls(kind=kind, arrays=arrays, law=law, design=design, entries=entries, nobs=nobs)
 
     def save(self, path: str | PathLike[str], *, key: bytes | None = None) -> None:
         """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC given `key`.

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import os
 import re
 import secrets
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
+from privinf.sealed import parse_json, reads, unreadable
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -32,11 +35,16 @@ MANIFEST = "manifest.json"
 # The earliest moment that a zip archive can express: no clock enters the file.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 STORED_KINDS = "biufU"
-# What zipfile and numpy raise on damaged bytes: bad offsets, flags, lengths and shapes.
+# What zipfile raises on damaged bytes: bad offsets, flags, lengths.
 DAMAGE = (
     zipfile.BadZipFile, EOFError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError,
-    RuntimeError, struct.error, ValueError,
+    RuntimeError, struct.error, ValueError, zlib.error,
 )  # fmt: skip
+# Arrays as numpy writes them in its format 1.0: always little-endian and in C order, never objects.
+ARRAY_MAGIC = b"\x93NUMPY\x01\x00"
+ARRAY_HEADER = re.compile(
+    rb"\{'descr': '([<|][biufU]\d{1,9})', 'fortran_order': False, 'shape': \(([\d, ]{0,99})\), \} *\n"
+)
 
 
 def write_container(
@@ -100,22 +108,19 @@ def read_container(
 
     Raises
     ------
-    FileNotFoundError
-        There is no such file; at a public door FileMissingError.
+    FileMissingError
+        There is no such file.
     StorageError
-        The file is foreign, truncated, corrupted, of another format or a newer version; or it was
+        It cannot be read; it is foreign, truncated, corrupted, of another format or a newer version; or it was
         written with another key, with a key and none is given, or the other way round.
     """
     _checked_key(key)
-    with open(path, "rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                manifest = _read_manifest(archive, path)
-                _check_identity(manifest, path, format, version)
-                _check_tag(manifest, path, key)
-                return _read_arrays(archive, manifest["arrays"], path), manifest["header"]
-        except DAMAGE:
-            raise StorageError(f"{path} is truncated, corrupted, or not a privinf file") from None
+    try:
+        with open(path, "rb") as stream:
+            return _read_archive(stream, path, format, version, key)
+    except OSError as problem:
+        told = unreadable(path, problem)
+    raise told
 
 
 def open_private(path: str, flags: int) -> int:
@@ -138,17 +143,35 @@ def _write_archive(stream: IO[bytes], arrays: Arrays, content: dict[str, Any], k
         )
 
 
-def _read_manifest(archive: zipfile.ZipFile, path: Any) -> dict[str, Any]:
+def _read_archive(
+    stream: IO[bytes], path: Any, format: str, version: int, key: bytes | None
+) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """Return (arrays, header) of an open file."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            _check_members(archive, path, stream.seek(0, os.SEEK_END))
+            manifest = _read_manifest(archive, path)
+            _check_identity(manifest, path, format, version)
+            digests = _check_tag(manifest, path, key)
+            return _read_arrays(archive, digests, path), manifest["header"]
+    except DAMAGE:
+        pass
+    raise StorageError(f"{path} is truncated, corrupted, or not a privinf file")
+
+
+def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
+    """Refuse members that are packed, or that claim more bytes than the file has."""
+    members = archive.infolist()
     if MANIFEST not in archive.namelist():
         raise StorageError(f"{path} is not a privinf file: it has no manifest")
-    if any(
-        member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in archive.infolist()
-    ):
+    if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
         raise StorageError(f"{path} was repacked by another program: ask for the original file")
-    try:
-        manifest = json.loads(archive.read(MANIFEST))
-    except DAMAGE:
-        raise StorageError(f"{path} is corrupted: its manifest cannot be read") from None
+    if sum(max(member.file_size, member.compress_size) for member in members) > length:
+        raise StorageError(f"{path} is truncated or corrupted: its parts are larger than the file")
+
+
+def _read_manifest(archive: zipfile.ZipFile, path: Any) -> dict[str, Any]:
+    manifest = parse_json(archive.read(MANIFEST), f"the manifest of {path}", constants=True)
     if not isinstance(manifest, dict) or manifest.get("container") != CONTAINER:
         raise StorageError(f"{path} is not a privinf file: its manifest is another program's")
     return manifest
@@ -166,9 +189,11 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
         )
 
 
-def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> None:
+def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[str, str]:
+    """Return the digests of the arrays, once the manifest is seen to be what was written."""
     integrity = manifest.pop("integrity", None)
-    if not isinstance(integrity, dict) or not {"arrays", "header"} <= manifest.keys():
+    header, digests = manifest.get("header"), manifest.get("arrays")
+    if not (isinstance(integrity, dict) and isinstance(header, dict) and isinstance(digests, dict)):
         raise StorageError(f"{path} is corrupted: its manifest is incomplete")
     method, tag = _tag(_canonical(manifest), key)
     if integrity.get("method") != method:
@@ -184,6 +209,7 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> None:
             if key is None
             else f"{path} was changed, or written with another key"
         )
+    return digests
 
 
 def _read_arrays(
@@ -191,17 +217,38 @@ def _read_arrays(
 ) -> dict[str, np.ndarray[Any, Any]]:
     if sorted(archive.namelist()) != sorted([*(name + ".npy" for name in digests), MANIFEST]):
         raise StorageError(f"{path} is corrupted: arrays are missing or were added")
-    arrays = {}
-    for name, expected in digests.items():
-        with archive.open(name + ".npy") as member:
-            hashing = _HashingReader(member)
-            try:
-                arrays[name] = np.lib.format.read_array(hashing, allow_pickle=False)
-            except DAMAGE:
-                raise StorageError(f"{path} is corrupted: array {name!r} cannot be read") from None
-            if hashing.read() or hashing.digest.hexdigest() != expected:
-                raise StorageError(f"{path} is corrupted: array {name!r} does not match its checksum")
-    return arrays
+    return {name: _read_array(archive, name, digest, path) for name, digest in digests.items()}
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, digest: str, path: Any) -> np.ndarray[Any, Any]:
+    """Return one array, once its bytes are seen to be those that were written."""
+    try:
+        content = archive.read(name + ".npy")
+    except DAMAGE:
+        content = b""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise StorageError(f"{path} is corrupted: array {name!r} does not match its checksum")
+    return _parsed_array(content, name, path)
+
+
+@reads("an array")
+def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
+    """Return the array that a member holds: of a kind that is written, and as large as its header says."""
+    told = ARRAY_HEADER.match(content, 10)
+    if (
+        not content.startswith(ARRAY_MAGIC)
+        or told is None
+        or told.end() != 10 + int.from_bytes(content[8:10], "little")
+    ):
+        raise StorageError(f"{path}: array {name!r} is not of a format that this package writes")
+    dtype = np.dtype(told[1].decode())
+    shape = tuple(int(length) for length in told[2].decode().split(",") if length.strip())
+    if told.end() + math.prod(shape) * dtype.itemsize != len(content):
+        raise StorageError(f"{path}: array {name!r} is not of the size that its header says")
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, content, told.end())
+    if dtype.kind == "U":
+        array.tolist()  # refuses characters that are none
+    return array
 
 
 class _HashingWriter:
@@ -214,19 +261,6 @@ class _HashingWriter:
     def write(self, block: Any) -> int:
         self.digest.update(block)
         return self._stream.write(block)
-
-
-class _HashingReader:
-    """A binary stream that hashes what is read from it."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._stream.read(size)
-        self.digest.update(block)
-        return block
 
 
 def _tag(content: bytes, key: bytes | None) -> tuple[str, str]:

@@ -33,7 +33,10 @@ def check_number(
     """Return `value` as a float inside the stated interval; nan is never accepted."""
     if isinstance(value, (bool, str)) or not np.isscalar(value):
         raise ArgumentError(f"{name} must be a number, got {type(value).__name__}")
-    number = float(value)  # type: ignore[arg-type]
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
     below = number <= low if open_low else number < low
     above = number >= high if open_high else number > high
     if math.isnan(number) or (math.isinf(number) and not infinite) or below or above:

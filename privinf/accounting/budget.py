@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,8 @@ Currency = Literal["mu2", "rho", "pure"]
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
+_FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
+_LARGEST_LIMIT = 10**300
 
 
 @doors
@@ -169,13 +172,11 @@ class Budget:
     def from_dict(cls, record: Mapping[str, Any]) -> Budget:
         """Read back what ``to_dict`` wrote; raises ArgumentError if it is not that."""
         try:
-            limit = Fraction(record["limit"])
-            currency, delta = record["currency"], record["delta"]
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            limit, currency, delta = record["limit"], record["currency"], record["delta"]
+        except (KeyError, TypeError):
             raise ArgumentError("not a budget record: currency, limit and delta are needed") from None
+        limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
-        if limit < 0:
-            raise ArgumentError("a budget's limit is at least 0")
         return cls._of(currency, limit, delta if delta is None else check_fraction(delta, "delta"))
 
     @classmethod
@@ -188,6 +189,16 @@ class Budget:
         object.__setattr__(self, "currency", currency)
         object.__setattr__(self, "limit", limit)
         object.__setattr__(self, "delta", delta)
+
+
+def _read_limit(text: Any) -> Fraction:
+    """Return the fraction of a text such as "1/2"; powers of ten could fill the memory, and are none."""
+    if not isinstance(text, str) or not re.fullmatch(_FRACTION, text):
+        raise ArgumentError("a budget's limit is a fraction in text, at least 0")
+    limit = Fraction(text)
+    if limit > _LARGEST_LIMIT:
+        raise ArgumentError("a budget's limit is too large to be one")
+    return limit
 
 
 def cost_in(currency: Currency, loss: Loss) -> Fraction:

@@ -214,7 +214,7 @@ class LedgerEntry:
                 name: math.inf if value == "inf" else value for name, value in fields["noise"].items()
             }
             return cls(**fields)
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise ArgumentError(f"not a ledger entry: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -280,6 +280,8 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:
             raise ArgumentError(f"noise[{name!r}] must be one number, text or flag")
+        if name == "scale" and isinstance(plain, (str, bool)):
+            raise ArgumentError("noise['scale'] must be a number")
         checked[name] = plain
     return checked
 

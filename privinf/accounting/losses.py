@@ -174,11 +174,13 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     ArgumentError
         If the kind is unknown, a parameter is missing or out of range.
     """
+    if not isinstance(record, Mapping):
+        raise ArgumentError("not a loss: a mapping with its kind and its numbers is needed")
     fields = dict(record)
     kind = check_choice(fields.pop("kind", None), tuple(_KINDS), "kind")
     try:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"not a {kind} loss: {error}") from None
 
 

@@ -214,7 +214,7 @@ class PrivacyReport:
             recorded = fit if record["recorded"] is None else tuple(known[key] for key in record["recorded"])
             budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
             return cls(fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"))
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArgumentError(f"not a privacy report: {error}") from None
 
     def __str__(self) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.schema import Factor, Numeric, Schema
+from privinf.sealed import parse_json, read_text
 
 Declared = Numeric | Factor
 Lines = list[tuple[str, str, Declared]]  # party, column, bounds or levels
@@ -83,10 +83,7 @@ def _csv_lines(path: Path) -> Lines:
 
 
 def _json_lines(path: Path) -> Lines:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, ValueError):
-        raise ArgumentError(f"{path} is not a JSON file in UTF-8") from None
+    content = parse_json(read_text(path, "a JSON file").removeprefix("\ufeff"), str(path))
     form = 'write {"party": {"column": [low, high] or ["level", "level", ...]}}'
     if not isinstance(content, dict) or not all(isinstance(own, dict) for own in content.values()):
         raise ArgumentError(f"{path}: {form}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.mechanisms.table_files import require_columns, table_source
 from privinf.schema import Schema
+from privinf.sealed import parse_json, read_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
 TERMS = tuple(one.name for one in fields(SitePolicy))
@@ -190,7 +190,7 @@ def _identity(
         if key_file is not None or roster_file is not None or policy.secure_sums:
             raise ArgumentError("secure sums need --key and --roster, the public keys of all sites")
         return None, None
-    key, roster = IdentityKey.load(key_file), Roster.from_json(_text(roster_file))
+    key, roster = IdentityKey.load(key_file), Roster.from_json(read_text(roster_file, "a roster"))
     if roster.keys.get(name) != key.public:
         raise ArgumentError(f"{roster_file} has another key for site {name!r}, or none, than {key_file}")
     return key, roster
@@ -205,17 +205,7 @@ def _ledger(path: Path, epsilon: float | None, delta: float | None) -> SiteLedge
 
 
 def _object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(_text(path))
-    except ValueError:
-        raise StorageError(f"{path} is not a JSON file") from None
+    content = parse_json(read_text(path, "a JSON file"), str(path))
     if not isinstance(content, dict):
         raise StorageError(f"{path} must hold a JSON object")
     return content
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise StorageError(f"{path} is not text in UTF-8") from None

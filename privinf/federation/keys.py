@@ -15,6 +15,7 @@ from typing import Any
 
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, StorageError
+from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 
 KEY_BYTES = 32
 
@@ -91,21 +92,30 @@ class IdentityKey:
         """Write the secret to a new file that only its owner may read; StorageError if it exists."""
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise StorageError(f"there is a file at {path}: an identity key is never replaced") from None
-        with os.fdopen(handle, "w", encoding="ascii") as stream:
-            stream.write(self.secret_bytes().hex() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        except OSError as problem:
+            told = _not_made(path, problem)
+        else:
+            with os.fdopen(handle, "w", encoding="ascii") as stream:
+                stream.write(f"{self.secret_bytes().hex()}\n{_seal(self.secret_bytes())}\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            return
+        raise told
 
     @classmethod
+    @reads("an identity key")
     def load(cls, path: str | PathLike[str]) -> IdentityKey:
-        """Read what `save` wrote; StorageError if it is not that."""
-        try:
-            with open(path, encoding="ascii") as stream:
-                return cls(bytes.fromhex(stream.read().strip()))
-        except (ArgumentError, ValueError):
-            raise StorageError(f"{path} holds no identity key") from None
+        """Read what `save` wrote; StorageError if it is not that, or damaged.
+
+        A file of an earlier version has no second line, the checksum, and is read as it is.
+        """
+        lines = read_bytes(path, "an identity key").decode("ascii", errors="replace").splitlines()
+        if len(lines) not in (1, 2) or len(lines[0]) != 2 * KEY_BYTES or not _is_hex(lines[0]):
+            raise StorageError(f"{path} holds no identity key")
+        secret = bytes.fromhex(lines[0])
+        if len(lines) == 2 and lines[1] != _seal(secret):
+            raise StorageError(f"{path} is damaged: the key does not match its checksum")
+        return cls(secret)
 
     def __repr__(self) -> str:
         return f"<IdentityKey with public key {self.public[:8]}..., secret not shown>"
@@ -164,19 +174,21 @@ class Roster:
         object.__setattr__(self, "digest", hashlib.sha256(json.dumps(ordered).encode()).hexdigest())
 
     def to_json(self) -> str:
-        """Return the roster as JSON text: a file that every site keeps."""
-        return json.dumps({"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}, indent=1)
+        """Return the roster as JSON text with its checksum: a file that every site keeps."""
+        return sealed_json({"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}, indent=1)
 
     @classmethod
+    @reads("a roster")
     def from_json(cls, text: str) -> Roster:
         """Read back what `to_json` wrote; StorageError if it is not that."""
+        record = unsealed(parse_json(text, "the text"), "a roster")
+        if (record.get("format"), record.get("version")) != ("privinf-roster", 1):
+            raise StorageError("the text is not a roster of a version that this privinf reads")
         try:
-            record = json.loads(text)
-            if record["format"] != "privinf-roster" or record["version"] != 1:
-                raise StorageError("the text is not a roster of a version that this privinf reads")
-            return cls(record["keys"])
-        except (ArgumentError, KeyError, TypeError, ValueError) as problem:
-            raise StorageError(f"the text is not a roster: {problem}") from None
+            return cls(record.get("keys"))  # type: ignore[arg-type]
+        except ArgumentError as problem:
+            reason = str(problem)
+        raise StorageError(f"the text is not a roster: {reason}")
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -195,6 +207,17 @@ def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
     """
     keys = {name: IdentityKey() for name in names}
     return keys, Roster({name: key.public for name, key in keys.items()})
+
+
+def _seal(secret: bytes) -> str:
+    """Return the checksum of a key, which its file holds."""
+    return hashlib.sha256(b"privinf identity key" + secret).hexdigest()
+
+
+def _not_made(path: str | PathLike[str], problem: OSError) -> StorageError:
+    if isinstance(problem, FileExistsError):
+        return StorageError(f"there is a file at {path}: an identity key is never replaced")
+    return StorageError(f"{path} cannot be made ({problem.strerror or type(problem).__name__})")
 
 
 def _is_hex(text: str) -> bool:

@@ -17,8 +17,9 @@ from filelock import FileLock, Timeout
 from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.ledger import Account, enlist
 from privinf.doors import doors
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query, Reply
+from privinf.sealed import parse_json, read_bytes, unreadable
 
 FORMAT, VERSION = "privinf-site-ledger", 1
 
@@ -206,15 +207,20 @@ class FileJournal(Journal):
         if budget is not None and self.account.budget != budget:
             raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
         super().__init__(_door(self.account))
-        try:
-            for line in lines[1:]:
-                self._replay(line)
-        except (PrivinfError, KeyError, TypeError, ValueError):
-            raise StorageError(f"the ledger {self.path} is damaged") from None
+        if not all(map(self._replayed, lines[1:])):
+            raise StorageError(f"the ledger {self.path} is damaged")
         self.account.journal = self
         enlist(self.account)
-        self._stream = self.path.open("ab")
+        self._stream = _opened(self.path)
         self._stream.truncate(length)
+
+    def _replayed(self, line: dict[str, Any]) -> bool:
+        """Take up a line; say whether it is one."""
+        try:
+            self._replay(line)
+        except Exception:  # a line that somebody wrote with its checksum may hold anything
+            return False
+        return True
 
     def _replay(self, line: dict[str, Any]) -> None:
         if "charge" in line:
@@ -271,26 +277,25 @@ class FileJournal(Journal):
 
 def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the lines of a file and the length of what is whole; a torn last line is left out."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        raise StorageError(f"the ledger {path} cannot be read") from None
-    whole = content[: content.rfind(b"\n") + 1]
-    try:
-        lines = [_read_line(line) for line in whole.decode().splitlines()]
-    except ValueError:
-        lines = []
-    if not lines:
+    content = read_bytes(path, "a site's ledger", most=None)
+    whole, torn = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
+    lines = [_read_line(line) for line in whole.split(b"\n")[:-1]]
+    # A line that is whole but for the byte that ends it was not torn: its end was changed.
+    if not lines or any(line is None for line in lines) or _read_line(torn[:-1]) is not None:
         raise StorageError(f"the ledger {path} is damaged, or no site's ledger")
-    return lines, len(whole)
+    return [line for line in lines if line is not None], len(whole)
 
 
-def _read_line(text: str) -> dict[str, Any]:
-    checksum, _, content = text.partition(" ")
-    line = json.loads(content)
-    if checksum != _checksum(content) or not isinstance(line, dict):
-        raise ValueError("checksum")
-    return line
+def _read_line(text: bytes) -> dict[str, Any] | None:
+    """Return what a line says, None if it is none or does not match its checksum."""
+    checksum, _, content = text.decode(errors="replace").partition(" ")
+    if checksum != _checksum(content):
+        return None
+    try:
+        line = parse_json(content, "a line")
+    except StorageError:
+        return None
+    return line if isinstance(line, dict) else None
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
@@ -314,7 +319,8 @@ def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
         return JournalAccount(budget, str(header["name"]), str(header["id"]))
     except (ArgumentError, KeyError, TypeError):
-        raise StorageError(f"the ledger {path} is damaged") from None
+        pass
+    raise StorageError(f"the ledger {path} is damaged")
 
 
 def _door(account: Account) -> Ledger:
@@ -349,6 +355,15 @@ def _create(path: Path, content: bytes) -> None:
         raise StorageError(f"the ledger {path} cannot be made ({problem.strerror})") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Return a file to which lines are added."""
+    try:
+        return path.open("ab")
+    except OSError as problem:
+        told = unreadable(path, problem)
+    raise told
 
 
 def _sync_folder(folder: Path) -> None:

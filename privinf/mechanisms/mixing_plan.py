@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -13,7 +12,7 @@ from typing import Any, Literal, Self
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.report import DEFAULT_DELTA
 from privinf.doors import doors
-from privinf.errors import ArgumentError, PrivinfError, StorageError
+from privinf.errors import ArgumentError, StorageError
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.mixing_theory import (
     DEFAULT_RSQUARED,
@@ -35,6 +34,7 @@ from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.table import canonical_digest
+from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
 from privinf.typing import Calibration, Missing, RngLike
 from privinf.validation import check_choice, check_count, check_number
 
@@ -314,34 +314,24 @@ class MixingPlan:
         }  # fmt: skip
 
     @classmethod
+    @reads("a mixing plan")
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return the plan that `to_dict` described (StorageError if it describes none)."""
-        try:
-            fields = dict(content)
-            if fields.pop("format") != FORMAT or fields.pop("version") != VERSION:
-                raise StorageError("the content is not a privinf mixing plan of a version known here")
-            parties = fields["parties"].items()
-            fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
-            return cls(**fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            if isinstance(problem, PrivinfError):
-                raise
-            raise StorageError(f"the content does not describe a mixing plan: {problem}") from None
+        fields = dict(content)
+        if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
+            raise StorageError("the content is not a privinf mixing plan of a version known here")
+        parties = fields["parties"].items()
+        fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
+        return cls(**fields)
 
     def to_json(self) -> str:
-        """Return the plan as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)
+        """Return the plan as JSON text, with its checksum."""
+        return sealed_json(self.to_dict(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the plan of a JSON text (StorageError if it holds none)."""
-        try:
-            content = json.loads(text)
-        except ValueError as problem:
-            raise StorageError(f"the text is not JSON: {problem}") from None
-        if not isinstance(content, dict):
-            raise StorageError("the text does not describe a mixing plan")
-        return cls.from_dict(content)
+        """Return the plan of a JSON text (StorageError if it holds none, or its checksum does not match)."""
+        return cls.from_dict(unsealed(parse_json(text, "the text"), "a mixing plan"))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a JSON file."""
@@ -350,11 +340,7 @@ class MixingPlan:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a plan from a JSON file (StorageError if it cannot be read or holds none)."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise StorageError(f"{path} holds no plan: it is no text") from None
-        return cls.from_json(text)
+        return cls.from_json(read_text(path, "a mixing plan"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MixingPlan.from_dict, (self.to_dict(),)

@@ -10,25 +10,24 @@ import csv
 import gzip
 import re
 import warnings
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 import pandas as pd
 
 from privinf.errors import FileMissingError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
+from privinf.sealed import unreadable
 
 ROWS = 1 << 16  # rows a block
 SEPARATORS = (",", ";", "\t")
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
-_CSV_DAMAGE = (ValueError, OSError, EOFError, csv.Error, zlib.error, pd.errors.ParserWarning)
+R = TypeVar("R")
 
 
 class Source(Protocol):
@@ -85,10 +84,7 @@ class CsvSource:
     @property
     def columns(self) -> Sequence[str]:
         """Names of its columns."""
-        with _csv_errors(self.name), _text(self.path) as stream:
-            line = stream.readline()
-            stream.seek(0)
-            return next(csv.reader(stream, delimiter=_separator(line)), [])
+        return _csv(self.name, lambda: _header(self.path))
 
     def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, numbers as numbers and levels as they are declared."""
@@ -99,18 +95,19 @@ class CsvSource:
             if levels is not None:
                 types[column] = str
             gaps[column] = [text for text in MISSING if text not in (levels or ())]
-        with _csv_errors(self.name):
-            with _text(self.path) as stream:
-                separator = _separator(stream.readline())
-            # pandas sees that a line has too many fields only where it reads all of them
-            blocks = pd.read_csv(
-                self.path, sep=separator, usecols=chosen if schema is None else None, dtype=types,
-                na_values=gaps, keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
-                encoding="utf-8-sig", skipinitialspace=True,
-            )  # fmt: skip
-        with blocks:
-            while (block := _next_block(blocks, self.name)) is not None:
+        with _csv(self.name, lambda: self._blocks(chosen, schema, types, gaps)) as blocks:
+            while (block := _csv(self.name, lambda: next(blocks, None))) is not None:
                 yield block[chosen]
+
+    def _blocks(self, chosen: list[str], schema: Schema | None, types: Any, gaps: Any) -> Any:
+        with _text(self.path) as stream:
+            separator = _separator(stream.readline())
+        # pandas sees that a line has too many fields only where it reads all of them
+        return pd.read_csv(
+            self.path, sep=separator, usecols=chosen if schema is None else None, dtype=types,
+            na_values=gaps, keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
+            encoding="utf-8-sig", skipinitialspace=True,
+        )  # fmt: skip
 
     def state(self) -> object:
         """Return size and time of the last change."""
@@ -131,14 +128,18 @@ class ParquetSource:
     @property
     def columns(self) -> Sequence[str]:
         """Names of its columns."""
-        with _parquet(self.path) as table:
-            return list(table.schema_arrow.names)
+        with _opened_parquet(self.path) as table:
+            return _parquet(self.name, lambda: list(table.schema_arrow.names))
 
     def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows."""
-        with _parquet(self.path) as table:
-            for batch in table.iter_batches(batch_size=ROWS, columns=list(columns), use_threads=False):
-                yield batch.to_pandas()
+        with _opened_parquet(self.path) as table:
+            blocks = _parquet(
+                self.name,
+                lambda: table.iter_batches(batch_size=ROWS, columns=list(columns), use_threads=False),
+            )
+            while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
+                yield block
 
     def state(self) -> object:
         """Return size and time of the last change."""
@@ -197,48 +198,60 @@ def _separator(line: str) -> str:
     return max(SEPARATORS, key=line.count)
 
 
+def _header(path: Path) -> list[str]:
+    with _text(path) as stream:
+        line = stream.readline()
+        stream.seek(0)
+        return next(csv.reader(stream, delimiter=_separator(line)), [])
+
+
 def _file_state(path: Path) -> object:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    try:
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
+    except OSError as problem:
+        told = unreadable(path, problem)
+    raise told
 
 
-def _next_block(blocks: Iterator[pd.DataFrame], name: str) -> pd.DataFrame | None:
-    with _csv_errors(name):
-        return next(blocks, None)
-
-
-@contextmanager
-def _csv_errors(name: str) -> Iterator[None]:
-    """Errors of the reader quote values of rows: say where, not what."""
+def _csv(name: str, read: Callable[[], R]) -> R:
+    """Return ``read()``; errors of the reader quote values of rows: say where, not what."""
+    where = ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            yield
-    except _CSV_DAMAGE as problem:
-        if isinstance(problem, (StorageError, SchemaError)):
-            raise
-        line = re.search(r"line (\d+)", str(problem)) if isinstance(problem, pd.errors.ParserError) else None
+            return read()
+    except pd.errors.ParserError as problem:
+        line = re.search(r"line (\d+)", str(problem))
         where = f" near line {line[1]}" if line else ""
-        raise StorageError(
-            f"{name} cannot be read as CSV{where}: it needs a first line of column names, as many fields in "
-            "every other line, and UTF-8 text"
-        ) from None
+    except Exception:  # pandas raises many kinds on damaged text
+        pass
+    raise StorageError(
+        f"{name} cannot be read as CSV{where}: it needs a first line of column names, as many fields in "
+        "every other line, and UTF-8 text"
+    )
 
 
-@contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
+def _opened_parquet(path: Path) -> Any:
     try:
-        import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise NotAvailableError(
             "Parquet files need pyarrow: install privinf[parquet], or save the table as CSV"
         ) from None
+    # Buffering ahead would hold the whole file.
+    return _parquet(path.name, lambda: parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False))
+
+
+def _next_frame(batches: Iterator[Any]) -> pd.DataFrame | None:
+    batch = next(batches, None)
+    return None if batch is None else batch.to_pandas()
+
+
+def _parquet(name: str, read: Callable[[], R]) -> R:
+    """Return ``read()``; errors of the reader may quote values of rows."""
     try:
-        # Buffering ahead would hold the whole file.
-        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as table:
-            yield table
-    except (pyarrow.ArrowException, OSError):
-        raise StorageError(
-            f"{path.name} cannot be read as Parquet: it is damaged or another format"
-        ) from None
+        return read()
+    except Exception:  # of pyarrow, and of what it calls to make sense of damaged metadata
+        pass
+    raise StorageError(f"{name} cannot be read as Parquet: it is damaged or another format")

@@ -182,7 +182,8 @@ def _aligned(source: Source, id: str) -> Alignment:
     try:
         return align(_reader(source, id))
     except AlignmentError as problem:
-        raise AlignmentError(f"{source.name}: {problem}") from None
+        reason = str(problem)
+    raise AlignmentError(f"{source.name}: {reason}")
 
 
 def _count(source: Source, schema: Schema) -> int:

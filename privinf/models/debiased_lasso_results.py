@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -36,7 +37,7 @@ from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import RngLike
-from privinf.validation import check_choice, check_fraction
+from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
     "The targets were selected on the same rows, and the intervals are not corrected for it. Where the noise "
@@ -255,6 +256,19 @@ class LassoResults(Results):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (missed := self._context.settings.get("sight", {}).get("missed")) is not None:
             warn(f"{asked}: {missed}", WeakIdentificationWarning)
+
+    def _check_settings(self) -> None:
+        settings = self._context.settings
+        texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
+        if not all(isinstance(text, str) for text in texts):
+            raise ArgumentError("names and warnings of a result are texts")
+        for name in ("draws", "widths"):
+            check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
+        for name in ("sparse_params", "residual_scale"):
+            getattr(self, name)
+        for name in ("picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
+            with suppress(NotAvailableError):
+                getattr(self, name)
 
     @property
     def _extras(self) -> Mapping[str, Any]:

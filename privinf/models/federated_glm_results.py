@@ -14,7 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.engines.glm_sums import BYTES, Meter
 from privinf.engines.newton_rounds import Block, OneStep
-from privinf.errors import NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.examples import Loss
 from privinf.inference.prediction import predict_mean
@@ -65,6 +65,12 @@ class FederatedGLMResults(Results):
     @property
     def _no_moments(self) -> str | None:
         return "this model releases no squares of residuals"
+
+    def _check_settings(self) -> None:
+        check_choice(self.family, tuple(LOSSES), "family")
+        if any(len(line) != 3 for line in self._context.settings["rounds"]):
+            raise ArgumentError("every question of a fit has a name, floats down and floats up")
+        self.trace.astype(float), self.communication
 
     @property
     def family(self) -> str:

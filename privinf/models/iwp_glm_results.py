@@ -54,6 +54,9 @@ class IWPGLMResults(Results):
         """The loss."""
         return cast("Loss", self._context.settings["loss"])
 
+    def _check_settings(self) -> None:
+        check_choice(self.loss, Loss, "loss")
+
     @property
     def _no_moments(self) -> str | None:
         return None if self.loss == "squared" else f"not defined for loss={self.loss!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +45,10 @@ class MixingResults(Results):
                 "identifies the coefficients"
             )
         return self._labelled(np.asarray(found, dtype=np.float64), "bias")
+
+    def _check_settings(self) -> None:
+        with suppress(NotAvailableError):
+            self._labelled(self.bias, "bias")
 
     def score_test(self, beta0: ArrayLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
         """Test all slopes at once without assuming that the noise is weak.

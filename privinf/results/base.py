@@ -255,6 +255,9 @@ class Results(DescribedResults):
         """Return whether score intervals of this level are at hand or cost next to nothing."""
         return True
 
+    def _check_settings(self) -> None:
+        """Read all that this class takes from its settings: those of a file could be anything."""
+
     def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         known = self.__dict__.setdefault("_known_score_sets", {})
         if alpha not in known:

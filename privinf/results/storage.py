@@ -17,7 +17,9 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
 from privinf.releases import Release
 from privinf.schema import Design
+from privinf.sealed import reads
 from privinf.storage import read_container, write_container
+from privinf.validation import check_array
 
 if TYPE_CHECKING:
     from privinf.results.base import Results
@@ -86,10 +88,11 @@ def load_results(path: str | PathLike[str], *, default: type[Results], key: byte
     arrays, header = read_container(path, format=FORMAT, version=VERSION, key=key)
     try:
         return _from_parts(arrays, header, default)
-    except (KeyError, TypeError) as problem:
-        raise StorageError(f"{path} does not describe a result: {problem}") from None
+    except StorageError:
+        raise
     except PrivinfError as problem:
-        raise StorageError(f"{path} does not describe a valid result: {problem}") from problem
+        reason = str(problem)
+    raise StorageError(f"{path} does not describe a valid result: {reason}")
 
 
 def _to_parts(
@@ -118,9 +121,11 @@ def _to_parts(
     return {name: array for name, array in arrays.items() if array is not None}, header
 
 
+@reads("a result")
 def _from_parts(
     arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[Results]
 ) -> Results:
+    _check_header(header)
     estimate = Estimate(
         names=tuple(header["names"]),
         nobs=header["nobs"],
@@ -135,7 +140,7 @@ def _from_parts(
         release = Release.from_parts(sent, header["release"])
     recipe = _recipes.get(header["model"])
     found = header["identification"]
-    return (default if recipe is None else recipe.results)(
+    result = (default if recipe is None else recipe.results)(
         estimate,
         report=PrivacyReport.from_dict(header["report"]),
         design=None if header["design"] is None else Design.from_dict(header["design"]),
@@ -144,6 +149,25 @@ def _from_parts(
         identification=None if found is None else Identification(**found),
         notes=tuple(header["notes"]),
         options=dict(header["options"]),
-        **{name: arrays.get(name) for name in CONTEXT_ARRAYS},
+        **{name: _finite(arrays.get(name), name) for name in CONTEXT_ARRAYS},
         **{name: header[name] for name in PLAIN_FIELDS},
     )
+    result._check_settings()
+    return result
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Raise StorageError unless texts are texts and numbers numbers; the rest is checked where it is used."""
+    texts = [header[name] for name in ("cov_type", "weak_reason", "target", "model", "method")]
+    texts += [*header["notes"], *(text for pair in header["options"] for text in pair)]
+    numbers = [header[name] for name in ("rsquared", "scale", "df")]
+    flags = [] if header["identification"] is None else [header["identification"]["weak"]]
+    numbers += [value for name, value in (header["identification"] or {}).items() if name != "weak"]
+    sound = all(isinstance(text, str) for text in texts) and isinstance(header["settings"], dict)
+    sound = sound and all(isinstance(flag, bool) for flag in flags)
+    if not sound or not all(value is None or type(value) in (int, float) for value in numbers):
+        raise StorageError("the content does not describe a result: its header has a field of another type")
+
+
+def _finite(array: Any, name: str) -> Any:
+    return None if array is None else check_array(array, name, ndim=array.ndim)

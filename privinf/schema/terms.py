@@ -193,6 +193,8 @@ class Column:
     @classmethod
     def from_dict(cls, content: Json) -> Column:
         """Return the column that `to_dict` described; its expressions are checked again."""
+        if not isinstance(content["name"], str):
+            raise SchemaError("the name of a column is a text")
         return cls(content["name"], tuple(_piece(piece) for piece in content["pieces"]))
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "privinf"
-EVERYWHERE = {"errors", "typing", "validation", "doors"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed"}
 ALLOWED = {
     "errors": set(),
+    "sealed": set(),
     "doors": set(),
     "typing": set(),
     "validation": set(),
@@ -17,7 +18,8 @@ ALLOWED = {
     "schema": set(),
     "accounting": set(),
     "noise": set(),
-    "releases": {"schema", "accounting", "storage"},
+    "release_kinds": set(),
+    "releases": {"schema", "accounting", "storage", "release_kinds"},
     "mechanisms": {"schema", "accounting", "noise", "releases"},
     "inference": set(),
     "engines": {"releases", "inference"},

@@ -1,0 +1,165 @@
+"""JSON that comes from elsewhere: read strictly, with a checksum where the package wrote it.
+
+A sealed text holds the SHA-256 of its own content in the field ``sha256``: a damaged digit is noticed, a
+forger can compute it anew. Texts that people write (schemas, policies, lists of columns) have none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SEAL = "sha256"
+# No number of the package has more digits; with more, an int passes for a number and overflows as a float.
+MOST_DIGITS = 300
+MOST_BYTES = 1 << 28
+
+
+def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Return a record as JSON text with its checksum."""
+    return json.dumps({**record, SEAL: checksum(record)}, indent=indent, allow_nan=False)
+
+
+def unsealed(record: Any, what: str) -> dict[str, Any]:
+    """Return a record that was read without its checksum, once that is right.
+
+    A record without a checksum passes: it was written by an earlier version of the package.
+
+    Raises
+    ------
+    StorageError
+        It is no JSON object, or its checksum does not match.
+    """
+    if not isinstance(record, dict):
+        raise StorageError(f"the text is not {what}")
+    content = {name: value for name, value in record.items() if name != SEAL}
+    if SEAL in record and record[SEAL] != checksum(content):
+        raise StorageError(f"the text is damaged: it is not {what} that matches its checksum")
+    return content
+
+
+def checksum(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record as canonical JSON, in hexadecimal."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
+    """Return what a JSON text says.
+
+    Parameters
+    ----------
+    text : str or bytes
+    what : str
+        What the message calls it.
+    constants : bool
+        Whether nan and infinities are numbers.
+
+    Raises
+    ------
+    StorageError
+        It is not JSON, or JSON that two programs may read as two things: a key stands twice in an object, a
+        number has no end, a text is no Unicode, lists are nested without end.
+    """
+    place = ""
+    try:
+        found = json.loads(
+            text,
+            parse_int=_integer,
+            parse_float=float if constants else _finite,
+            parse_constant=float if constants else _finite,
+            object_pairs_hook=_object,
+        )
+        json.dumps(found, ensure_ascii=False).encode()  # refuses halves of characters
+        return found
+    except json.JSONDecodeError as problem:
+        place = f" (line {problem.lineno})"
+    except (RecursionError, ValueError):
+        pass
+    raise StorageError(f"{what} is not JSON that can be read{place}")
+
+
+def read_bytes(path: str | PathLike[str], what: str, *, most: int | None = MOST_BYTES) -> bytes:
+    """Return the content of a file (StorageError if it cannot be read, or is longer than `most` bytes)."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(-1 if most is None else most + 1)
+    except OSError as problem:
+        told = unreadable(path, problem)
+    else:
+        if most is None or len(content) <= most:
+            return content
+        told = StorageError(f"{path} is too large for {what}")
+    raise told
+
+
+def read_text(path: str | PathLike[str], what: str) -> str:
+    """Return the text of a UTF-8 file (StorageError if it cannot be read)."""
+    content = read_bytes(path, what)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    raise StorageError(f"{path} is not text in UTF-8: it cannot be {what}")
+
+
+def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
+    """Return the error for a file that the system does not give."""
+    if isinstance(problem, FileNotFoundError):
+        return FileMissingError(f"{Path(path)}: there is no such file")
+    return StorageError(f"{Path(path)} cannot be read ({problem.strerror or type(problem).__name__})")
+
+
+def reads(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function that reads what came from elsewhere raise errors of the tree only, and bare ones.
+
+    Whatever else it raises says that the content does not describe `what`; the text is left out.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def read(*args: P.args, **kwargs: P.kwargs) -> R:
+            told: Exception
+            try:
+                return function(*args, **kwargs)
+            except (PrivinfError, PrivinfWarning) as problem:
+                told = problem
+            except Exception as problem:
+                told = StorageError(f"the content does not describe {what} ({type(problem).__name__})")
+            told.__context__ = told.__cause__ = None
+            raise told
+
+        return read
+
+    return decorate
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError("digits")
+    return int(digits)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError("finite")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("keys")
+    return found

@@ -1,0 +1,328 @@
+"""Damaged files: errors of the tree only, at once, and never another number from unsealed damage.
+
+A reduced run of ``benchmarks/fuzz_files.py``: the corpus is recorded from real fits (`file_corpus`), damaged
+by seed (`file_damage`), read through the public doors and the command line (`file_commands`). Each check is
+broken once at the end, and the fuzzer must see it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import time
+import tracemalloc
+import zlib
+
+import file_commands
+import file_corpus
+import file_damage
+import numpy as np
+import pytest
+from file_damage import Damage, damage, judge, verdict_on
+
+import privinf as pi
+from privinf import releases, sealed, storage
+from privinf.accounting import Budget, Ledger
+from privinf.accounting.files import LedgerFile
+from privinf.errors import PrivinfError, StorageError
+from privinf.federation import IdentityKey, Roster, SiteLedger, site_ledger
+from privinf.mechanisms.tables import open_table
+from privinf.schema.table import Schema
+
+EACH = 9  # damaged files of a kind
+TYPED = 3  # damaged files of a command
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    return {kind.name: kind for kind in file_corpus.corpus(tmp_path_factory.mktemp("corpus"))}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return file_commands.Study(tmp_path_factory.mktemp("study"))
+
+
+def rng_of(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def fuzzed(kind, folder, times):
+    """Return what came of `times` damaged versions of a file."""
+    rng = rng_of(kind.name)
+    done = [damage(kind, rng) for _ in range(times)]
+    return [(one.how, judge(kind, one, folder)) for one in done]
+
+
+def test_damaged_files(kinds, tmp_path):
+    found = [(kind.name, *one) for kind in kinds.values() for one in fuzzed(kind, tmp_path, EACH)]
+    assert not [one for one in found if one[-1].failed]
+    outcomes = {one[-1].outcome for one in found}
+    assert {"refused", "same", "other"} <= outcomes  # all three are met: the comparison is not idle
+
+
+def test_commands_on_damaged_files(study):
+    found = []
+    for command in file_commands.COMMANDS:
+        assert study.run(command, None).outcome == "other", command  # the files are good as they are
+        rng = rng_of(command.words + command.file)
+        for _ in range(TYPED):
+            done, verdict = study.attempt(command, rng)
+            found.append((command.words, command.file, done.how, verdict))
+    assert not [one for one in found if one[-1].failed]
+
+
+def damaged(kind, old, new):
+    """Return the file with one text in the place of another, both of one length."""
+    assert len(old) == len(new)
+    assert old in kind.content
+    return Damage(f"{old!r} -> {new!r}", kind.content.replace(old, new, 1))
+
+
+# --- what the fuzzer found, one by one ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("plan", b'"epsilon": 1.0', b'"epsilon": 9.0'),
+        ("plan", b'"high": 250.0', b'"high": 950.0'),
+        ("roster", b'"south": "', b'"South": "'),
+        ("identity key", b"000102", b"000103"),
+        ("ledger file", b'"mechanism": "gaussian"', b'"mechanism": "laplacia"'),
+        ("ledger text", b'"mu": 0.25', b'"mu": 0.05'),
+    ],
+)
+def test_another_digit_is_not_another_number(kinds, tmp_path, name, old, new):
+    kind = kinds[name]
+    assert judge(kind, damaged(kind, old, new), tmp_path).outcome == "refused"
+
+
+def test_the_end_of_the_last_line_of_a_site_is_no_torn_line(kinds, tmp_path):
+    content = kinds["site ledger"].content
+    done = Damage("another end", content[:-1] + b"\x0b")
+    assert judge(kinds["site ledger"], done, tmp_path).outcome == "refused"
+
+
+def test_lists_without_end_and_keys_twice(kinds, tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    for text in (deep, f'{{"format": {deep}}}', '{"a": 1, "a": 2}', '{"n": ' + "9" * 5000 + "}", '"\\ud800"'):
+        for read in (pi.MixingPlan.from_json, Roster.from_json, Ledger.from_json):
+            with pytest.raises(StorageError) as caught:
+                read(text)
+            assert caught.value.__context__ is None
+        for seal in ("json", "lines"):
+            for kind in kinds.values():
+                if kind.seal == seal:
+                    assert judge(kind, Damage("text", text.encode()), tmp_path).outcome == "refused"
+
+
+def test_a_power_of_ten_does_not_fill_the_memory():
+    begun = time.perf_counter()
+    for limit in ("1e999999999", "1/0", "0x1", " 1", "-1", 3, None, "9" * 5000, "9" * 400):
+        with pytest.raises(PrivinfError):
+            Budget.from_dict({"currency": "mu2", "limit": limit, "delta": None})
+    assert time.perf_counter() - begun < 1.0
+
+
+@pytest.mark.parametrize("name", ["release: moments", "results: MomentOLS"])
+@pytest.mark.parametrize("shape", [10**12, 10**9, 10**5])
+def test_a_size_that_is_only_declared_is_not_allocated(kinds, tmp_path, name, shape):
+    kind = kinds[name]
+    members = dict(file_damage.members_of(kind.content))
+    array = next(one for one in members if one.endswith("moments.npy"))
+    spec = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({shape}, 4), }}"
+    members[array] = file_damage.forged_npy(spec, bytes(64))
+    manifest = json.loads(members.pop("manifest.json"))
+    manifest["arrays"][array.removesuffix(".npy")] = hashlib.sha256(members[array]).hexdigest()
+    manifest.pop("integrity")
+    tag = hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    manifest["integrity"] = {"method": "sha256", "tag": tag}
+    content = file_damage.archive_of([*members.items(), ("manifest.json", json.dumps(manifest).encode())])
+    tracemalloc.start()
+    verdict = judge(kind, Damage("size", content, True), tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert verdict.outcome == "refused"
+    assert peak < 20e6
+
+
+def test_no_error_of_a_table_keeps_its_rows(tmp_path):
+    schema = Schema({"age": (18.0, 90.0)})
+    texts = {
+        "bytes.csv": b"id,age\n1,4242\xff\n",
+        "lines.csv": b"id,age\n1,4242\n2,4242,4242\n",
+        "twice.csv": b"id,age\n4242,30\n4242,40\n",
+        "packed.csv.gz": b"\x1f\x8b\x08" + bytes(30),
+    }
+    for name, content in texts.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(PrivinfError) as caught:
+            list(open_table(tmp_path / name, schema, id="id").blocks())
+        assert "4242" not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert caught.value.__cause__ is None
+
+
+def doors():
+    return {
+        "release": pi.load_release,
+        "results": pi.load_results,
+        "plan": pi.MixingPlan.load,
+        "key": IdentityKey.load,
+        "ledger file": LedgerFile,
+        "table": lambda path: open_table(path, file_corpus.TABLE),
+    }
+
+
+@pytest.mark.parametrize("name", doors())
+def test_missing_files_folders_and_files_of_others(name, tmp_path):
+    read = doors()[name]
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "closed.csv").write_text("closed")
+    (tmp_path / "closed.csv").chmod(0)
+    with pytest.raises(StorageError) as caught:
+        read(tmp_path / "absent.csv")
+    assert isinstance(caught.value, FileNotFoundError)
+    for file in ("folder.csv", "closed.csv"):
+        with pytest.raises(PrivinfError):
+            read(tmp_path / file)
+    if os.geteuid() != 0:
+        with pytest.raises(StorageError):
+            SiteLedger(tmp_path / "closed.csv")
+    with pytest.raises(StorageError):
+        SiteLedger(tmp_path / "folder.csv")
+
+
+def test_releases_are_what_their_kind_says(kinds, tmp_path):
+    """Resealed: another shape, an entry that is no number, a law without its scale."""
+    kind = kinds["release: modulation"]
+    path = tmp_path / "whole.npz"
+    path.write_bytes(kind.content)
+    arrays, header = storage.read_container(path, format=releases.FORMAT)
+    nan = np.full_like(arrays["features"], np.nan)
+    laws = [{**header["law"], "scales": [1.0, 1.0]}, {**header["law"], "contraction": "x"}, {}]
+    changed = [
+        ({**arrays, "features": nan}, header),
+        ({**arrays, "response": arrays["response"][1:]}, header),
+    ]
+    changed += [(arrays, {**header, "law": law}) for law in laws]
+    changed += [(arrays, {**header, "nobs": 59}), (arrays, {**header, "kind": "else"})]
+    for others, told in changed:
+        storage.write_container(path, others, told, format=releases.FORMAT)
+        with pytest.raises(StorageError, match="release"):
+            pi.load_release(path)
+
+
+def test_files_of_the_last_version_are_read(kinds, tmp_path):
+    """Plans, rosters, ledgers and keys had no checksum."""
+    for name in ("plan", "roster", "ledger file", "ledger text"):
+        kind = kinds[name]
+        record = json.loads(kind.content)
+        del record["sha256"]
+        done = Damage("as it was", json.dumps(record, indent=1).encode())
+        assert judge(kind, done, tmp_path).outcome == "same"
+    key = kinds["identity key"]
+    assert judge(key, Damage("as it was", key.content[:65]), tmp_path).outcome == "same"
+
+
+def test_nothing_reads_pickles():
+    """The one door to numpy's own reader is closed to objects; nothing else of the package loads arrays."""
+    package = os.path.dirname(pi.__file__)
+    for folder, _, names in os.walk(package):
+        for name in names:
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                    text = stream.read()
+                assert "pickle.load" not in text, name
+                assert "allow_pickle=True" not in text, name
+                assert (
+                    text.count("np.load(") == text.count("allow_pickle=False)") or "np.load(" not in text
+                ), name
+
+
+# --- mutants: each check is taken away once, and the fuzzer sees it -----------------------------------------
+
+
+def outcomes(kinds, folder, names, times):
+    return {verdict.outcome for name in names for _, verdict in fuzzed(kinds[name], folder, times)}
+
+
+def test_mutant_tags_are_not_compared(kinds, tmp_path, monkeypatch):
+    monkeypatch.setattr(hmac, "compare_digest", lambda found, expected: True)
+    assert "another number" in outcomes(kinds, tmp_path, ["results: with a key", "release: with a key"], 60)
+
+
+def test_mutant_arrays_are_not_hashed(kinds, tmp_path, monkeypatch):
+    """Exchanged members carry valid sums of their own: only the manifest's digests tell."""
+
+    def unchecked(archive, name, digest, path):
+        return storage._parsed_array(archive.read(name + ".npy"), name, path)
+
+    monkeypatch.setattr(storage, "_read_array", unchecked)
+    names = ["results: MomentOLS", "release: moments"]
+    assert "another number" in outcomes(kinds, tmp_path, names, 60)
+
+
+@pytest.mark.parametrize("name", ["plan", "roster", "ledger text", "ledger file"])
+def test_mutant_json_has_no_checksum(kinds, tmp_path, monkeypatch, name):
+    whole = json.loads(kinds[name].content)["sha256"]
+    monkeypatch.setattr(sealed, "checksum", lambda record: whole)
+    assert "another number" in outcomes(kinds, tmp_path, [name], 60)
+
+
+def test_mutant_lines_have_no_checksum(kinds, tmp_path, monkeypatch):
+    monkeypatch.setattr(site_ledger, "_checksum", lambda content: Anything())
+    assert "another number" in outcomes(kinds, tmp_path, ["site ledger"], 60)
+
+
+class Anything:
+    """Equal to everything."""
+
+    def __ne__(self, other):
+        return False
+
+    __hash__ = None
+
+
+def test_mutant_keys_have_no_checksum(kinds, tmp_path, monkeypatch):
+    from privinf.federation import keys
+
+    monkeypatch.setattr(keys, "_seal", lambda secret: kinds["identity key"].content.split()[1].decode())
+    assert "another number" in outcomes(kinds, tmp_path, ["identity key"], 40)
+
+
+def test_mutant_readers_let_foreign_exceptions_out(kinds, tmp_path, monkeypatch):
+    plain = pi.Release.from_parts.__func__.__wrapped__
+    monkeypatch.setattr(pi.Release, "from_parts", classmethod(plain))
+    assert outcomes(kinds, tmp_path, ["release: party", "release: examples"], 60) & {
+        "foreign exception",
+        "context",
+    }
+
+
+def test_mutant_an_error_is_raised_inside_except(kinds, tmp_path, monkeypatch):
+    def careless(text, what, **how):
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise StorageError(f"{what} is not JSON") from None
+
+    monkeypatch.setattr(storage, "parse_json", careless)
+    monkeypatch.setattr(pi.mechanisms.mixing_plan, "parse_json", careless)
+    assert outcomes(kinds, tmp_path, ["plan"], 60) & {"context", "foreign exception"}
+
+
+def test_mutant_a_reader_that_hangs(kinds, tmp_path, monkeypatch):
+    monkeypatch.setattr(file_damage, "LIMIT", 0.0)
+    assert outcomes(kinds, tmp_path, ["plan"], 1) == {"hang"}
+
+
+def test_the_verdict_on_a_whole_file_is_same(kinds, tmp_path):
+    for kind in kinds.values():
+        path = tmp_path / f"file{kind.suffix}"
+        path.write_bytes(kind.content)
+        assert verdict_on(kind, path, resealed=False).outcome == "same", kind.name
+        path.unlink()
