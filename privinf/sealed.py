@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError
+from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError, UnforeseenError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,10 +133,15 @@ def reads(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             told: Exception
             try:
                 return function(*args, **kwargs)
-            except (PrivinfError, PrivinfWarning) as problem:
-                told = problem
             except Exception as problem:
-                told = StorageError(f"the content does not describe {what} ({type(problem).__name__})")
+                kept = isinstance(problem, (PrivinfError, PrivinfWarning))
+                told = (
+                    problem
+                    if kept and not isinstance(problem, UnforeseenError)
+                    else StorageError(
+                        f"the content does not describe {what}: it is damaged, or of another version"
+                    )
+                )
             told.__context__ = told.__cause__ = None
             raise told
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, StorageError
+from privinf.sealed import read_text, sealed_json
 
 _PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
 
@@ -133,8 +133,10 @@ class FileAccount(Account):
             with FileLock(f"{self.path}.lock", timeout=_PATIENCE):
                 account = self._read()
                 yield account
-                _replace(self.path, json.dumps(account.to_dict(), indent=1, allow_nan=False))
+                _replace(self.path, sealed_json(account.to_dict(), indent=1))
                 self._found, self.identity = True, account.identity
+        except FileMissingError:
+            raise
         except Timeout:
             raise StorageError(
                 f"the ledger {self.path} is locked by another process: try again when it has ended"
@@ -146,24 +148,27 @@ class FileAccount(Account):
 
     def _read(self) -> Account:
         """Return what the file says; an empty account where no spend has made it yet."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not os.path.lexists(self.path):
             if self._found:
-                raise FileMissingError(f"the ledger {self.path} is gone: put it back") from None
+                raise FileMissingError(f"the ledger {self.path} is gone: put it back")
             return Account(self.budget, self.name, self.identity)
-        except (OSError, UnicodeDecodeError):
-            raise StorageError(f"the ledger {self.path} cannot be read") from None
-        try:
-            account = read_account(text)
-        except StorageError as problem:
-            raise StorageError(f"{self.path}: {problem}") from None
+        account = _account_in(self.path)
         if self.budget is not None and account.budget != self.budget:
             raise StorageError(
                 f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
                 "limit is set once"
             )
         return account
+
+
+def _account_in(path: Path) -> Account:
+    try:
+        return read_account(read_text(path, "a ledger"))
+    except FileMissingError:
+        raise
+    except StorageError as problem:
+        reason = str(problem)
+    raise StorageError(f"{path}: {reason}")
 
 
 def _replace(path: Path, text: str) -> None:

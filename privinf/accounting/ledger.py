@@ -17,6 +17,7 @@ from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_component, total_of
 from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+from privinf.sealed import parse_json, reads, sealed_json, unsealed
 
 _FORMAT, _VERSION = "privinf-ledger", 1
 
@@ -146,8 +147,8 @@ class Ledger:
         return self._account.remaining(self._scope)
 
     def to_json(self) -> str:
-        """Return the whole account as JSON text, whatever the scope of this door."""
-        return json.dumps(self._account.to_dict(), indent=1, allow_nan=False)
+        """Return the whole account as JSON text with its checksum, whatever the scope of this door."""
+        return sealed_json(self._account.to_dict(), indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
@@ -324,20 +325,22 @@ _LIVE: WeakValueDictionary[str, Account] = WeakValueDictionary()
 _LIVE_LOCK = threading.Lock()
 
 
+@reads("a ledger")
 def read_account(text: str) -> Account:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
+    record = unsealed(parse_json(text, "the text"), "a ledger")
+    if (record.get("format"), record.get("version")) != (_FORMAT, _VERSION):
+        raise StorageError("the text is not a privinf ledger of a version this release can read")
     try:
-        record = json.loads(text)
-        if record["format"] != _FORMAT or record["version"] != _VERSION:
-            raise StorageError("the text is not a privinf ledger of a version this release can read")
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
         account = Account(budget, str(record["name"]), str(record["id"]))
         account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
-        if account.to_dict()["spent"] != record["spent"]:
-            raise StorageError("the ledger does not add up: its entries and the total spent disagree")
+        if account.to_dict()["spent"] == record["spent"]:
+            return account
+        reason = "its entries and the total spent disagree: the ledger does not add up"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"the text is not a privinf ledger: {error}") from None
-    return account
+        reason = str(error)
+    raise StorageError(f"the text is not a privinf ledger: {reason}")
 
 
 def enlist(account: Account) -> Account:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from file_corpus import Kind
 
-from privinf.errors import PrivinfError, PrivinfWarning
+from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
 LIMIT = 2.0  # seconds
 Rng = np.random.Generator
@@ -490,6 +490,8 @@ def _read(kind: Kind, path: Path, resealed: bool) -> Verdict:
     except PrivinfError as problem:
         if problem.__context__ is not None or problem.__cause__ is not None:
             return Verdict("context", f"{problem!r} after {problem.__context__!r}")
+        if isinstance(problem, UnforeseenError):  # a door translated it: a reader should have
+            return Verdict("foreign exception", f"stopped at the door: {problem}")
         return Verdict("refused", f"{type(problem).__name__}: {problem}")
     except Exception as problem:
         return Verdict("foreign exception", _where(problem))
@@ -504,6 +506,8 @@ def _read(kind: Kind, path: Path, resealed: bool) -> Verdict:
         if kind.seal and not resealed:
             return Verdict("another number", "from damage that nobody sealed")
         kind.use(found)
+    except UnforeseenError as problem:
+        return Verdict("foreign exception in use", _where(problem))
     except PrivinfError:
         return Verdict("other")
     except Exception as problem:
