@@ -111,8 +111,8 @@ def read_container(
     FileMissingError
         There is no such file.
     StorageError
-        It cannot be read; it is foreign, truncated, corrupted, of another format or a newer version; or it was
-        written with another key, with a key and none is given, or the other way round.
+        It cannot be read; it is foreign, truncated, corrupted, of another format or a newer version; or it
+        was written with another key, with a key and none is given, or the other way round.
     """
     _checked_key(key)
     try:

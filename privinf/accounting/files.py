@@ -162,10 +162,9 @@ class FileAccount(Account):
 
 
 def _account_in(path: Path) -> Account:
+    text = read_text(path, "a ledger")
     try:
-        return read_account(read_text(path, "a ledger"))
-    except FileMissingError:
-        raise
+        return read_account(text)
     except StorageError as problem:
         reason = str(problem)
     raise StorageError(f"{path}: {reason}")

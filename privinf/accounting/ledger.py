@@ -328,7 +328,7 @@ _LIVE_LOCK = threading.Lock()
 @reads("a ledger")
 def read_account(text: str) -> Account:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
-    record = unsealed(parse_json(text, "the text"), "a ledger")
+    record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger")
     if (record.get("format"), record.get("version")) != (_FORMAT, _VERSION):
         raise StorageError("the text is not a privinf ledger of a version this release can read")
     try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from privinf.doors import doors
-from privinf.errors import NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.score_test import ScoreTestResult
 from privinf.models.mixing_systems import mixing_system, public_normals
@@ -47,8 +46,9 @@ class MixingResults(Results):
         return self._labelled(np.asarray(found, dtype=np.float64), "bias")
 
     def _check_settings(self) -> None:
-        with suppress(NotAvailableError):
-            self._labelled(self.bias, "bias")
+        found = self._context.settings.get("bias")
+        if found is not None and len(check_array(found, "bias", ndim=1)) != len(self.names):
+            raise ArgumentError("bias has one entry for each coefficient")
 
     def score_test(self, beta0: ArrayLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
         """Test all slopes at once without assuming that the noise is weak.

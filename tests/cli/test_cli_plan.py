@@ -75,7 +75,7 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,column,low,high\na,age,1,2\nb,age,1,2\n", "belongs to party 'a' and to 'b'"),
         ("c.csv", "party,column\n", "no column is declared"),
         ("c.csv", "age,low,high\n\x00", "must name the fields"),
-        ("c.json", "{", "not a JSON file"),
+        ("c.json", "{", "not JSON that can be read (line 1)"),
         ("c.json", "[]", "write {"),
         ("c.json", '{"a": {"age": 3}}', "write {"),
         ("c.json", '{"a": {"age": [true, 3]}}', "all text, all numbers or all booleans"),

@@ -141,7 +141,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
         ({"key": "rows.csv", "roster": "roster.json"}, "no identity key"),
         ({"key": "north.key", "roster": "rows.csv"}, "not a roster"),
         ({"policy": "schema.json"}, "a policy knows no 'columns'"),
-        ({"policy": "rows.csv"}, "not a JSON file"),
+        ({"policy": "rows.csv"}, "not JSON that can be read (line 1)"),
         ({"policy": "list.json"}, "JSON object"),
         ({"policy": "texts.json"}, "trusted_server must be true or false"),
         ({"policy": "few.json"}, "min_sites"),
