@@ -99,6 +99,10 @@ def _releases(folder: Path) -> list[Kind]:
         "examples": pi.IWPGLM.from_formula("y ~ a + b", data, schema=SCHEMA, loss="squared"),
     }
     made = {name: model.release(epsilon=40.0, delta=1e-6, rng=1) for name, model in models.items()}
+    made["rounds"] = models["modulation"].release(
+        epsilon=40.0, delta=1e-6, rng=1, method="iterative", rounds=2
+    )
+    made["moments HC0"] = models["moments"].release(epsilon=40.0, delta=1e-6, rng=1, cov_type="HC0")
     answers = pi.IWPGLM.from_formula("g ~ a + b", data, schema=SCHEMA, loss="multinomial")
     made["answers"] = answers.release(epsilon_x=20.0, epsilon_y=5.0, delta=1e-6, rng=1)
     parties = pi.RMGMOLS.from_formula("y ~ a + b + C(g)", data, schema=SCHEMA, parties=PARTIES, k=20)

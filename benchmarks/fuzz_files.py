@@ -1,0 +1,108 @@
+"""The file fuzzer in full: ``python benchmarks/fuzz_files.py``.
+
+At least 5,000 damaged files of every kind that the package writes or reads, through the public doors and through
+the command line (tests/privacy/file_corpus.py, file_damage.py, file_commands.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests" / "privacy"))
+
+from file_commands import COMMANDS, Study  # noqa: E402
+from file_corpus import corpus  # noqa: E402
+from file_damage import LIMIT, Verdict, damage, judge  # noqa: E402
+
+TARGET = ROOT / "benchmarks" / "results" / "fuzz_files.md"
+OUTCOMES = ("refused", "same", "earlier", "other")
+
+HEAD = """# Damaged files
+
+Made by `python benchmarks/fuzz_files.py` in {seconds:.0f} s: {files} damaged files, the slowest read in
+{slowest:.2f} s (limit {limit:g} s), under a limit of 6 GB of memory. One half of the damage is plain (bits,
+digits, cuts, blocks, members of archives, bombs), the other *resealed*: a structured change with all checksums
+computed anew. *Refused*: an error of the tree, without a context; at the command line code 2, and the folder as
+it was. *Same*: the content is that of the whole file. *Earlier*: a site's ledger without its last lines. *Other*:
+another content, from damage that was resealed or to a file without a seal, which the package then works with.
+*Failed*: a foreign exception or warning, another number from plain damage or in spite of a key, more than
+{limit:g} s.
+
+| file | {outcomes} | failed |
+|---|{bars}---|
+"""
+
+
+def fuzzed_files(times: int) -> dict[str, list[Verdict]]:
+    """Return the verdicts on `times` damaged files of each kind."""
+    found: dict[str, list[Verdict]] = {}
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as place:
+        for kind in tqdm(corpus(Path(made)), desc="files"):
+            rng = np.random.default_rng([1, zlib.crc32(kind.name.encode())])
+            found[kind.name] = [timed(judge, kind, damage(kind, rng), Path(place)) for _ in range(times)]
+    return found
+
+
+def fuzzed_commands(times: int) -> dict[str, list[Verdict]]:
+    """Return the verdicts on `times` attempts at each command, with one of its files damaged."""
+    found: dict[str, list[Verdict]] = {}
+    with tempfile.TemporaryDirectory() as made:
+        study = Study(Path(made))
+        for command in tqdm(COMMANDS, desc="commands"):
+            verb = " ".join(word for word in command.words.split()[:2] if word.isalpha())
+            rng = np.random.default_rng([1, zlib.crc32((command.words + command.file).encode())])
+            name = f"`privinf {verb}`, {command.file}"
+            found[name] = [timed(study.attempt, command, rng)[1] for _ in range(times)]
+    return found
+
+
+SLOWEST = [0.0]
+
+
+def timed(function, *given):
+    """Return what a function returns, and note how long it took."""
+    begun = time.perf_counter()
+    found = function(*given)
+    SLOWEST.append(time.perf_counter() - begun)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--each", type=int, default=160, help="damaged files of each kind")
+    parser.add_argument("--typed", type=int, default=60, help="damaged files of each command")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    begun = time.perf_counter()
+    found = fuzzed_files(options.each) | fuzzed_commands(options.typed)
+    lines, failed = [], []
+    for name, verdicts in found.items():
+        counts = Counter(verdict.outcome for verdict in verdicts)
+        bad = [verdict for verdict in verdicts if verdict.failed]
+        lines.append(f"| {name} | {' | '.join(str(counts[one]) for one in OUTCOMES)} | {len(bad)} |")
+        failed += [(name, verdict) for verdict in bad]
+    head = HEAD.format(
+        seconds=time.perf_counter() - begun, files=sum(map(len, found.values())), slowest=max(SLOWEST),
+        limit=LIMIT, outcomes=" | ".join(OUTCOMES), bars="---|" * len(OUTCOMES),
+    )  # fmt: skip
+    TARGET.write_text(head + "\n".join(lines) + "\n")
+    print(TARGET.read_text())
+    for name, verdict in failed:
+        print(name, verdict)
+    if failed or sum(map(len, found.values())) < 5000:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
