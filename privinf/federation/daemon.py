@@ -143,7 +143,10 @@ class SiteDaemon:
         if name != self.name:
             return self._refusal(ArgumentError(f"this is not the site {name!r}"))
         reply = self._site.handle(query, self.name)
-        log.info("%s: %s, position %d: %s", self.name, query.op, query.sequence, reply.error or "answered")
+        log.info(
+            "%s: %s, position %d: %s",
+            self.name, ascii(query.op)[1:-1], query.sequence, reply.error or "answered",
+        )  # fmt: skip
         return reply
 
     def _refusal(self, problem: Exception) -> Reply:

@@ -80,7 +80,7 @@ def _array(content: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
 def send(connection: socket.socket, message: Message, timeout: float, **header: str) -> None:
     """Send a message within the time; OSError if it is not taken."""
     end = time.monotonic() + timeout
-    for part in frame(message, **header):
+    for part in filter(None, frame(message, **header)):  # who has all hangs up: nothing more may be sent
         connection.settimeout(_left(end))
         connection.sendall(part)
 

@@ -19,8 +19,9 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.site_rows import SiteBlock, made_up, stream_of
 from privinf.schema import Design, Schema
 
-# What a design that comes with a question may have: columns, bytes of its matrix, knots of all its splines.
-MOST_COLUMNS, MOST_BYTES, MOST_KNOTS = 1_000, 1 << 30, 256
+# What a design that comes with a question may have: columns, bytes of its matrix; and, so that it is checked
+# within a second or so, knots of all its splines, characters of all its expressions.
+MOST_COLUMNS, MOST_BYTES, MOST_KNOTS, MOST_TEXT = 1_000, 1 << 30, 100, 1 << 16
 # Bytes of matrices that are kept beside the one in use.
 CACHE_BYTES = 1 << 30
 
@@ -191,21 +192,25 @@ def _design_of(content: Any) -> Design:
 
 def _check_size(content: Any) -> None:
     """Refuse designs so large, or splines so long, that their bounds take seconds to find."""
-    if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS:
+    text = sum(len(piece.get("expression", "")) for piece in _pieces(content))
+    if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS or text > MOST_TEXT:
         raise NotAvailableError(
-            f"sites take designs of up to {MOST_COLUMNS} columns and {MOST_KNOTS} knots of splines"
+            f"sites take designs of up to {MOST_COLUMNS} columns, {MOST_KNOTS} knots of splines and "
+            f"{MOST_TEXT} characters of expressions"
         )
 
 
 def _knots(content: Any) -> int:
     """Return how many knots the splines of a described design have together."""
     bases = {
-        repr(piece["basis"]): len(piece["basis"]["knots"])
-        for column in (*content["columns"], content["outcome"]["column"])
-        for piece in column["pieces"]
-        if "basis" in piece
+        repr(piece["basis"]): len(piece["basis"]["knots"]) for piece in _pieces(content) if "basis" in piece
     }
     return sum(bases.values())
+
+
+def _pieces(content: Any) -> list[Any]:
+    columns = *content["columns"], content["outcome"]["column"]
+    return [piece for column in columns for piece in column["pieces"]]
 
 
 def _tried(design: Design, schema: Schema | None) -> None:

@@ -89,6 +89,12 @@ def test_the_same_numbers_and_charges_as_in_this_process(tmp_path):
     assert [len(site.ledger) for site in sites.values()] == [len(server.ledger)] * 2
 
 
+def test_an_empty_array_at_the_end_is_no_reason_to_write_to_who_has_hung_up(daemon):
+    remote = RemoteSite(daemon.path)
+    for _ in range(50):
+        assert "ArgumentError" in remote.handle(Query("column_sums", {"columns": np.empty(0)}), "other").error
+
+
 def test_refusals_of_the_site_arrive_as_such(tmp_path):
     closed = Site(rows_of(50, 0), design_of())
     with SiteDaemon(closed, "north", tmp_path / "n").started() as daemon:

@@ -267,7 +267,9 @@ def test_designs_that_are_refused(monkeypatch):
     knots = {"kind": "cr", "knots": list(np.linspace(19, 89, 300)), "lower": 18.0, "upper": 90.0, "degree": 3,
              "include_intercept": False}  # fmt: skip
     spline = {"name": "s", "pieces": [{"spline": "age", "basis": knots, "index": 0}]}
-    assert "256 knots" in refusal(good | {"columns": [good["columns"][0], spline]})
+    assert "100 knots" in refusal(good | {"columns": [good["columns"][0], spline]})
+    long = [{"name": f"l{j}", "pieces": [{"expression": "+".join(["age"] * 400)}]} for j in range(50)]
+    assert "65536 characters" in refusal(good | {"columns": [good["columns"][0], *long]})
     undeclared = good | {"columns": [good["columns"][0], {"name": "z", "pieces": [{"column": "z"}]}]}
     assert "SchemaError" in refusal(undeclared)
     called = {"name": "f", "pieces": [{"expression": "np.sin(age)"}]}

@@ -116,7 +116,10 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(SiteOp, "checked", checked)
 
 
-@pytest.mark.parametrize("mutant", [evaluated_at_once, failing_on_rows, counting, warning, unchecked])
+MUTANTS = [evaluated_at_once, failing_on_rows, counting, warning, unchecked]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_found(mutant, monkeypatch):
     mutant(monkeypatch)
     found = fuzz(600, 3)
