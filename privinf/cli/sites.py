@@ -34,7 +34,8 @@ def site_group() -> None:
     2. Together:   privinf site roster   agree on one file with the public keys of all sites
     3. Each site:  privinf site serve    answer questions, until stopped
 
-    The first two are for secure sums, in which no server sees a site's own numbers.
+    The first two are for secure sums, in which no server sees a site's own numbers. A site that answers for
+    certain models only lists their digests in its policy: privinf site design prints them.
     """  # noqa: D301
 
 
@@ -85,6 +86,22 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
     click.echo(f"{len(roster)} sites, digest {roster.digest}\nwritten: {out}")
 
 
+@site_group.command("design")
+@click.argument("formula")
+@click.option("--schema", "schema_file", type=FILE, required=True, help="The schema that sites share.")
+def design_command(formula: str, schema_file: Path) -> None:
+    """Print the digest of a model's columns, for the list "designs" of a site's policy.
+
+    \b
+    privinf site design "wage ~ age + C(region)" --schema schema.json
+
+    No row is read: a design follows from the formula and the schema.
+    """  # noqa: D301
+    design = _schema(schema_file).design(formula)
+    click.echo(f"{', '.join(design.names)}", err=True)
+    click.echo(design.digest)
+
+
 @site_group.command("serve")
 @click.option("--name", required=True, help="Name of the site.")
 @click.option("--data", type=click.Path(path_type=Path), required=True,
@@ -130,6 +147,8 @@ def serve_command(
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
         site = Site(**content, ledger=ledger)
+        for column, reason in site.defects.items():
+            click.echo(f"Warning: {column} is not offered: {reason}", err=True)
         daemon = stack.enter_context(SiteDaemon(site, name, path, group=group))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
@@ -151,7 +170,7 @@ def _content(
     """Return what a site is made of but its ledger."""
     policy = _policy(policy_file)
     key, roster = _identity(name, policy, key_file, roster_file)
-    schema = Schema.from_dict({"unit": None, "max_rows": 1} | _object(schema_file))
+    schema = _schema(schema_file)
     design = schema if formula is None else schema.design(formula)
     source = table_source(data)
     require_columns(source, [*schema.columns])
@@ -160,6 +179,10 @@ def _content(
         raise SchemaError(f"{source.name} has no rows: a site needs at least one")
     rows = pd.concat(blocks, ignore_index=True)
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
+
+
+def _schema(path: Path) -> Schema:
+    return Schema.from_dict({"unit": None, "max_rows": 1} | _object(path))
 
 
 def _policy(path: Path) -> SitePolicy:

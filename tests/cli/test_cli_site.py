@@ -107,6 +107,25 @@ def test_a_daemon_from_files_is_killed_and_started_again(folder):
         assert ledger.budget == Budget(epsilon=4.0, delta=1e-6)
 
 
+def test_a_policy_that_lists_its_designs(folder):
+    printed = run("design", "y ~ u + g", "--schema", "schema.json")
+    known = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1})
+    design = known.design("y ~ u + g")
+    assert printed.stdout.strip() == design.digest
+    assert "g[T.s]" in printed.stderr
+    assert run("design", "y ~ z", "--schema", "schema.json").exit_code == 2
+    listed = {"trusted_server": True, "new_designs": 0, "designs": [design.digest]}
+    (folder / "listed.json").write_text(json.dumps(listed))
+    assert sites._policy(folder / "listed.json").designs == (design.digest,)
+    with running(policy="listed.json"):
+        door = Door(folder / "north.sock")
+        TrustedServer(door, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
+        with pytest.raises(NotAvailableError, match="takes 0 new designs"):
+            TrustedServer(door, design=known.design("y ~ u"))
+    (folder / "wrong.json").write_text('{"designs": ["y ~ u"]}')
+    assert "digests" in run(*words(policy="wrong.json")).output
+
+
 def test_from_keys_to_a_site_for_secure_sums(folder):
     made = run("key", "north.key")
     public = IdentityKey.load("north.key").public
