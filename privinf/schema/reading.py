@@ -126,7 +126,8 @@ class Reader:
         key = (name, basis)
         if key not in self._bases:
             with np.errstate(all="ignore"):
-                self._bases[key] = splines.values(basis, self.number(name))
+                # Of one design after the other, only the last basis is kept: they are as large as the data.
+                self._bases = {key: splines.values(basis, self.number(name))}
         return self._bases[key]
 
     def _declared(self, name: str) -> Numeric | Factor | None:
