@@ -30,7 +30,7 @@ HEAD = """# Questions to two neighbouring sites
 Made by `python benchmarks/fuzz_queries.py --count {count}` in {seconds:.0f} s, seed {seed}; corpus of {corpus}
 questions of real fits. *Designs*: taken. *Charged*: both sites charged it. *Differing*: a reply that is not
 charged differs in a byte, or one that is in more than its sums, or the ledgers do. *Foreign*: exceptions out of
-a site, and errors that it did not foresee. *Slow*: over {slow:g} s.
+a site, errors that it did not foresee, errors after the charge. *Slow*: over {slow:g} s.
 
 | policy | door | questions | designs | charged | differing | foreign | slow | slowest, s |
 |---|---|---|---|---|---|---|---|---|

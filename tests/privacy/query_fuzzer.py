@@ -8,8 +8,8 @@ and put to both sites of a pair with equal policies, keys and ledgers (`Pair`). 
 - of one that is, all but sums, masked words and the facts of a sum under masks, which hold random keys: its
   later messages ("mask", "confirm", "unmask") belong to it.
 
-An exception out of a site, an error that it did not foresee, and an answer that takes over two seconds are
-findings too. Warnings are errors meanwhile.
+An exception out of a site, an error that it did not foresee or that comes after the charge, and an answer
+that takes over two seconds are findings too. Warnings are errors meanwhile.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from privinf.mechanisms.sparse_statistics import SITE_OPS
 NAMES = ("east", "north", "south")
 ASKED = "north"
 ROWS, REPLACED = 60, 7
+STAGES = ("mask", "confirm", "unmask")
 LONGEST, SLOW = 1 << 16, 2.0
 SCHEMA = pi.Schema({
     "y": (0.0, 10.0), "hit": (0.0, 1.0), "u": (-1.0, 1.0), "v": (0.5, 3.0), "w": (0.0, 1e6),
@@ -231,13 +232,14 @@ class Mutator:
     Parameters
     ----------
     seed : int
-    digests : list of str
-        Of designs that sites have taken, to name in other questions.
+    digests, sums : list of str
+        Of designs that sites have taken and of sums that are under way, to name in other questions.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.digests: list[str] = []
+        self.sums: list[str] = []
 
     def one(self, among: Any) -> Any:
         """Return one of several; lists and mappings as copies."""
@@ -249,11 +251,21 @@ class Mutator:
         text, arrays = message
         header, arrays = json.loads(text), dict(arrays)
         header["session"] = f"s{self.rng.integers(2**40)}"
+        if header["op"] in STAGES and self.sums:
+            header["masking"] = self._stage()
         for _ in range(int(self.one((0, 1, 1, 1, 2, 2, 3)))):
             # What an earlier change has made of a part may not be changed any further.
             with suppress(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
                 self._change(header, arrays)
         return json.dumps(header), arrays
+
+    def _stage(self) -> dict[str, Any]:
+        """Return a later message about a sum under way, whose boxes and tags nobody has made."""
+        names = [name for name in NAMES if self.rng.uniform() < 0.9]
+        boxes = {name: {ASKED: self.one(("", "AAAA", "A" * 172, 3, None))} for name in names}
+        tags = {name: {ASKED: self.one(("00" * 32, "\ud800", 3))} for name in names}
+        return {"sum": self.one(self.sums), "boxes": boxes, "survivors": names, "dropped": [],
+                "members": tags, "lists": tags}  # fmt: skip
 
     def _change(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         ways = ["args", "args", "args", "bits", "charges", "charges", "field", "junk", "array"]
@@ -498,7 +510,9 @@ class Pair:
         told = [_told(reply, whole=not charged[0]) for reply in replies]
         if lines[0] != lines[1] or charged[0] != charged[1] or told[0] != told[1]:
             found.different.append(f"{query.op}: {replies[0].error!r} and {replies[1].error!r}")
-        for reply in replies:
+        for reply, new in zip(replies, lines, strict=True):
+            if new and reply.error:
+                found.foreign.append(f"{query.op}: charged, and then {reply.error}")
             if reply.error == f"ArgumentError: failed at {query.op!r}" or "Unforeseen" in reply.error:
                 found.foreign.append(f"{query.op}: {query.pack()[0][:400]}")
 
@@ -543,7 +557,7 @@ def fuzz(count: int, seed: int, *, policy: str = "open", folder: Any = None, ren
         while found.asked < count and len(found.different) + len(found.foreign) < 50:
             if pair is None or found.asked % renew == 0:
                 pair and pair.close()
-                pair, mutator.digests = Pair(POLICIES[policy], folder), []
+                pair, mutator.digests, mutator.sums = Pair(POLICIES[policy], folder), [], []
                 _introduce(pair, messages, mutator, found)
             query = _unpacked(mutator.changed(mutator.one(by_op[mutator.one(ops)])), found)
             if query is not None:
@@ -567,6 +581,8 @@ def _remember(query: Query, reply: Any, mutator: Mutator, found: Findings) -> No
     if reply is not None and query.op == "design" and not reply.error:
         found.designs += 1
         mutator.digests = [*mutator.digests, reply.facts["digest"]][-20:]
+    if reply is not None and "boxes" in reply.facts:
+        mutator.sums = [*mutator.sums, query.digest][-5:]
 
 
 def _unpacked(message: Any, found: Findings) -> Query | None:
