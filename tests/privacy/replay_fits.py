@@ -190,11 +190,12 @@ moments("central, no intercept", "y ~ 0 + a + b + c")
 moments("central, response weight", response_weight=2.0)
 moments("central, missing values", missing="impute-public", change=with_gaps)
 moments("central, finite population", how={"target": "sample"})
-moments("central, ridge", how={"ridge": 1.0})
+moments("central, ridge", how={"stabilization": "ridge", "ridge": 1.0})
+moments("central, noise of OpenDP", how={"source": "opendp"})
 moments("central, weak", how={"epsilon": 0.1, "delta": 0.5})
 moments("local", trust="local")
 moments("local, several rows a person", "y ~ a + b", schema=GROUPED, change=whole_person, trust="local")
-moments("local, ridge", trust="local", how={"ridge": 1.0})
+moments("local, ridge", trust="local", how={"stabilization": "ridge", "ridge": 1.0})
 moments("secure sums", over=True)
 moments("secure sums, HC0, a colluding site", how={**HC0, "max_colluding": 1}, over=True)
 moments("secure sums, no intercept", "y ~ 0 + a + b", over=True)
@@ -253,6 +254,25 @@ modulated("public response", response="public")
 modulated("public response, weights", response="public", weights="w")
 modulated("radius and public columns", "y ~ a + b + q", radius=1.0)
 modulated("several rows a person", "y ~ a + b", schema=GROUPED, change=whole_person)
+
+
+@case("ModulatedOLS of arrays, radius, public column", SPEND)
+def _modulated_arrays(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = table(pair, world)
+    X = pi.add_constant(frame[["a", "b", "q"]])
+    model = pi.ModulatedOLS(
+        frame.y.tolist(), X, radius=2.0, public=["q", "const"], y_bounds=(-4, 6), ledger=ledger
+    )
+    fit = model.fit(**SPEND)
+    return fit, fit.release
+
+
+@case("ModulatedOLS records at distance one, the textbook's noise")
+def _metric(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = table(pair, 0)
+    frame.loc[WHERE, ["a", "b"]] = 0.2 + 0.6 * world, 0.8 * world
+    mechanism = pi.Modulation(SCHEMA, "y ~ 0 + a + b", adjacency="unit", response_share=0.5)
+    return mechanism.release(frame, epsilon=0.9, delta=1e-3, calibration="classic", ledger=ledger)
 
 
 # ---- locally private examples
@@ -426,6 +446,32 @@ glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, epochs=2, batches=3
 glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
 glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
 glm(", too many columns", "gaussian", epsilon=0.2)
+
+
+@case("FederatedGLM of arrays", {"epsilon": 12.0, "delta": 1e-3})
+def _glm_arrays(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = table(pair, world, 3 * N)
+    y = (np.clip(frame.y, -4, 6) > 1.0).to_numpy()
+    X = frame[["a", "b"]].to_numpy()
+    parts = {name: (y[i::2], X[i::2]) for i, name in enumerate(("one", "two"))}
+    model = pi.FederatedGLM.from_arrays(
+        parts, bounds=[(-1, 1), (-1, 3)], family="binomial", radius=1.1, ledger=ledger
+    )
+    return model.fit(epsilon=12.0, delta=1e-3)
+
+
+@case("IWPGLM of arrays, binary column", {"epsilon": 8.0, "delta": 1e-3})
+def _examples_arrays(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = labelled("two", pair, world)
+    model = pi.IWPGLM(
+        np.where(frame.y == "yes", 1, -1),
+        frame[["a", "z"]],
+        bounds=[(-1, 1), (0, 1)],
+        binary=["z"],
+        ledger=ledger,
+    )
+    fit = model.fit(epsilon=8.0, delta=1e-3)
+    return fit, fit.release
 
 
 # ---- the debiased lasso
