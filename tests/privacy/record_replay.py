@@ -38,6 +38,7 @@ from privinf.accounting import (
 from privinf.accounting.composition import ParallelTotal, Total, compose
 from privinf.errors import PrivinfError
 from privinf.federation import InProcessFederation, Site, rounds, site_masking
+from privinf.federation.keys import IdentityKey
 from privinf.mechanisms import noisy_top_k
 from privinf.mechanisms.noisy_top_k import Peeling
 from privinf.mechanisms.randomized_response import RandomizedResponse
@@ -434,6 +435,12 @@ def known_entropy(seed: int) -> Iterator[None]:
         patch.setattr(entropy, "os", types.SimpleNamespace(urandom=words))
         for place in (rounds, entries):
             patch.setattr(place, "uuid4", lambda: UUID(bytes=words(16), version=4))
+        made = IdentityKey.__init__
+
+        def identity(key: IdentityKey, secret: bytes | None = None) -> None:
+            made(key, words(32) if secret is None else secret)
+
+        patch.setattr(IdentityKey, "__init__", identity)
         yield
 
 

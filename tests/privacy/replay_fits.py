@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ PUBLIC = {"w": pi.Numeric(0.5, 2.0, public=True), "q": pi.Numeric(-3.0, 3.0, pub
 SCHEMA = pi.Schema(BOUNDS | PUBLIC | {"s": pi.Numeric(0.0, 1.0, public=True)})
 GROUPED = pi.Schema(BOUNDS, unit="person", max_rows=2)
 NAMES = ("north", "south", "west")
+KEYS, ROSTER = pinned_keys(NAMES)
 POLICY = SitePolicy(trusted_server=True, secure_sums=True, zero_out=True)
 HUGE = 1e308
 REPLACED_BY_NOTHING = "replaced by nothing"
@@ -87,18 +87,11 @@ def table(pair: str, world: int, n: int = N, *, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-@cache
-def keys() -> Any:
-    """Return keys and roster of the three sites: the same in both worlds."""
-    return pinned_keys(NAMES)
-
-
 def federation(frame: pd.DataFrame, schema: pi.Schema = SCHEMA, **site: Any) -> InProcessFederation:
     """Return three sites with a third of the rows each."""
-    own, roster = keys()
     return InProcessFederation(
         {
-            name: Site(Rows(frame.iloc[i::3], **site), schema, policy=POLICY, key=own[name], roster=roster)
+            name: Site(Rows(frame.iloc[i::3], **site), schema, policy=POLICY, key=KEYS[name], roster=ROSTER)
             for i, name in enumerate(NAMES)
         }
     )
@@ -329,7 +322,7 @@ examples(
     "squared, binary columns as numbers",
     "count",
     COUNTS,
-    formula="y ~ a + C(g) + z",
+    formula="y ~ a + z",
     loss="squared",
     binary=["z"],
     binary_mechanism="gaussian",
@@ -425,7 +418,15 @@ glm(", nonrobust", "binomial", cov_type="nonrobust")
 glm(", nonrobust", "poisson", "secure-sum", cov_type="nonrobust")
 glm(f", {REPLACED_BY_NOTHING}", "binomial", relation="zero-out")
 glm(", targets", "binomial", targets=["a"], nuisance=["b"], formula="y ~ a + b + c")
-glm(", sites as units", "binomial", client=True, unit="client", client_clip=2000.0, epsilon=60.0)
+glm(
+    ", sites as units",
+    "binomial",
+    client=True,
+    unit="client",
+    client_clip=2000.0,
+    epsilon=60.0,
+    optimizer=pi.DPSGD(epochs=1, batches=5),
+)
 glm(
     ", sites as units, clipped",
     "binomial",
@@ -445,7 +446,7 @@ glm(", DPAdam", "poisson", optimizer=pi.DPAdam(epochs=2, batches=3))
 glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, epochs=2, batches=3))
 glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
 glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, epochs=2, batches=3))
-glm(", too many columns", "gaussian", epsilon=0.2)
+glm(", too little to spend", "gaussian", epsilon=0.2, optimizer=pi.DPSGD(epochs=1, batches=5))
 
 
 @case("FederatedGLM of arrays", {"epsilon": 12.0, "delta": 1e-3})
