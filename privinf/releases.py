@@ -27,7 +27,7 @@ _tasks: dict[tuple[str, str], Callable[..., Any]] = {}
 
 def register_task(kind: str, task: str, fit: Callable[..., Any]) -> None:
     """Say what ``release.regress`` or ``release.classify`` does with releases of `kind`; models do this."""
-    _tasks[kind, task] = fit
+    _tasks[kind, task] = door(fit)
 
 
 @doors

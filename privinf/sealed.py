@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError, UnforeseenError
+from privinf.validation import check_path
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +94,7 @@ def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
 def read_bytes(path: str | PathLike[str], what: str, *, most: int | None = MOST_BYTES) -> bytes:
     """Return the content of a file (StorageError if it cannot be read, or is longer than `most` bytes)."""
     try:
-        with open(path, "rb") as stream:
+        with open(check_path(path), "rb") as stream:
             content = stream.read(-1 if most is None else most + 1)
     except OSError as problem:
         told = unreadable(path, problem)

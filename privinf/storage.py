@@ -19,13 +19,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, reads, unreadable
+from privinf.validation import check_path
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -89,7 +89,7 @@ def write_container(
         "header": header,
     }
     _canonical(content)  # refuse a header that is not JSON before the disk is touched
-    target = Path(path)
+    target = check_path(path)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(draft, "xb", opener=open_private if private else None) as stream:
@@ -116,7 +116,7 @@ def read_container(
     """
     _checked_key(key)
     try:
-        with open(path, "rb") as stream:
+        with open(check_path(path), "rb") as stream:
             return _read_archive(stream, path, format, version, key)
     except OSError as problem:
         told = unreadable(path, problem)

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import math
+import numbers
+from decimal import Decimal
+from os import PathLike
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, PrivinfError
 from privinf.typing import Floats, RngLike
+
+LONGEST_SHOWN = 80
+
+
+def shown(value: Any) -> str:
+    """Return how a message may tell an argument: a short number or text as it is, of all else the type.
+
+    What a caller passed in the wrong place can be his table.
+    """
+    if value is None or isinstance(value, (bool, int, float, str, np.bool_, np.integer, np.floating)):
+        text = repr(value) if not isinstance(value, int) or abs(value) < 2**64 else ""
+        if 0 < len(text) <= LONGEST_SHOWN:
+            return text
+    return type(value).__name__
+
+
+def told(error: Exception) -> str:
+    """Return what a message may tell of an exception: our own text, a missing key, or no more."""
+    if isinstance(error, PrivinfError):
+        return str(error)
+    if isinstance(error, KeyError) and error.args:
+        return f"{shown(error.args[0])} is missing"
+    return "a part of it is of the wrong type"
+
+
+def real_number(value: Any) -> float | None:
+    """Return one real number as a float, infinity if it is too large for one; None for all else."""
+    if not isinstance(value, (numbers.Real, Decimal)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except (TypeError, ValueError):
+        return None
 
 
 def check_choice(value: Any, choices: Any, name: str) -> Any:
     """Return `value` if it is one of `choices` (a ``Literal`` or a sequence), else raise ArgumentError."""
     allowed = get_args(choices) or tuple(choices)
-    if value not in allowed:
-        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+    if not isinstance(value, (str, int, float, type(None))) or value not in allowed:
+        raise ArgumentError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
     return value
 
 
@@ -31,17 +70,14 @@ def check_number(
     infinite: bool = False,
 ) -> float:
     """Return `value` as a float inside the stated interval; nan is never accepted."""
-    if isinstance(value, (bool, str)) or not np.isscalar(value):
+    number = None if isinstance(value, (bool, np.bool_)) else real_number(value)
+    if number is None:
         raise ArgumentError(f"{name} must be a number, got {type(value).__name__}")
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
     below = number <= low if open_low else number < low
     above = number >= high if open_high else number > high
     if math.isnan(number) or (math.isinf(number) and not infinite) or below or above:
         left, right = "(" if open_low else "[", ")" if open_high else "]"
-        raise ArgumentError(f"{name}={value!r} must lie in {left}{low:g}, {high:g}{right}")
+        raise ArgumentError(f"{name}={shown(value)} must lie in {left}{low:g}, {high:g}{right}")
     return number
 
 
@@ -58,16 +94,17 @@ def check_fraction(value: Any, name: str) -> float:
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
     """Return `value` as an int >= `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be a whole number, got {value!r}")
+        raise ArgumentError(f"{name} must be a whole number, got {shown(value)}")
     if value < least:
-        raise ArgumentError(f"{name}={value} must be at least {least}")
+        raise ArgumentError(f"{name}={shown(value)} must be at least {least}")
     return int(value)
 
 
 def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) -> Floats:
     """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise."""
     try:
-        array = np.asarray(value, dtype=np.float64)
+        given = np.asarray(value)
+        array = given.astype(np.float64, casting="unsafe" if given.dtype.kind in "biufO" else "no")
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
@@ -75,6 +112,20 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) 
     if finite and not np.isfinite(array).all():
         raise ArgumentError(f"{name} has nan or infinite entries")
     return array
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return True or False, and nothing that merely counts as one."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(f"{name} must be True or False, got {type(value).__name__}")
+    return bool(value)
+
+
+def check_path(value: Any, name: str = "path") -> Path:
+    """Return the path of a file or folder."""
+    if not isinstance(value, (str, PathLike)) or not str(value) or "\0" in str(value):
+        raise ArgumentError(f"{name} must be the path of a file, got {type(value).__name__}")
+    return Path(value)
 
 
 def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:

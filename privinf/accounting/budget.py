@@ -23,9 +23,11 @@ from privinf.accounting.losses import (
 )
 from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
-from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_positive, shown
 
 Currency = Literal["mu2", "rho", "pure"]
+
+MAX_SHARES = 100_000
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
@@ -113,7 +115,9 @@ class Budget:
 
     def split(self, k: int) -> tuple[Budget, ...]:
         """Return `k` equal budgets that add up to this one exactly."""
-        share = self.limit / check_count(k, "k")
+        if check_count(k, "k") > MAX_SHARES:
+            raise ArgumentError(f"k={shown(k)} is more than {MAX_SHARES} shares")
+        share = self.limit / k
         return tuple(Budget._of(self.currency, share, self.delta) for _ in range(k))
 
     @property

@@ -17,7 +17,7 @@ from privinf.accounting.scopes import Scope, check_scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.typing import Relation, TrustModel
-from privinf.validation import check_choice, check_number
+from privinf.validation import check_choice, check_number, shown, told
 
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
@@ -215,7 +215,7 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"not a ledger entry: {error}") from None
+            raise ArgumentError(f"not a ledger entry: {told(error)}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
@@ -236,8 +236,9 @@ def check_relation(relation: Any) -> Relation:
     words = str(relation).lower()
     if "add" in words or "remove" in words:
         raise ArgumentError(
-            f"relation={relation!r} does not go with a public n: neighbouring data sets of one size differ "
-            "by replacing a unit, which costs the diameter (twice the radius); use relation='replace-one'"
+            f"relation={shown(relation)} does not go with a public n: neighbouring data sets of one size "
+            "differ by replacing a unit, which costs the diameter (twice the radius); use "
+            "relation='replace-one'"
         )
     checked: Relation = check_choice(relation, Relation, "relation")
     return checked

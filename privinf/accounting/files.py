@@ -19,8 +19,9 @@ from privinf.accounting.ledger import Account, Ledger, enlist, read_account
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
-from privinf.errors import ArgumentError, FileMissingError, StorageError
+from privinf.errors import ArgumentError, FileMissingError, PrivinfError, StorageError
 from privinf.sealed import read_text, sealed_json
+from privinf.validation import check_path
 
 _PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
 
@@ -72,7 +73,7 @@ class LedgerFile(Ledger):
             raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
-        account = FileAccount(Path(path).resolve(), budget, name)
+        account = FileAccount(check_path(path).resolve(), budget, name)
         enlist(account)
         self._account, self._scope = account, ()
 
@@ -141,6 +142,8 @@ class FileAccount(Account):
             raise StorageError(
                 f"the ledger {self.path} is locked by another process: try again when it has ended"
             ) from None
+        except PrivinfError:  # a missing file's is an OSError too
+            raise
         except OSError as problem:
             raise StorageError(
                 f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was recorded"

@@ -18,6 +18,7 @@ from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_compo
 from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
+from privinf.validation import told
 
 _FORMAT, _VERSION = "privinf-ledger", 1
 
@@ -208,6 +209,13 @@ class Ledger:
         return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
 
 
+def check_ledger(ledger: Ledger | None) -> Ledger:
+    """Return the account to charge, one without a limit by default (ArgumentError if it is none)."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+    return Ledger() if ledger is None else ledger
+
+
 class Account:
     """The one state behind all doors of a ledger; every change and every reading holds the lock."""
 
@@ -339,7 +347,7 @@ def read_account(text: str) -> Account:
             return account
         reason = "its entries and the total spent disagree: the ledger does not add up"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
-        reason = str(error)
+        reason = told(error)
     raise StorageError(f"the text is not a privinf ledger: {reason}")
 
 

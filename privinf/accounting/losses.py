@@ -15,7 +15,7 @@ from scipy.special import erfinv, log_expit, ndtri_exp
 
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
-from privinf.validation import check_choice, check_number
+from privinf.validation import check_choice, check_number, shown, told
 
 # A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
 # keeps squares and exponentials of every accepted cost representable.
@@ -25,7 +25,9 @@ _SMALLEST, _LARGEST = 1e-100, 1e100
 def _check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
     cost = check_number(value, name, low=0.0, infinite=infinite)
     if 0.0 < cost < _SMALLEST or _LARGEST < cost < math.inf:
-        raise ArgumentError(f"{name}={cost!r} is no plausible privacy cost: 0, [1e-100, 1e100] or infinity")
+        raise ArgumentError(
+            f"{name}={shown(cost)} is no plausible privacy cost: 0, [1e-100, 1e100] or infinity"
+        )
     return cost
 
 
@@ -181,7 +183,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     try:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"not a {kind} loss: {error}") from None
+        raise ArgumentError(f"not a {kind} loss: {told(error)}") from None
 
 
 @door
@@ -190,6 +192,7 @@ def pure_mu(epsilon: float) -> float:
 
     An upper bound, tight at one point of the trade-off curve; exact totals use the binary loss instead.
     """
+    epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     if math.isinf(epsilon):
         return math.inf
     if epsilon < 1.0:  # the normal quantile near 1/2 would lose the digits of a small epsilon
@@ -200,6 +203,7 @@ def pure_mu(epsilon: float) -> float:
 @door
 def pure_rho(epsilon: float) -> float:
     """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2)."""
+    epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     return epsilon * math.tanh(epsilon / 2.0)
 
 

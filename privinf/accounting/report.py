@@ -15,7 +15,7 @@ from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.validation import check_fraction
+from privinf.validation import check_fraction, shown, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,10 +176,10 @@ class PrivacyReport:
 
     def party(self, name: str) -> PrivacyReport:
         """Return the report of one party's releases alone (ArgumentError if there are none)."""
-        own = tuple(entry for entry in self.entries if entry.party == name)
+        own = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
         if not own:
             known = ", ".join(self.parties.index) or "no party is named"
-            raise ArgumentError(f"no release of a party {name!r}; parties: {known}")
+            raise ArgumentError(f"no release of a party {shown(name)}; parties: {known}")
         recorded = tuple(entry for entry in self.recorded if entry.party == name)
         return PrivacyReport(own, recorded, None, self.default_delta)
 
@@ -215,7 +215,7 @@ class PrivacyReport:
             budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
             return cls(fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"not a privacy report: {error}") from None
+            raise ArgumentError(f"not a privacy report: {told(error)}") from None
 
     def __str__(self) -> str:
         return report_text(self)

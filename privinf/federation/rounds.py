@@ -9,6 +9,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation.agreement import check_alike
@@ -18,7 +19,7 @@ from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
-from privinf.validation import check_choice
+from privinf.validation import check_choice, shown
 
 Missing = Literal["raise", "continue"]
 SumRelation = Literal["replace-one", "zero-out"]
@@ -95,7 +96,7 @@ class Rounds:
         self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
         self._federation = federation
         self._session, self._sequence = str(uuid4()), 0
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
         self._rows: dict[str, int] = {}
         self._design = self._introduce(design)
         self._digest = self._design.digest
@@ -127,8 +128,8 @@ class Rounds:
 
     def _prepare(self, op: str, args: Args, sites: Sequence[str] | None) -> tuple[SiteOp, Reach, list[str]]:
         """Check everything that can be checked before a charge."""
-        if op not in SITE_OPS:
-            raise ArgumentError(f"no statistic is called {op!r}; there are {', '.join(SITE_OPS)}")
+        if not isinstance(op, str) or op not in SITE_OPS:
+            raise ArgumentError(f"no statistic is called {shown(op)}; there are {', '.join(SITE_OPS)}")
         asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in asked:
             if name not in self._rows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors, warn
 from privinf.errors import (
     AlignmentError,
@@ -137,7 +138,7 @@ class Site:
         if self.size == 0:
             raise AlignmentError("a site needs at least one row")
         self.policy = SitePolicy() if policy is None else policy
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
         self._designs = SiteDesigns(opened, schema)
         self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
         self._sharing = Sharing(self._journal)

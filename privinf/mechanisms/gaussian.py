@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Sensitivity, calibrate_mu
+from privinf.accounting.ledger import check_ledger
 from privinf.errors import ArgumentError
 from privinf.noise import NoiseSource, SourceName, get_source, grid_step, solve_scale
 from privinf.schema import Design
@@ -63,13 +64,6 @@ class Spending:
         total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
         chosen = get_source(rng=rng, source=source)
         return cls(total, delta, chosen, account)
-
-
-def check_ledger(ledger: Ledger | None) -> Ledger:
-    """Return the account to charge, one without a limit by default (ArgumentError if it is none)."""
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
-    return Ledger() if ledger is None else ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
 from privinf.accounting.exact import exact, float_down
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.example_budget import ExampleBudget, Parts, plan_budget
@@ -204,7 +205,7 @@ class LocalExamples:
         )  # fmt: skip
         if ledger is not None and not isinstance(ledger, Ledger):
             raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
-        account = Ledger() if ledger is None else ledger
+        account = check_ledger(ledger)
         noise = get_source(rng=rng, source=source)
         plan = self._plan(budget, noise)
         account.check([entry.loss for entry in plan.entries])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -36,7 +35,7 @@ from privinf.schema import Design
 from privinf.schema.table import canonical_digest
 from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
 from privinf.typing import Calibration, Missing, RngLike
-from privinf.validation import check_choice, check_count, check_number
+from privinf.validation import check_choice, check_count, check_number, check_path, shown
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
 Method = Literal["random-mixing", "gaussian-rows"]
@@ -241,8 +240,10 @@ class MixingPlan:
 
     def party(self, name: str) -> PartyPlan:
         """Return one party of the plan (ArgumentError if there is no such)."""
-        if name not in self.parties:
-            raise ArgumentError(f"the plan has no party {name!r}; its parties: {', '.join(self.parties)}")
+        if not isinstance(name, str) or name not in self.parties:
+            raise ArgumentError(
+                f"the plan has no party {shown(name)}; its parties: {', '.join(self.parties)}"
+            )
         return self.parties[name]
 
     def losses(self, party: str) -> tuple[GaussianLoss, ...]:
@@ -335,7 +336,7 @@ class MixingPlan:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a JSON file."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        check_path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

@@ -59,9 +59,10 @@ class ModulationMap:
     adjacency: Adjacency = "bounded"
 
     def __post_init__(self) -> None:
-        check_number(self.contraction, "contraction", low=0.0, high=1.0, open_high=True)
-        check_number(self.amplitude, "amplitude", low=0.0)
-        check_number(self.frequency, "frequency", low=0.0)
+        contraction = check_number(self.contraction, "contraction", low=0.0, high=1.0, open_high=True)
+        object.__setattr__(self, "contraction", contraction)
+        object.__setattr__(self, "amplitude", check_number(self.amplitude, "amplitude", low=0.0))
+        object.__setattr__(self, "frequency", check_number(self.frequency, "frequency", low=0.0))
         check_count(self.directions, "directions")
         check_choice(self.sensitivity, SensitivityRule, "sensitivity")
         check_choice(self.adjacency, Adjacency, "adjacency")

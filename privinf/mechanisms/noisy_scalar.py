@@ -73,6 +73,7 @@ def noisy_scalar(
     given = plain_number(value, "value")
     scale, entry = line.calibrated(spending.source)
     recorded = spending.ledger.spend(entry)
-    number = held(np.array([number_of(given)]), scale)
-    noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
+    with np.errstate(all="ignore"):
+        number = held(np.array([number_of(given)]), scale)
+        noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
     return ReleasedNumber(noisy.item(), recorded, scale)

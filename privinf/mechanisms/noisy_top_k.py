@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.gaussian import check_ledger
 from privinf.mechanisms.numbers import held, numbers_of, plain_array
 from privinf.mechanisms.peeling_plan import (
     GUMBEL_ROUNDINGS,
@@ -142,7 +142,10 @@ class Peeling:
         allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
         if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
             raise ArgumentError(f"fewer than k={self.k} candidates to pick from")
-        v = held(v, 0.0)
+        with np.errstate(all="ignore"):
+            return self._drawn(held(v, 0.0), source, allowed)
+
+    def _drawn(self, v: Floats, source: NoiseSource, allowed: Flags) -> TopK:
         scores = held(np.abs(v) if self.absolute else v, self.scale)
         if self.scale > 0.0 and source.secure:
             scores = _on_grid(scores, self.scale)

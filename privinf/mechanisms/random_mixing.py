@@ -38,7 +38,7 @@ from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
-from privinf.validation import check_choice, check_count, check_number
+from privinf.validation import check_choice, check_count, check_flag, check_number
 
 
 @doors
@@ -85,8 +85,8 @@ class GaussianRows(PartyMechanism):
         labels: PartyLabels | None = None,
     ) -> None:
         super().__init__(
-            schema, n=n, centred=intercept, diameter=diameter, missing=missing, data_bounds=data_bounds,
-            labels=labels or PartyLabels(),
+            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
+            data_bounds=data_bounds, labels=labels or PartyLabels(),
         )  # fmt: skip
 
     def release(
@@ -204,13 +204,13 @@ class RandomMixing(PartyMechanism):
         labels: PartyLabels | None = None,
     ) -> None:
         super().__init__(
-            schema, n=n, centred=intercept, diameter=diameter, missing=missing, data_bounds=data_bounds,
-            labels=labels or PartyLabels(),
+            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
+            data_bounds=data_bounds, labels=labels or PartyLabels(),
         )  # fmt: skip
         self.k = check_count(k, "k")
         self.mixing: MixingKind = check_choice(kind, MixingKind, "kind")
         self.seed = check_count(seed, "seed", least=0)
-        self.intercept = intercept
+        self.intercept = bool(intercept)
         if share is not None and not intercept:
             raise ArgumentError("share= belongs to the all-ones row: intercept=True")
         self.share = None if share is None else check_number(share, "share", low=0.0, high=0.99)

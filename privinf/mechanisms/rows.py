@@ -23,7 +23,7 @@ from privinf.errors import (
 )
 from privinf.schema import Design, Numeric, Schema
 from privinf.typing import Floats, Integers, Missing
-from privinf.validation import check_choice
+from privinf.validation import check_choice, shown
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 
@@ -281,7 +281,7 @@ def data_bounds(
     **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
     """
     if request != "data":
-        raise ArgumentError(f'{argument}={request!r}: pass pairs of public numbers, or the word "data"')
+        raise ArgumentError(f'{argument}={shown(request)}: pass pairs of public numbers, or the word "data"')
     warn(
         f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
         DataDependentBoundsWarning,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
-from privinf.mechanisms.gaussian import check_ledger
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.noise import SourceName, get_source
 from privinf.typing import Floats, Integers, RngLike

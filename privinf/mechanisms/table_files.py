@@ -22,6 +22,7 @@ from privinf.errors import FileMissingError, NotAvailableError, SchemaError, Sto
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
 from privinf.sealed import unreadable
+from privinf.validation import check_path
 
 ROWS = 1 << 16  # rows a block
 SEPARATORS = (",", ";", "\t")
@@ -156,7 +157,7 @@ def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:
     """
     if isinstance(data, pd.DataFrame):
         return FrameSource(data)
-    path = Path(data)
+    path = check_path(data, "data")
     if not path.is_file():
         raise FileMissingError(f"{path}: there is no such file")
     if path.name.lower().endswith(CSV_SUFFIXES):

@@ -14,6 +14,7 @@ from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_
 from privinf.mechanisms.table_files import Source, require_columns, table_source
 from privinf.schema import Schema
 from privinf.typing import Integers
+from privinf.validation import check_count
 
 
 @runtime_checkable
@@ -148,7 +149,7 @@ def open_table(
     found = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
     if id is not None and roster is not None:
         _check_roster(source, found, id, roster)
-    if n is not None and found.n != n:
+    if n is not None and found.n != check_count(n, "n"):
         raise AlignmentError(
             f"{source.name} has {found.n} rows for n={n} people: every party needs one row for each of them"
         )

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows, data_bounds
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Missing
-from privinf.validation import check_array
+from privinf.validation import check_array, shown
 
 PUBLIC_MARK = "privinf_public"
 # adjacency="unit" protects records at distance 1 and needs no bound: a ball that holds every float row.
@@ -39,7 +40,7 @@ class ReleaseModel:
 
     def _bind(self, mechanism: Any, rows: Rows, ledger: Ledger | None) -> None:
         self.mechanism = mechanism
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
         self._rows = rows
         self._release = None
 
@@ -109,7 +110,7 @@ class ReleaseModel:
             )
         model = cls.__new__(cls)
         model.mechanism = None
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         model._rows = None
         model._release = release.require(cls.kind, cls.__name__)
         return model
@@ -211,4 +212,4 @@ def _public_name(item: str | int, names: list[str]) -> str:
         return names[int(item)]
     if item in names:
         return str(item)
-    raise SchemaError(f"public column {item!r} is not among the columns: {', '.join(names)}")
+    raise SchemaError(f"public column {shown(item)} is not among the columns: {', '.join(names)}")

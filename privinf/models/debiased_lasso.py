@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.engines.private_bootstrap import Multipliers
 from privinf.models.debiased_lasso_fits import (
@@ -109,7 +110,7 @@ class DebiasedLasso:
         keyed = check_choice(trust, Trust, "trust") == "secure-sum"
         self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines, keyed=keyed)
         self._trust: Trust = trust
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
 
     @classmethod
     def from_arrays(
@@ -174,7 +175,7 @@ class DebiasedLasso:
     def _over(cls, rows: LassoRows, trust: Trust, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
         model._rows, model._trust = rows, trust
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         return model
 
     def fit(

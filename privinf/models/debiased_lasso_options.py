@@ -10,7 +10,7 @@ from privinf.engines.private_bootstrap import Multipliers
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
 from privinf.models.federated_glm_plan import Trust
-from privinf.validation import check_choice
+from privinf.validation import check_choice, shown
 
 Variant = Literal["default", "paper"]
 Precision = Literal["pooled", "machine"]
@@ -85,9 +85,9 @@ class LassoOptions:
             )
         if isinstance(self.targets, str):
             raise ArgumentError(
-                f"targets={self.targets!r}: on secure sums the targets are a list of columns, named before "
-                "the data are seen. All columns are too many for one Gaussian release of their products with "
-                "all columns, p^2 numbers, and selected ones are those that its noise favours"
+                f"targets={shown(self.targets)}: on secure sums the targets are a list of columns, named "
+                "before the data are seen. All columns are too many for one Gaussian release of their "
+                "products with all columns, p^2 numbers, and selected ones are those that its noise favours"
             )
         return "secure"
 

@@ -12,7 +12,7 @@ from privinf.engines.paper_lasso import Form, PaperBudget, PaperTuning
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.debiased_lasso_plan import ROUNDING, Accounting
 from privinf.models.debiased_lasso_rows import TYPICAL, LassoRows
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
 
 Variance = Literal["paper", "robust"]
 
@@ -145,7 +145,7 @@ def _positions(targets: Any, p: int, *, heterogeneous: bool) -> tuple[int, ...] 
     """Return the targets' positions; None for those that the fit keeps."""
     if isinstance(targets, str):
         if targets != "selected":
-            raise ArgumentError(f"targets={targets!r} must be 'selected' or a list of positions")
+            raise ArgumentError(f"targets={shown(targets)} must be 'selected' or a list of positions")
         if heterogeneous:
             raise ArgumentError("heterogeneous fits need a list of targets, not 'selected'")
         return None

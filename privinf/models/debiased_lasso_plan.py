@@ -11,7 +11,7 @@ from privinf.accounting import epsilon_to_rho
 from privinf.engines.debiasing import DebiasingBudget
 from privinf.engines.hard_thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
 
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
@@ -204,7 +204,7 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     automatic = isinstance(sparsity, str)
     if automatic:
         if sparsity != "auto":
-            raise ArgumentError(f"sparsity={sparsity!r} must be a number or 'auto'")
+            raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
         if most is None:
             raise ArgumentError("sparsity='auto' needs max_sparsity=: more columns are never kept")
     elif most is not None:
@@ -226,7 +226,7 @@ def target_positions(targets: Any, names: Sequence[str], constant: int | None) -
     """
     if isinstance(targets, str):
         if targets != "selected":
-            raise ArgumentError(f"targets={targets!r} must be 'selected', 'all' or a list of columns")
+            raise ArgumentError(f"targets={shown(targets)} must be 'selected', 'all' or a list of columns")
         return None
     try:
         listed = list(targets)
@@ -248,4 +248,4 @@ def _position(target: Any, names: Sequence[str]) -> int:
     whole = hasattr(target, "__index__") and not isinstance(target, bool)
     if whole and 0 <= int(target) < len(names):
         return int(target)
-    raise ArgumentError(f"target {target!r} is not among the {len(names)} columns")
+    raise ArgumentError(f"target {shown(target)} is not among the {len(names)} columns")

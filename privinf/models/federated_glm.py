@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import Clients, GlmSums
@@ -147,7 +148,7 @@ class FederatedGLM:
     def _over(cls, rows: GlmRows, trust: Trust, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
         model._rows, model._trust = rows, trust
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         return model
 
     def fit(

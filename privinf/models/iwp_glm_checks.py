@@ -15,7 +15,7 @@ from privinf.inference.examples.noise import MOST_COMBINATIONS
 from privinf.models.example_systems import NUMERIC
 from privinf.releases import Release
 from privinf.typing import Floats
-from privinf.validation import as_generator, check_array, check_choice
+from privinf.validation import as_generator, check_array, check_choice, shown
 
 Method = Literal["newton", "sgd"]
 
@@ -140,7 +140,9 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
     for item in items:
         if isinstance(item, (int, np.integer)):
             if isinstance(item, bool) or not 0 <= item < len(names):
-                raise ArgumentError(f"binary: there is no column {item!r}; positions are 0..{len(names) - 1}")
+                raise ArgumentError(
+                    f"binary: there is no column {shown(item)}; positions are 0..{len(names) - 1}"
+                )
             found.append(names[int(item)])
         else:
             found.append(item)

@@ -17,6 +17,7 @@ from privinf.schema.intervals import Interval
 from privinf.schema.response import Response
 from privinf.schema.terms import Column, Indicator
 from privinf.typing import Floats
+from privinf.validation import shown
 
 JOINED = "joined "
 REGRESSION = "mixing-regression"
@@ -139,8 +140,8 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
         The label is not a released numeric column.
     """
     positions = {name: k for k, name in enumerate(design.names)}
-    if label not in design.private_names:
-        raise SchemaError(f"label {label!r} is not a released column: {', '.join(design.private_names)}")
+    if not isinstance(label, str) or label not in design.private_names:
+        raise SchemaError(f"label {shown(label)} is not a released column: {', '.join(design.private_names)}")
     if design.columns[positions[label]].indicator:
         raise SchemaError(f"label {label!r} is an indicator of a factor: choose a numeric column")
     names = [name for name in order or design.private_names if name != label]

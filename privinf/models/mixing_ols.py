@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.party_plan import DiameterChoice
@@ -99,7 +100,7 @@ class RMGMOLS(PartyModel):
             "k": k, "kind": kind, "seed": seed, "intercept": intercept, "share": share,
             "diameter": diameter, "rsquared": rsquared,
         }  # fmt: skip
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
         self._bind_arrays(y, X, parties, bounds, y_bounds, missing)
 
 
@@ -158,7 +159,7 @@ class DGMOLS(PartyModel):
         ledger: Ledger | None = None,
     ) -> None:
         self._options = {"intercept": intercept, "diameter": diameter}
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = check_ledger(ledger)
         self._bind_arrays(y, X, parties, bounds, y_bounds, missing)
 
 

@@ -237,6 +237,7 @@ class ModulatedOLS(ReleaseModel):
         **Privacy.** Reads the rows once a round; charges the model's ledger before that.
         """
         how = Fit(stabilization, ridge, fuller, target)
+        chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
         spending = {
             "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho,
             "rng": rng, "calibration": calibration, "source": source,
@@ -254,7 +255,6 @@ class ModulatedOLS(ReleaseModel):
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
             raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
-        chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
         return self._solve(
             release, chosen if iterative else None,
             GradientRule(0.8 if step is None else step, max_norm),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.solution import Stabilization, Target
@@ -20,7 +21,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import Calibration, Missing, RngLike
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_count
 
 __all__ = ["MomentOLS", "moment_system"]
 TRUSTED = {
@@ -216,7 +217,7 @@ class MomentOLS(ReleaseModel):
     def _over(cls, parties: MomentParties, ledger: Ledger | None, **mechanism: Any) -> Self:
         model = cls.__new__(cls)
         model.mechanism = FederatedMoments(parties, **mechanism)
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         model._rows = model._release = None
         return model
 
@@ -276,7 +277,8 @@ class MomentOLS(ReleaseModel):
         spending = {
             "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "robust_share": robust_share,
             "rng": rng, "calibration": calibration, "source": source,
-            "max_colluding": max_colluding or None, "checkpoint": checkpoint,
+            "max_colluding": check_count(max_colluding, "max_colluding", least=0) or None,
+            "checkpoint": checkpoint,
         }  # fmt: skip
         release = self._given_release(spending)
         if release is None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import pandas as pd
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.solution import Target
@@ -136,7 +137,7 @@ class PartyModel:
         """
         model = cls.__new__(cls)
         model._options = _checked_options(cls, options)
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
         schemas = {
             name: Schema({str(column): schema[str(column)] for column in columns})
@@ -170,7 +171,7 @@ class PartyModel:
         model = cls.__new__(cls)
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
-        model.ledger = Ledger() if ledger is None else ledger
+        model.ledger = check_ledger(ledger)
         model._options, model._table, model._schemas = {}, None, {}
         model._joined, model._label, model._formula, model._order = joined, label, None, None
         return model

@@ -49,6 +49,8 @@ def party_columns(items: Sequence[int | str], names: list[str], label: str) -> l
             if not 0 <= item < len(names) - 1:
                 raise ArgumentError(f"column {int(item)} is not among the {len(names) - 1} columns of X")
             found.append(names[int(item)])
+        elif not isinstance(item, str):
+            raise SchemaError(f"parties name columns by texts or positions, got {type(item).__name__}")
         elif item in names:
             found.append(str(item))
         elif item == "y":

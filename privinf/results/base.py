@@ -24,7 +24,7 @@ from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import summarize
 from privinf.results.unavailable import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, unavailable
 from privinf.typing import ArrayLike, RngLike
-from privinf.validation import check_choice, check_fraction
+from privinf.validation import check_choice, check_fraction, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -178,7 +178,7 @@ class Results(DescribedResults):
         rng : None, int or Generator
         """
         if method != "parametric":
-            self._require_population(f"method={method!r}")
+            self._require_population(f"method={shown(method)}")
         context = self._context
         return resampling.bootstrap(
             self._estimate, context.system, context.design, draws=draws, method=method, rng=rng

@@ -101,6 +101,8 @@ def compare(results: Mapping[str, Any]) -> Comparison:
     **Privacy.** Post-processing of private fits. A fit that is not private keeps no secret when it is
     printed beside one: its epsilon is shown as infinite.
     """
+    if not isinstance(results, Mapping):
+        raise ArgumentError("results must be a mapping of names to results")
     if not results:
         raise ArgumentError("compare needs at least one result")
     for name, result in results.items():

@@ -11,7 +11,7 @@ import patsy
 
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
-from privinf.validation import check_array
+from privinf.validation import check_array, shown
 
 ConstraintLike: TypeAlias = (
     "str | Sequence[str] | Mapping[str, float] | np.ndarray[Any, Any] | tuple[Any, Any]"
@@ -108,7 +108,7 @@ def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
         reason = str(problem).partition("\n")[0]
         raise ArgumentError(
-            f"cannot read the restriction {given!r} ({reason}); coefficients are: {', '.join(names)}"
+            f"cannot read the restriction {shown(given)} ({reason}); coefficients are: {', '.join(names)}"
         ) from None
     # patsy leaves negative zeros behind, which labels and tables would print
     return np.asarray(found.coefs, dtype=np.float64) + 0.0, np.asarray(

@@ -15,7 +15,7 @@ from privinf.inference.normal import two_sided_pvalue
 from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike
-from privinf.validation import check_choice
+from privinf.validation import check_choice, shown
 
 Method = Literal["gaussian", "multiplier"]
 Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
@@ -126,7 +126,7 @@ def simultaneous(
     variances = np.diag(cov)
     if not (variances > 0.0).all():
         place = restrictions.labels[int(np.flatnonzero(~(variances > 0.0))[0])]
-        raise ArgumentError(f"{place!r} has no sampling error: leave it out of the joint inference")
+        raise ArgumentError(f"{shown(place)} has no sampling error: leave it out of the joint inference")
     bse = np.sqrt(variances)
     statistics = (effect - restrictions.q) / bse
     if method == "gaussian":

@@ -11,6 +11,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.schema import Design, Factor
 from privinf.typing import Floats, Names
+from privinf.validation import shown
 
 
 def terms(names: Names, design: Design | None) -> dict[str, list[int]]:
@@ -49,13 +50,13 @@ def pairwise_contrasts(
         raise NotAvailableError("pairwise tests compare levels of a factor: they need a model from a formula")
     grouped = terms(names, design)
     if term not in grouped:
-        raise ArgumentError(f"term {term!r} is not in the model; its terms are: {', '.join(grouped)}")
+        raise ArgumentError(f"term {shown(term)} is not in the model; its terms are: {', '.join(grouped)}")
     positions = grouped[term]
     pieces = [design.columns[position].to_dict()["pieces"] for position in positions]
     factors = {str(piece[0].get("factor")) if len(piece) == 1 else "" for piece in pieces}
     declared = design.schema[name] if (name := factors.pop()) in design.schema else None
     if factors or not isinstance(declared, Factor):
-        raise ArgumentError(f"term {term!r} is not the main effect of one factor")
+        raise ArgumentError(f"term {shown(term)} is not the main effect of one factor")
     levels = declared.levels
     coding = np.zeros((len(levels), len(positions)))
     for column, piece in enumerate(pieces):

@@ -23,7 +23,7 @@ from privinf.results.nonlinear import NonlinearResults
 from privinf.results.prediction import Prediction, prediction_rows
 from privinf.results.terms import pairwise_contrasts, terms
 from privinf.typing import ArrayLike, Floats
-from privinf.validation import check_fraction, check_number
+from privinf.validation import check_fraction, check_number, shown
 
 if TYPE_CHECKING:
     from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
@@ -196,7 +196,7 @@ class WaldResults:
         for part in combine_terms:
             joint = [place for name, at in grouped.items() if part in name for place in at]
             if not joint:
-                raise ArgumentError(f"no term contains {part!r}; terms are: {', '.join(grouped)}")
+                raise ArgumentError(f"no term contains {shown(part)}; terms are: {', '.join(grouped)}")
             tested.append((part, joint))
         identity = np.eye(len(self.names))
         return self._inner.wald_test_terms(
@@ -211,6 +211,8 @@ class WaldResults:
         function : callable
             Takes the coefficients as a Series: ``lambda b: b["x1"] / b["x2"]``. May return several values.
         """
+        if not callable(function):
+            raise ArgumentError("function must be a function of the coefficients")
 
         def labelled(values: Floats) -> ArrayLike:
             return function(pd.Series(values, list(self.names)))
@@ -229,12 +231,14 @@ class WaldResults:
             False: `exog` is the design matrix although the model has a formula.
         """
         rows, index = self._rows(exog, transform)
-        return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
 
     def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`."""
         rows, index = self._rows(exog, transform)
-        found = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
         return Prediction(found, index)
 
     @cached_property
@@ -263,7 +267,9 @@ class WaldResults:
     def _position(self, column: Any) -> int:
         if isinstance(column, str):
             if column not in self.names:
-                raise ArgumentError(f"no coefficient {column!r}; coefficients are: {', '.join(self.names)}")
+                raise ArgumentError(
+                    f"no coefficient {shown(column)}; coefficients are: {', '.join(self.names)}"
+                )
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
 

@@ -16,6 +16,7 @@ from privinf.schema.geometry import is_public
 from privinf.schema.response import Response
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column, Piece
+from privinf.validation import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,12 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
         description = patsy.ModelDesc.from_formula(formula)
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
         reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
-        raise SchemaError(f"formula {formula!r} cannot be read: {reason}") from None
+        raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
     left, right = description.lhs_termlist, description.rhs_termlist
     if len(left) != 1 or len(left[0].factors) != 1:
-        raise SchemaError(f"formula {formula!r} must have one response before the ~")
+        raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
     if not right:
-        raise SchemaError(f"formula {formula!r} has no term after the ~")
+        raise SchemaError(f"formula {shown(formula)} has no term after the ~")
     return left[0].factors[0].code, right
 
 

@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
 from privinf.schema.intervals import Interval
 from privinf.typing import Json
-from privinf.validation import check_choice, check_count
+from privinf.validation import check_choice, check_count, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,11 +98,11 @@ class Schema:
         object.__setattr__(self, "max_rows", max_rows)
 
     def __getitem__(self, name: str) -> Declaration:
-        try:
-            return self.columns[name]
-        except KeyError:
-            known = _listed(self.columns)
-            raise SchemaError(f"column {name!r} is not in the schema; known columns: {known}") from None
+        if not isinstance(name, str) or name not in self.columns:
+            raise SchemaError(
+                f"column {shown(name)} is not in the schema; known columns: {_listed(self.columns)}"
+            )
+        return self.columns[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns

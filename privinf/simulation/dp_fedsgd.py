@@ -18,6 +18,7 @@ from privinf.accounting import (
     calibrate_mu,
     split_mu,
 )
+from privinf.accounting.ledger import check_ledger
 from privinf.errors import ArgumentError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.typing import Floats, RngLike
@@ -159,7 +160,7 @@ def dp_fedsgd(
         features.shape[1],
         source,
     )
-    ledger = Ledger() if ledger is None else ledger
+    ledger = check_ledger(ledger)
     ledger.spend(*entries)
     path = np.zeros((rounds + 1, features.shape[1]))
     for t in tqdm(range(rounds), desc="DP-SGD rounds", disable=not progress):
