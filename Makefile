@@ -62,6 +62,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 
 verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and statistics that were wrong in silence
 	$(BIN)/python benchmarks/verify_hc0.py
+	$(BIN)/python benchmarks/verify_settled.py
 	$(BIN)/python benchmarks/last_bits.py
 	$(BIN)/python benchmarks/redraws.py
 	$(BIN)/python benchmarks/fuzz_files.py

@@ -62,7 +62,10 @@ SEEDS = [("uniform", 2.0), ("uniform", 0.5), ("signs", 2.0), ("signs", 0.5), ("w
 
 
 def one_fit(cell: Cell, number: int) -> dict[str, float]:
-    """Draw, fit, and return errors, standard errors, and those without privacy, of all coefficients."""
+    """Draw, fit, and return errors, standard errors, and those without privacy, of all coefficients.
+
+    Standard errors are nan where the fit did not settle and has none.
+    """
     rng = np.random.default_rng([20_000, SEEDS.index((cell.features, cell.epsilon)), number])
     d = WIDE if cell.features == "wide" else D
     X = rng.choice([-1.0, 1.0], (N, d)) if cell.features == "signs" else rng.uniform(-1.0, 1.0, (N, d))
@@ -77,8 +80,9 @@ def one_fit(cell: Cell, number: int) -> dict[str, float]:
     r = model.fit(epsilon=cell.epsilon, delta=DELTA, relation=cell.relation, targets=targets, rng=rng)
     plain = np.sqrt(np.diag(np.linalg.inv((X.T * (mean * (1.0 - mean))) @ X)))[:D]
     row = {f"error{j}": v for j, v in enumerate(r.params - TRUE)}
-    row |= {f"se{j}": v for j, v in enumerate(r.bse)}
-    row |= {f"sampling{j}": v for j, v in enumerate(r.bse_sampling)}
+    none = r.estimate.cov is None
+    row |= {f"se{j}": v for j, v in enumerate(np.full(D, np.nan) if none else r.bse)}
+    row |= {f"sampling{j}": v for j, v in enumerate(np.full(D, np.nan) if none else r.bse_sampling)}
     row |= {f"plain{j}": v for j, v in enumerate(plain)}
     return row | {"epsilon": r.privacy.epsilon(DELTA)}
 
@@ -116,19 +120,21 @@ def table() -> str:
     """Return the table of all that is stored."""
     stored = pd.read_csv(RESULTS)
     lines = [
-        "| cell | fits | coverage | 99% limits | without the noise | width / non-private | sd / non-private |",
-        "|---|---|---|---|---|---|---|",
+        "| cell | fits | without intervals | coverage | 99% limits | without the noise | width / non-private "
+        "| sd / non-private |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name in CELLS:
         rows = stored[stored["cell"] == name]
         if rows.empty:
             continue
+        made, rows = len(rows), rows.dropna(subset=["se0"])
         error, se, sampling, plain = (
             rows[[f"{what}{j}" for j in range(D)]].to_numpy() for what in ("error", "se", "sampling", "plain")
         )
         low, high = binomial_limits(0.95, error.size)
         lines.append(
-            f"| {name} | {len(rows)} | {np.mean(np.abs(error) < NORMAL * se):.4f} | {low:.4f}-{high:.4f} "
+            f"| {name} | {made} | {made - len(rows)} | {np.mean(np.abs(error) < NORMAL * se):.4f} | {low:.4f}-{high:.4f} "
             f"| {np.mean(np.abs(error) < NORMAL * sampling):.4f} | {np.median(se / plain):.3f} "
             f"| {np.std(error / plain):.3f} |"
         )

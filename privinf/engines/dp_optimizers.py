@@ -17,9 +17,10 @@ from privinf.doors import doors
 from privinf.engines.adam import Moments
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import ROUNDING
+from privinf.engines.settling import Round, Walk
 from privinf.engines.sketch import LearnedSpace, Probes, Sketch
 from privinf.errors import ArgumentError
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 Variant = Literal["repaired", "paper"]
@@ -180,24 +181,15 @@ class DOME(DPSGD):
 Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstOrderFit:
-    """Where a private optimiser ended.
-
-    Attributes
-    ----------
-    params : ndarray, shape (d,)
-        Mean of the last iterates.
-    path : list of ndarray
-        Iterates at the start and at the end of every epoch.
-    """
-
-    params: Floats
-    path: list[Floats]
-
-
-def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: int) -> FirstOrderFit:
-    """Run a private optimiser from a public start.
+def optimise(
+    sums: GlmSums,
+    start: Floats,
+    mu: float,
+    options: Optimizer,
+    seed: int,
+    watched: Integers | None = None,
+) -> Walk:
+    """Run a private optimiser from a public start; the path keeps the iterates at the end of every epoch.
 
     Parameters
     ----------
@@ -208,6 +200,8 @@ def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: 
     options : DPSGD, DPAdam, RandomSketch or DOME
     seed : int
         Public: batches and probes.
+    watched : ndarray of int, optional
+        Coefficients in which the laws of the rounds are kept; default: in none.
 
     Notes
     -----
@@ -218,19 +212,25 @@ def optimise(sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: 
     price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / paid)
     rounds = options.epochs * options.batches
     averaged = max(1, math.ceil(options.average * rounds))
-    theta, path, total = np.array(start), [start], np.zeros_like(start)
+    theta, path, steps, total = np.array(start), [start], [], np.zeros_like(start)
     state = _Rounds(options, len(start), seed)
     for number in range(rounds):
         theta = theta + options.step * state.direction(sums, theta, price, number)
+        if watched is not None:
+            steps.append(state.law(watched))
         if number >= rounds - averaged:
             total += theta
         if (number + 1) % options.batches == 0:
             path.append(theta)
-    return FirstOrderFit(total / averaged, path)
+    return Walk(total / averaged, path, rounds, steps, averaged)
 
 
 class _Rounds:
-    """What the server keeps from round to round; functions of past releases."""
+    """What the server keeps from round to round; functions of past releases.
+
+    Of the last round, for the law of its error: `gain`, the direction per unit of the score; `noise`, the
+    variances of the score's noise; `dilution`, by which a sketch raises the variance of what it shows.
+    """
 
     def __init__(self, options: Optimizer, d: int, seed: int) -> None:
         if isinstance(options, (RandomSketch, DOME)) and options.k > d:
@@ -239,6 +239,9 @@ class _Rounds:
         self.moments = Moments.start(d)
         self.space = LearnedSpace.empty(d)
         self.unit: Floats = np.ones(d)
+        self.gain: Floats = np.ones(d)
+        self.noise: Floats = np.zeros(d)
+        self.dilution = 1.0
 
     def direction(self, sums: GlmSums, theta: Floats, price: float, number: int) -> Floats:
         """Ask for one batch, take it in, and return the direction of the step."""
@@ -251,6 +254,7 @@ class _Rounds:
         raw = released if sketch is None else sketch.matrix @ released
         spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
         gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2
+        self.noise, self.dilution = variance, len(raw) / len(released)
         if isinstance(options, DOME) and options.centre:
             gradient = gradient + self.moments.first
         adam = isinstance(options, DPAdam) or (isinstance(options, DOME) and bool(options.adam))
@@ -258,7 +262,15 @@ class _Rounds:
             self.moments.update(gradient, variance)
         if isinstance(options, DOME):
             self._learn(options, raw, gradient)
+        if adam:
+            self.gain = 1.0 / self.moments.unit
         return self.moments.direction if adam else gradient
+
+    def law(self, watched: Integers) -> Round:
+        """Return the law of the last round in some coefficients."""
+        options = self.options
+        gain = options.step * self.gain[watched]
+        return Round(gain, self.noise[watched], options.batches * self.dilution)
 
     def _sketch(self, number: int) -> tuple[Sketch | None, dict[str, Any]]:
         options = self.options

@@ -9,6 +9,7 @@ import numpy as np
 
 from privinf.doors import doors
 from privinf.engines.glm_sums import GlmSums
+from privinf.engines.settling import Round, Walk
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.inference.sandwich import semidefinite
 from privinf.typing import Floats, Integers
@@ -99,8 +100,13 @@ class OneStep:
         sqrt(D'HD / v) with the mean curvature v bounded from below by the largest diagonal entry of H, as
         scaled columns are in [-1, 1].
         """
-        step = self.params - self.start
-        return math.sqrt(max(float(step @ self.bread @ step), 0.0) / float(np.diag(self.bread).max()))
+        length2 = float(self.step @ self.bread @ self.step)
+        return math.sqrt(max(length2, 0.0) / float(np.diag(self.bread).max()))
+
+    @property
+    def step(self) -> Floats:
+        """D, shape (p,)."""
+        return self.params - self.start
 
     @property
     def noise_meat(self) -> Floats:
@@ -109,8 +115,7 @@ class OneStep:
         Of the score, and of the bread's noise N times the step D: N has independent entries, of sd s on the
         diagonal and s / sqrt 2 above it, so Cov(N D) = s^2/2 (|D|^2 I + D D').
         """
-        step = self.params - self.start
-        eye = np.eye(len(step))
+        step, eye = self.step, np.eye(len(self.params))
         hessian = self.bread_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
         return np.asarray(self.score_sd**2 * eye + hessian)
 
@@ -129,8 +134,10 @@ def intervals_possible(p: int, n: float, mu: float) -> bool:
     return math.pow(p, 1.5) <= RULE * n * math.sqrt(FINAL_SHARES[1]) * mu
 
 
-def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton) -> list[Floats]:
-    """Return all iterates, the start first; every round gets twice the budget of the one before.
+def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watched: Integers) -> Walk:
+    """Return the walk over all rounds, their laws in the coefficients `watched`.
+
+    Every round gets twice the budget of the one before.
 
     Without noise (infinite `mu`) it runs to convergence, whatever `options` say.
 
@@ -139,22 +146,24 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton) -> lis
     ConvergenceError
         Without noise: no convergence, as where a logistic model separates the rows.
     """
-    path = [start]
+    path, steps = [start], []
     rounds = MOST_ROUNDS if math.isinf(mu) else options.rounds
     for number in range(1, rounds + 1):
         theta, price = path[-1], _round_price(mu, number, rounds)
-        score, _ = sums.score(theta, price * math.sqrt(1.0 - EARLY_HESSIAN), f"score, round {number}")
+        score, score_sd = sums.score(theta, price * math.sqrt(1.0 - EARLY_HESSIAN), f"score, round {number}")
         hessian, sd = sums.hessian(
             theta, price * math.sqrt(EARLY_HESSIAN), curvature="bound", label=f"Hessian, round {number}"
         )
-        path.append(theta + _step(score, hessian, sd, sums.scaled_constant))
+        step, gain = _step(score, hessian, sd, sums.scaled_constant)
+        path.append(theta + step)
+        steps.append(Round(gain[np.ix_(watched, watched)], np.full(len(watched), score_sd**2)))
         if math.isinf(mu) and np.abs(path[-1] - theta).max() <= TOLERANCE * (1.0 + np.abs(theta).max()):
-            return path
+            return Walk(path[-1], path, number, steps)
     if math.isinf(mu):
         raise ConvergenceError(
             f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return path
+    return Walk(path[-1], path, rounds, steps)
 
 
 def _round_price(mu: float, number: int, rounds: int) -> float:
@@ -164,8 +173,11 @@ def _round_price(mu: float, number: int, rounds: int) -> float:
     return mu * math.sqrt(float(shares[number - 1] / shares.sum()) * ROUNDING)
 
 
-def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> Floats:
-    """Return Newton's step; directions in which noise hides the curvature are held back."""
+def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> tuple[Floats, Floats]:
+    """Return Newton's step and its derivative in the score, near the solution.
+
+    Directions in which noise hides the curvature are held back.
+    """
     shift = np.zeros(len(score))
     if constant is not None:
         # Poisson: scaling all means by c is exact in the Hessian, whose column of the constant sums x mean.
@@ -179,7 +191,8 @@ def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> Fl
     floor = sd * math.sqrt(2.0 * len(score))
     if floor == 0.0 and values[0] <= 1e-13 * values[-1]:
         raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
-    return np.asarray(shift + vectors @ ((vectors.T @ score) / np.maximum(values, floor)))
+    gain = np.asarray((vectors / np.maximum(values, floor)) @ vectors.T)
+    return shift + gain @ score, gain
 
 
 def one_step(

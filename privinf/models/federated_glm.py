@@ -9,12 +9,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.engines.dp_optimizers import Optimizer, optimise
 from privinf.engines.glm_sums import Clients, GlmSums
-from privinf.engines.newton_rounds import Newton, newton_path, one_step
+from privinf.engines.newton_rounds import Newton, OneStep, newton_path, one_step
+from privinf.engines.settling import Walk
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.rounds import SumRelation
@@ -231,6 +234,10 @@ class FederatedGLM:
         units, n is the number of rows over that of the largest site. Beyond that the whole budget goes to the
         fit, which has coefficients only. So it does where `client_clip` could bind: its bias is not known.
         Standard errors take rows as independent, those of one site too.
+
+        A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
+        strong signals, a clip that is small against the response) and has coefficients only, unless what the
+        step leaves is negligible (`privinf.engines.settling`; benchmarks/results/settled.md).
         """
         rows = self._rows
         plan = plan_fit(
@@ -256,10 +263,8 @@ class FederatedGLM:
             self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        params, path, method = _run(sums, rows.start, plan)
-        found = (
-            None if plan.weak else one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
-        )
+        walk, method = _run(sums, rows.start, plan)
+        found = _last_step(sums, walk.params, plan)
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
@@ -268,9 +273,9 @@ class FederatedGLM:
             options["Neighbours"] = relation
         if unit != "record":
             options["Protected unit"] = unit
-        told = Told(method, options, path, sums.meter, report)
+        told = Told(method, options, walk, sums.meter, report)
         if found is None:
-            return weak_results(rows, params, told, plan.weak or HIDDEN, plan.block)
+            return weak_results(rows, told, plan.weak or HIDDEN, plan.block)
         return glm_results(rows, found, told, cov_type, plan.block)
 
     def _sums(
@@ -304,11 +309,18 @@ class FederatedGLM:
         raise TypeError("the model holds raw rows: pickle the results instead")
 
 
-def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Floats, list[Floats], str]:
-    """Return where the rounds ended, the public iterates, and the method's name."""
+def _last_step(sums: GlmSums, params: Floats, plan: FitPlan) -> OneStep | None:
+    """Return the step that ends the fit; None where there are to be no intervals, or can be none."""
+    if plan.weak:
+        return None
+    return one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
+
+
+def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Walk, str]:
+    """Return the walk to where the rounds ended, and the method's name."""
+    watched = np.arange(0 if plan.weak else sums.p) if plan.block is None else plan.block.columns
     if isinstance(plan.optimizer, Newton):
-        path = newton_path(sums, start, plan.rounds_mu, plan.optimizer)
-        return path[-1], path, f"Newton, {len(path) - 1} rounds"
-    found = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed)
-    rounds = plan.optimizer.epochs * plan.optimizer.batches
-    return found.params, found.path, f"{type(plan.optimizer).__name__}, {rounds} rounds"
+        walk = newton_path(sums, start, plan.rounds_mu, plan.optimizer, watched)
+    else:
+        walk = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed, watched)
+    return walk, f"{type(plan.optimizer).__name__}, {walk.length} rounds"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -14,6 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.engines.glm_sums import BYTES, Meter
 from privinf.engines.newton_rounds import Block, OneStep
+from privinf.engines.settling import Walk, error_of_start, settling
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.examples import Loss
@@ -34,12 +35,13 @@ CHARGED = (
     "settings chosen by anything else about private data are not charged."
 )
 
-# A Newton step that moves linear predictors further leaves a remainder that intervals do not know of.
-LONGEST_SHIFT = 1.0
-FAR = (
-    "The rounds ended far from the solution and the last Newton step was long: intervals neglect its "
-    "remainder. Use more rounds, larger steps or Newton()."
+UNSETTLED = (
+    "the fit did not settle: its rounds ended far from the solution, and the last Newton step was {:.1f} of "
+    "its own standard errors long, which leaves a remainder that intervals do not know of; use more rounds "
+    "(Newton(rounds=6)), larger steps or a larger share for them (final_share=), more rows or budget, "
+    "tighter bounds{}"
 )
+WIDER_CLIP = ", or a larger residual_clip"
 
 APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
@@ -118,17 +120,17 @@ class FederatedGLMResults(Results):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """What a fit says of itself: method, options of the summary, public iterates, what was sent, its cost."""
+    """What a fit says of itself: method, options of the summary, its rounds, what was sent, its cost."""
 
     method: str
     options: Mapping[str, str]
-    path: Sequence[Floats]
+    walk: Walk
     meter: Meter
     report: PrivacyReport
 
     def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
-        trace = [(rows.to_user @ theta).tolist() for theta in self.path]
+        trace = [(rows.to_user @ theta).tolist() for theta in self.walk.path]
         settings = {
             "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds],
             "names": list(rows.design.names),
@@ -162,22 +164,35 @@ def glm_results(
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     else:
         found_names = names
+    context = told.context(rows, *([] if block is None else [APART]))
+    if block is not None:
+        context["design"] = None
+    reason = _unsettled(rows, found, told.walk, sampling + noise)
+    if reason:
+        weak = Estimate(
+            found.params, None, found_names, rows.total, cov_type="none", weak_reason=reason
+        ).transformed(back, names=names)
+        return FederatedGLMResults(weak, **context)
     estimate = Estimate(
         found.params, sampling + noise, found_names, rows.total, None, found.bread, noise, cov_type=cov_type
     ).transformed(back, names=names)
-    far = rows.family != "gaussian" and found.shift > LONGEST_SHIFT
-    notes = ([FAR] if far else []) + ([] if block is None else [APART])
-    context = told.context(rows, *notes)
-    if block is not None:
-        context["design"] = None
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def weak_results(
-    rows: GlmRows, params: Floats, told: Told, reason: str, block: Block | None
-) -> FederatedGLMResults:
-    """Return the results of a fit that has coefficients and no covariance, with the reason."""
-    names, found, context = rows.design.names, rows.to_user @ params, told.context(rows)
+def _unsettled(rows: GlmRows, found: OneStep, walk: Walk, covariance: Floats) -> str:
+    """Return why the last step was too long for intervals; empty where it was not."""
+    start = error_of_start(walk, found.bread, found.meat, rows.total)
+    # The linear model's curvature changes as residuals enter the clip or leave it.
+    unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
+    how = settling(found.step, covariance, start, found.shift / unit)
+    if how.settled:
+        return ""
+    return UNSETTLED.format(how.length, "" if rows.family == "binomial" else WIDER_CLIP)
+
+
+def weak_results(rows: GlmRows, told: Told, reason: str, block: Block | None) -> FederatedGLMResults:
+    """Return the results of a fit without a last step: where its rounds ended, with the reason."""
+    names, found, context = rows.design.names, rows.to_user @ told.walk.params, told.context(rows)
     if block is not None:
         chosen = block.columns[: len(block.targets)]
         names, found, context["design"] = block.targets, found[chosen], None

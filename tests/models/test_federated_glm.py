@@ -211,7 +211,9 @@ def test_every_round_is_charged_and_sites_agree():
 
 
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
-@pytest.mark.parametrize("optimizer", [None, pi.DPSGD(epochs=2, batches=3)], ids=["Newton", "DPSGD"])
+@pytest.mark.parametrize(
+    "optimizer", [None, pi.DPSGD(epochs=2, batches=3, step=8.0)], ids=["Newton", "DPSGD"]
+)
 def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
     y, X = draw("binomial", 20_000)
     settings = {"epsilon": 1.0, "delta": 1e-6, "optimizer": optimizer, "rng": 0}
