@@ -212,7 +212,7 @@ def test_every_round_is_charged_and_sites_agree():
 
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize(
-    "optimizer", [None, pi.DPSGD(epochs=2, batches=3, step=8.0)], ids=["Newton", "DPSGD"]
+    "optimizer", [None, pi.DPSGD(epochs=12, batches=3, step=6.0)], ids=["Newton", "DPSGD"]
 )
 def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
     y, X = draw("binomial", 20_000)
