@@ -11,7 +11,7 @@ from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.federation import TrustedServer
 from privinf.federation.secure_sum import add_words
 
-DP = pi.DPSGD(epochs=2, batches=4, step=1.0)
+DP = pi.DPSGD(epochs=2, batches=4, step=8.0)
 BUDGET = pi.Budget(epsilon=2.0, delta=1e-6)
 
 
