@@ -1,7 +1,8 @@
 """The file fuzzer in full: ``python benchmarks/fuzz_files.py``.
 
-At least 5,000 damaged files of every kind that the package writes or reads, through the public doors and through
-the command line (tests/privacy/file_corpus.py, file_damage.py, file_commands.py).
+At least 5,000 damaged files of every kind that the package writes or reads, through the public doors, by
+fits that go on and at the command line (tests/privacy/file_corpus.py, file_damage.py,
+file_checkpoints.py, file_commands.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "privacy"))
 
+from file_checkpoints import attempt, stages  # noqa: E402
 from file_commands import COMMANDS, Study  # noqa: E402
 from file_corpus import corpus  # noqa: E402
 from file_damage import LIMIT, Verdict, damage, judge  # noqa: E402
@@ -67,6 +69,17 @@ def fuzzed_commands(times: int) -> dict[str, list[Verdict]]:
     return found
 
 
+def fuzzed_checkpoints(times: int) -> dict[str, list[Verdict]]:
+    """Return the verdicts on `times` fits that go on from a folder in which one file is damaged."""
+    found: dict[str, list[Verdict]] = {}
+    with tempfile.TemporaryDirectory() as made:
+        for stage in tqdm(stages(Path(made)), desc="checkpoints"):
+            rng, place = np.random.default_rng([1, zlib.crc32(stage.name.encode())]), Path(made) / "fit"
+            name = f"checkpoint: {stage.name}"
+            found[name] = [timed(attempt, stage, rng, place)[1] for _ in range(times)]
+    return found
+
+
 SLOWEST = [0.0]
 
 
@@ -81,11 +94,11 @@ def timed(function, *given):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--each", type=int, default=160, help="damaged files of each kind")
-    parser.add_argument("--typed", type=int, default=60, help="damaged files of each command")
+    parser.add_argument("--typed", type=int, default=60, help="damaged files of each command and checkpoint")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     begun = time.perf_counter()
-    found = fuzzed_files(options.each) | fuzzed_commands(options.typed)
+    found = fuzzed_files(options.each) | fuzzed_checkpoints(options.typed) | fuzzed_commands(options.typed)
     lines, failed = [], []
     for name, verdicts in found.items():
         counts = Counter(verdict.outcome for verdict in verdicts)

@@ -126,6 +126,10 @@ class Rounds:
         """How releases are made and charged, in a few words."""
         return f"trusted, {self._relation}"
 
+    def shape(self, op: str, args: Args) -> tuple[int, ...]:
+        """Return the shape of a sum over all sites."""
+        return self._prepare(op, args, None)[1].shape
+
     def _prepare(self, op: str, args: Args, sites: Sequence[str] | None) -> tuple[SiteOp, Reach, list[str]]:
         """Check everything that can be checked before a charge."""
         if not isinstance(op, str) or op not in SITE_OPS:

@@ -25,6 +25,7 @@ from privinf.sealed import unreadable
 from privinf.validation import check_path
 
 ROWS = 1 << 16  # rows a block
+LONGEST_HEADER = 1 << 24
 SEPARATORS = (",", ";", "\t")
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -102,7 +103,7 @@ class CsvSource:
 
     def _blocks(self, chosen: list[str], schema: Schema | None, types: Any, gaps: Any) -> Any:
         with _text(self.path) as stream:
-            separator = _separator(stream.readline())
+            separator = _separator(_first_line(stream))
         # pandas sees that a line has too many fields only where it reads all of them
         return pd.read_csv(
             self.path, sep=separator, usecols=chosen if schema is None else None, dtype=types,
@@ -199,9 +200,17 @@ def _separator(line: str) -> str:
     return max(SEPARATORS, key=line.count)
 
 
+def _first_line(stream: IO[str]) -> str:
+    """Return the line of names; one without end, as a packed file can pretend, is none."""
+    line = stream.readline(LONGEST_HEADER)
+    if len(line) == LONGEST_HEADER:
+        raise ValueError("a first line without end")
+    return line
+
+
 def _header(path: Path) -> list[str]:
     with _text(path) as stream:
-        line = stream.readline()
+        line = _first_line(stream)
         stream.seek(0)
         return next(csv.reader(stream, delimiter=_separator(line)), [])
 

@@ -17,8 +17,10 @@ from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
 from privinf.federation.noise_memory import NoiseFile
 from privinf.federation.rounds import PlannedSum
 from privinf.schema import Design
+from privinf.sealed import reads
 from privinf.storage import read_container, write_container
 from privinf.typing import Floats
+from privinf.validation import check_array, check_count, check_number, check_positive
 
 FORMAT = "privinf-checkpoint"
 KEY_FILE = "noise.key"
@@ -158,7 +160,7 @@ class CheckpointedServer:
         question = hashlib.sha256(words.encode()).hexdigest()
         if self._folder.has(name):
             self._server.skip()
-            return self._read(name, question)
+            return self._read(name, question, self._server.shape(op, args))
         if self._folder.has(under_way):
             planned = _planned(self._folder, under_way, question)
         else:
@@ -174,15 +176,10 @@ class CheckpointedServer:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _read(self, name: str, question: str) -> NoisySum:
-        path = self._folder.path / name
+    def _read(self, name: str, question: str, shape: tuple[int, ...]) -> NoisySum:
         header, arrays = _of_question(self._folder, name, question)
-        entries = _lines_of(path, header)
-        try:
-            rows, sites, scale, mu = (header[name] for name in ("rows", "sites", "scale", "mu"))
-            found = NoisySum(arrays["values"], rows, tuple(sites), scale, float(mu), entries)
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path) from None
+        entries = _lines_of(self._folder.path / name, header)
+        found = _released(header, arrays, entries, shape)
         for entry in entries:
             # The door of the moment files it where it belongs.
             line = replace(entry, scope=())
@@ -190,6 +187,22 @@ class CheckpointedServer:
                 self.ledger.spend(line)
         self.entries += entries
         return found
+
+
+@reads("a release of a fit")
+def _released(
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Floats],
+    entries: tuple[LedgerEntry, ...],
+    shape: tuple[int, ...],
+) -> NoisySum:
+    values = check_array(arrays["values"], "values", ndim=len(shape))
+    scale = check_number(header["scale"], "scale", low=0.0)
+    mu = check_positive(float(header["mu"]), "mu", infinite=True)
+    if values.shape != shape or not all(isinstance(site, str) for site in header["sites"]):
+        raise StorageError("the content does not describe a release of this fit: its shape is another one")
+    rows = check_count(header["rows"], "rows")
+    return NoisySum(values, rows, tuple(header["sites"]), scale, mu, entries)
 
 
 def _write_release(folder: FitFolder, name: str, question: str, found: NoisySum) -> None:
@@ -212,11 +225,17 @@ def _write_plan(folder: FitFolder, name: str, question: str, planned: PlannedSum
 def _planned(folder: FitFolder, name: str, question: str) -> PlannedSum:
     header, arrays = _of_question(folder, name, question)
     try:
-        args = {name.removeprefix("arg/"): array for name, array in arrays.items()}
-        query = Query.unpack(header["query"], args)
-        return PlannedSum(query, tuple(header["asked"]), header["scale"], float(header["mu"]))
-    except (KeyError, TypeError, ValueError, PrivinfError):
-        raise _damaged(folder.path / name) from None
+        return _unpacked(header, arrays)
+    except PrivinfError:
+        pass
+    raise _damaged(folder.path / name)
+
+
+@reads("a planned release")
+def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> PlannedSum:
+    args = {name.removeprefix("arg/"): array for name, array in arrays.items()}
+    query, mu = Query.unpack(header["query"], args), check_positive(float(header["mu"]), "mu", infinite=True)
+    return PlannedSum(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
 def _of_question(folder: FitFolder, name: str, question: str) -> tuple[dict[str, Any], dict[str, Floats]]:

@@ -351,7 +351,7 @@ STRANGE = (
 def changed_array(content: bytes, rng: Rng) -> tuple[str, bytes]:
     """Return the bytes of another array: of another kind, shape, order, size or value."""
     array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    how = int(rng.integers(16))
+    how = int(rng.integers(18))
     numbers = array.dtype.kind in "biuf"
     floats = array.astype(float) if numbers else np.zeros(array.shape)
     data = np.ascontiguousarray(floats).tobytes()
@@ -378,6 +378,8 @@ def changed_array(content: bytes, rng: Rng) -> tuple[str, bytes]:
                 (int(rng.choice([1, 1, 2, 3, 9])), 0),
             ),
         ),
+        16: lambda: ("other numbers", npy((floats + 1.0).astype(array.dtype))),
+        17: lambda: ("other numbers", npy((1.5 * floats).astype(array.dtype))),
         15: lambda: ("characters that are none", npy(np.array([0x7FFFFFFF], dtype="<u4").view("<U1"))),
     }  # fmt: skip
     return made[how]()
@@ -488,11 +490,7 @@ def _read(kind: Kind, path: Path, resealed: bool) -> Verdict:
     try:
         found = kind.load(path)
     except PrivinfError as problem:
-        if problem.__context__ is not None or problem.__cause__ is not None:
-            return Verdict("context", f"{problem!r} after {problem.__context__!r}")
-        if isinstance(problem, UnforeseenError):  # a door translated it: a reader should have
-            return Verdict("foreign exception", f"stopped at the door: {problem}")
-        return Verdict("refused", f"{type(problem).__name__}: {problem}")
+        return fault(problem) or Verdict("refused", f"{type(problem).__name__}: {problem}")
     except Exception as problem:
         return Verdict("foreign exception", _where(problem))
     try:
@@ -513,6 +511,15 @@ def _read(kind: Kind, path: Path, resealed: bool) -> Verdict:
     except Exception as problem:
         return Verdict("foreign exception in use", _where(problem))
     return Verdict("other")
+
+
+def fault(problem: PrivinfError) -> Verdict | None:
+    """Return what is wrong with an error of the tree, None if nothing is."""
+    if problem.__context__ is not None or problem.__cause__ is not None:
+        return Verdict("context", f"{problem!r} after {problem.__context__!r}")
+    if isinstance(problem, UnforeseenError):  # a door translated it: a reader should have
+        return Verdict("foreign exception", f"stopped at the door: {problem}")
+    return None
 
 
 _KNOWN: dict[int, bytes] = {}
