@@ -64,6 +64,7 @@ verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and stat
 	$(BIN)/python benchmarks/verify_hc0.py
 	$(BIN)/python benchmarks/verify_settled.py
 	$(BIN)/python benchmarks/last_bits.py
+	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/redraws.py
 	$(BIN)/python benchmarks/fuzz_files.py
 	$(BIN)/python benchmarks/fuzz_queries.py
