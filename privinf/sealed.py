@@ -28,8 +28,8 @@ MOST_BYTES = 1 << 28
 
 
 def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Return a record as JSON text with its checksum."""
-    return json.dumps({**record, SEAL: checksum(record)}, indent=indent, allow_nan=False)
+    """Return a record as JSON text with its checksum, on a line of its own where there are lines."""
+    return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
 
 
 def unsealed(record: Any, what: str) -> dict[str, Any]:
@@ -46,7 +46,9 @@ def unsealed(record: Any, what: str) -> dict[str, Any]:
         raise StorageError(f"the text is not {what}")
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
-        raise StorageError(f"the text is damaged: it is not {what} that matches its checksum")
+        raise StorageError(
+            f"the text is not {what} as it was written: its checksum does not match; take the original"
+        )
     return content
 
 

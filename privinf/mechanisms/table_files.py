@@ -255,7 +255,7 @@ def _opened_parquet(path: Path) -> Any:
 
 def _next_frame(batches: Iterator[Any]) -> pd.DataFrame | None:
     batch = next(batches, None)
-    return None if batch is None else batch.to_pandas()
+    return None if batch is None else batch.to_pandas(ignore_metadata=True)  # no column becomes an index
 
 
 def _parquet(name: str, read: Callable[[], R]) -> R:

@@ -302,3 +302,13 @@ def test_rows_stay(frame):
         pickle.dumps(table)
     with pytest.raises(SchemaError, match="must be a Schema"):
         open_table(frame, ["age"])
+
+
+def test_an_index_of_a_parquet_file_is_a_column(tmp_path):
+    """pandas writes a named index as a column, and would make it an index again."""
+    frame = pd.DataFrame({"patient": [3, 1, 2], "age": [30.0, 40.0, 50.0]}).set_index("patient")
+    frame.to_parquet(tmp_path / "indexed.parquet")
+    table = open_table(tmp_path / "indexed.parquet", pi.Schema({"age": (18.0, 90.0)}), id="patient", n=3)
+    ((position, block),) = table.blocks()
+    assert position.tolist() == [2, 0, 1]
+    assert block["age"].tolist() == [30.0, 40.0, 50.0]

@@ -518,7 +518,7 @@ def fault(problem: PrivinfError) -> Verdict | None:
     if problem.__context__ is not None or problem.__cause__ is not None:
         return Verdict("context", f"{problem!r} after {problem.__context__!r}")
     if isinstance(problem, UnforeseenError):  # a door translated it: a reader should have
-        return Verdict("foreign exception", f"stopped at the door: {problem}")
+        return Verdict("foreign exception", f"stopped at a door: {_where(problem)}")
     return None
 
 

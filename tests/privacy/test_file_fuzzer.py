@@ -246,6 +246,12 @@ def test_files_of_the_last_version_are_read(kinds, tmp_path):
         del record["sha256"]
         done = Damage("as it was", json.dumps(record, indent=1).encode())
         assert judge(kind, done, tmp_path).outcome == "same"
+    plan = kinds["plan"].content.decode()
+    by_hand = "".join(
+        line for line in plan.splitlines(keepends=True) if 'sha256": "' not in line or "ids_" in line
+    )
+    edited = by_hand.replace('"high": 250.0', '"high": 260.0')
+    assert pi.MixingPlan.from_json(edited).party("lab").schema["glucose"].high == 260.0
     key = kinds["identity key"]
     assert judge(key, Damage("as it was", key.content[:65]), tmp_path).outcome == "same"
 
