@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, SensitivityError
 from privinf.noise import NoiseSource, SourceName, get_source, grid_step, solve_scale
+from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
 from privinf.typing import Calibration, Relation, RngLike, TrustModel
 from privinf.validation import check_choice
@@ -76,6 +77,8 @@ class Line:
         Replace-one l2 sensitivity of the released array, scaled units, before grid rounding.
     dimension : int
         Number of released numbers that one unit touches (for the grid's share of the sensitivity).
+    reach : float
+        Public bound of the released numbers that secure noise must have room for; 0 where there is none.
     """
 
     label: str
@@ -89,9 +92,16 @@ class Line:
     relation: Relation = "replace-one"
     assumptions: tuple[str, ...] = field(default=(PUBLIC_N,))
     party: str = ""
+    reach: float = 0.0
 
     def calibrated(self, source: NoiseSource) -> tuple[float, LedgerEntry]:
-        """Return the noise scale (sd, scaled units) and the ledger line."""
+        """Return the noise scale (sd, scaled units) and the ledger line.
+
+        Raises
+        ------
+        SensitivityError
+            The noise is so small that its grid has no room for what the public bounds allow.
+        """
         if math.isinf(self.mu):
             scale, total, noise = 0.0, self.sensitivity, {"law": "none", "scale": 0.0, "grid": 0.0}
             name, secure = "none", False
@@ -100,6 +110,11 @@ class Line:
                 self.sensitivity * (1.0 + FLOAT_SLACK), self.mu, self.dimension, source
             )
             grid = grid_step(scale) if source.secure else 0.0
+            if source.secure and self.reach >= LARGEST_STEP * grid:
+                raise SensitivityError(
+                    f"{self.label}: at mu={self.mu:.3g} the noise is too small for its fixed-point grid; "
+                    "spend less, or epsilon=inf for no noise"
+                )
             law = "discrete gaussian" if source.secure else "gaussian"
             noise, name, secure = {"law": law, "scale": scale, "grid": grid}, source.name, source.secure
         entry = LedgerEntry(

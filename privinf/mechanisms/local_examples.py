@@ -244,6 +244,7 @@ class LocalExamples:
             derivation=f"diameter of the public set of {', '.join(design.private_names)}",
             dimension=self.parts.gaussian * rows_per_unit,
             mu=mu,
+            reach=design.norm,
         )
 
     def _label_line(self, mu: float, name: str) -> Line:
@@ -254,6 +255,7 @@ class LocalExamples:
             derivation="public range of the label",
             dimension=rows_per_unit,
             mu=mu,
+            reach=self.design.y_norm,
         )
 
     def _line(self, **what: Any) -> Line:

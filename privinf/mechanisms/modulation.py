@@ -238,6 +238,8 @@ class Modulation:
                 derivation=self.map.derivation(),
                 dimension=self.columns * rows_per_unit,
                 mu=part,
+                # Records at distance 1 have no bounds; their numbers are held where the grid ends.
+                reach=0.0 if self.map.adjacency == "unit" else self.design.norm + self.map.amplitude,
                 **common,  # type: ignore[arg-type]
             )
             scale, entry = line.calibrated(spending.source)
@@ -252,6 +254,7 @@ class Modulation:
                 derivation="public range of the response",
                 dimension=rows_per_unit,
                 mu=parts[rounds],
+                reach=self.design.y_norm,
                 **{**common, "relation": "replace-one"},  # type: ignore[arg-type]
             )
             response_scale, entry = line.calibrated(spending.source)

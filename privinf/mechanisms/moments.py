@@ -223,6 +223,8 @@ class Moments:
             derivation=f"replace-one Frobenius distance of the record's {label}",
             dimension=entries * (rows_per_unit if local else rows_per_unit**2),
             mu=mu,
+            # No entry of one record passes the sensitivity; totals are checked where they are summed.
+            reach=sensitivity if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),

@@ -155,6 +155,7 @@ class PartyMechanism:
             derivation=f"replace-one diameter of the party's {self.width} scaled column(s)",
             dimension=dimension,
             mu=mu * own / self.diameter,
+            reach=self.design.norm,
             unit="person",
             trust="per-party",
             assumptions=stated,

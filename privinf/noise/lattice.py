@@ -15,7 +15,6 @@ import math
 
 import numpy as np
 
-from privinf.errors import SensitivityError
 from privinf.noise.discrete_gaussian import discrete_gaussian
 from privinf.noise.entropy import SYSTEM, Entropy, Keystream
 from privinf.noise.gumbel import gumbel_steps
@@ -73,20 +72,17 @@ class LatticeNoise:
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return values and noise on the grid, exact multiples of ``grid_step(scale)``.
 
-        Raises
-        ------
-        SensitivityError
-            Values are so large against the noise that the grid cannot hold them.
+        Values beyond 2^45 steps are held there, which moves no two of them apart; what is not a number
+        counts as 0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
         """
         step = grid_step(scale)
         flat = np.ravel(values)
         noisy = np.empty(flat.shape)
         for start in range(0, flat.size, CHUNK):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 part = np.rint(flat[start : start + CHUNK] / step)
-            if not np.abs(part).max(initial=0.0) < LARGEST_STEP:
-                raise SensitivityError("values are too large against the noise for its fixed-point grid")
-            steps = part.astype(np.int64)
+            part[np.isnan(part)] = 0.0
+            steps = np.clip(part, -LARGEST_STEP, LARGEST_STEP).astype(np.int64)
             noisy[start : start + CHUNK] = self.gaussian_steps(steps, scale / step) * step
         return noisy.reshape(np.shape(values))
 

@@ -175,8 +175,14 @@ def test_scale_falls_as_the_budget_grows():
 def test_budgets_below_the_grid_are_refused():
     with pytest.raises(SensitivityError, match="too small"):
         solve_scale(1.0, 1e-7, 100, LATTICE)
-    with pytest.raises(SensitivityError, match="grid"):
-        LATTICE.perturb(np.array([1e30]), 1e-9)
+
+
+def test_no_value_stops_the_noise_and_none_moves_further_than_before():
+    """Whether an error is raised must not depend on a row."""
+    end, step = 2.0**45 * grid_step(1.0), grid_step(1.0)
+    wild = np.array([1e30, -1e300, np.inf, -np.inf, np.nan, end - step, end, end + step, -end])
+    held = LATTICE.perturb(wild, 1.0) / end
+    np.testing.assert_allclose(held, [1, -1, 1, -1, 0, 1, 1, 1, -1], atol=1e-6)
 
 
 def test_grid_step_is_a_power_of_two_and_fine():

@@ -3,13 +3,14 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from record_replay import Tape, audit, observe, pick_losses
-from replay_fits import ASKED, FITS, LONG, PAIRS, allowed, run_of
+from replay_fits import ASKED, FITS, LONG, PAIRS, WHERE, allowed, run_of
 
 import privinf as pi
 from privinf.accounting import Ledger
-from privinf.errors import PrivinfWarning, SchemaError
+from privinf.errors import PrivinfWarning, SchemaError, SensitivityError
 from privinf.mechanisms import gaussian, moments, noisy_top_k
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.noise import LatticeNoise
@@ -198,3 +199,38 @@ def test_a_machine_of_huge_rows_warns_of_nothing():
     """numpy warned when a machine's mean passed the largest double: a function of its rows."""
     found = audit(run_of("sparse_mean"))
     assert found.differences == []
+
+
+@pytest.mark.parametrize("size", [0.0, 1e7, 1e8, 1e20, 1e307])
+def test_records_at_distance_one_may_be_of_any_size(size):
+    """A record beyond the end of the noise's grid stopped the release, after the charge."""
+    X = np.zeros((40, 2))
+    X[WHERE] = size
+    model = pi.ModulatedOLS(np.zeros(40), X, adjacency="unit", y_bounds=(-1, 1))
+    assert np.isfinite(model.release(mu=1.0).arrays["features"]).all()
+
+
+TINY = pi.Schema({"y": (-1.0, 1.0), "a": (-1.0, 1.0)})
+DOORS = {
+    "rows": lambda: pi.GaussianRows(TINY),
+    "mixture": lambda: pi.RandomMixing(TINY, k=4),
+    "modulated": lambda: pi.Modulation(TINY, "y ~ a"),
+    "moments": lambda: pi.Moments(TINY, "y ~ a", trust="local"),
+    "examples": lambda: pi.LocalExamples(TINY, "y ~ a"),
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_too_little_noise_for_the_grid_is_refused_whatever_the_rows(name):
+    """Tables of zeros passed, others did not, and had paid."""
+    said = set()
+    for far in (0.0, 1.0):
+        frame = pd.DataFrame({"a": np.zeros(40), "y": np.zeros(40)})
+        frame.loc[WHERE] = far
+        ledger = Ledger()
+        much = {"epsilon_x": 1e18, "epsilon_y": 1e18, "delta": 0.1} if name == "examples" else {"mu": 1e9}
+        with pytest.raises(SensitivityError, match="fixed-point grid") as caught:
+            DOORS[name]().release(frame, ledger=ledger, **much)
+        said.add((str(caught.value), len(ledger)))
+    assert len(said) == 1
+    assert said.pop()[1] == 0
