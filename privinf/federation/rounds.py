@@ -246,18 +246,25 @@ def question_of(query: Query, **more: Any) -> str:
 
 
 def with_question(query: Query, **more: Any) -> Query:
-    """Return a question whose lines name it, and `more`: a line pays for this question and no other."""
-    told = question_of(query, **more)[:QUESTION_DIGITS]
-    lines = tuple({**charge, "noise": {**charge["noise"], "question": told}} for charge in query.charges)
-    return replace(query, charges=lines)
+    """Return a question whose one line names it, and `more`: it pays for this question and no other.
+
+    Its id follows from the session and the place in it.
+    """
+    (charge,) = query.charges
+    noise = {**charge["noise"], "question": question_of(query, **more)[:QUESTION_DIGITS]}
+    return replace(query, charges=({**charge, "id": _line_id(query), "noise": noise},))
 
 
 def check_question(planned: PlannedSum, **more: Any) -> None:
     """Raise ArgumentError unless the one line of a plan names its question, and `more`."""
     query = planned.query
-    told = planned.entry.noise.get("question") if len(query.charges) == 1 else None
-    if told != question_of(query, **more)[:QUESTION_DIGITS]:
+    told = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
+    if told != (_line_id(query), question_of(query, **more)[:QUESTION_DIGITS]):
         raise ArgumentError("the plan's ledger line is of another question: plan the release anew")
+
+
+def _line_id(query: Query) -> str:
+    return str(uuid5(NAMESPACE_URL, f"{query.session} {query.sequence}"))
 
 
 def without_digits(args: Args) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class MaskedSum:
 
 def _words(query: Query) -> dict[str, Any]:
     """Return what else sites know a question by: in other words it is another one, with noise of its own."""
-    return {"asked_in": query.session, "asked_bits": query.args.get("bits", 0)}
+    return {"asked_bits": query.args.get("bits", 0)}
 
 
 def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, int]) -> MaskedSum:
