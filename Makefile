@@ -68,6 +68,7 @@ verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and stat
 	$(BIN)/python benchmarks/redraws.py
 	$(BIN)/python benchmarks/fuzz_files.py
 	$(BIN)/python benchmarks/fuzz_queries.py
+	$(BIN)/python benchmarks/fuzz_arguments.py
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

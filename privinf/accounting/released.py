@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -62,7 +63,7 @@ class ReleasedNumber(float, Released):
     entries : iterable of LedgerEntry
         The lines that paid for it, as recorded.
     scale : float
-        Sd of the noise in it; 0 without noise.
+        Sd of the noise in it; 0 without noise, nan where it has no simple law.
 
     Notes
     -----
@@ -102,7 +103,8 @@ class ReleasedNumber(float, Released):
         return float.__repr__(self)
 
     def __repr__(self) -> str:
-        return f"<released {self}, noise sd {self.scale:.6g}{appended(self.stamp)}>"
+        sd = "" if math.isnan(self.scale) else f", noise sd {self.scale:.6g}"
+        return f"<released {self}{sd}{appended(self.stamp)}>"
 
 
 def appended(stamp: str) -> str:

@@ -91,7 +91,6 @@ REFUSED = {
     "laplace in zCDP": (line("laplace", ConcentratedLoss(9.0), "l1", 2.0 * math.sqrt(2.0), 9.0), BALL),
     "another law": (line("gaussian", GaussianLoss(1.0), law="laplace"), BALL),
     "no noise called secure": (line("gaussian", GaussianLoss(math.inf), scale=0.0), BALL),
-    "noise of no size": (line("gaussian", GaussianLoss(1.0), scale="2.0"), BALL),
     "negative noise": (line("gaussian", GaussianLoss(1.0), scale=-2.0), BALL),
     "endless noise": (line("gaussian", GaussianLoss(1e-3), scale=math.inf), BALL),
     "noise beyond doubles": (line("gaussian", GaussianLoss(1e-3), scale=10**400), BALL),
