@@ -88,7 +88,7 @@ def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
         return found
     except json.JSONDecodeError as problem:
         place = f" (line {problem.lineno})"
-    except (RecursionError, ValueError):
+    except (RecursionError, TypeError, ValueError):
         pass
     raise StorageError(f"{what} is not JSON that can be read{place}")
 

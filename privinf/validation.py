@@ -104,7 +104,8 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) 
     """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise."""
     try:
         given = np.asarray(value)
-        array = given.astype(np.float64, casting="unsafe" if given.dtype.kind in "biufO" else "no")
+        with np.errstate(over="ignore"):
+            array = given.astype(np.float64, casting="unsafe" if given.dtype.kind in "biufO" else "no")
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:

@@ -28,7 +28,7 @@ from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
 from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class LocalExamples:
         self.label, self.design = resolve_label(design, label, levels)
         self.features = plan_features(self.design, binary, binary_mechanism)
         self.missing: Missing = check_choice(missing, Missing, "missing")
-        self.data_bounds = data_bounds
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
         weights = self.features.shares(response_shares or {})
         self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
         if radius is not None and not self.parts.gaussian:

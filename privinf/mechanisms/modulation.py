@@ -25,7 +25,7 @@ from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
-from privinf.validation import check_array, check_choice, check_count, check_number
+from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
 Response = Literal["protected", "public"]
 
@@ -121,7 +121,7 @@ class Modulation:
         self.response_share = response_share
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.public_seed = check_count(public_seed, "public_seed", least=0)
-        self.data_bounds = data_bounds
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
         weight_bound(self.design, weights)
         self.weights = weights
         self.columns = int(self.design.private.sum())

@@ -26,7 +26,7 @@ from privinf.noise import NoiseSource, SourceName, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Floats, Missing, RngLike
-from privinf.validation import check_choice, check_fraction, check_positive
+from privinf.validation import check_choice, check_flag, check_fraction, check_positive
 
 __all__ = [
     "ROBUST_SHARE",
@@ -108,7 +108,7 @@ class Moments:
             )
         self.trust: Trust = check_choice(trust, Trust, "trust")
         self.missing: Missing = check_choice(missing, Missing, "missing")
-        self.data_bounds = data_bounds
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.weight_bound = weight_bound(self.design, weights)
         self.weights = weights
         self.layout = MomentLayout(int((~self.design.private).sum()), int(self.design.private.sum()))

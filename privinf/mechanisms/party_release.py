@@ -20,7 +20,7 @@ from privinf.mechanisms.tables import RowBlocks
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Flags, Floats, Integers, Missing
-from privinf.validation import check_choice, check_count, check_positive
+from privinf.validation import check_choice, check_count, check_flag, check_positive
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
 UNIT = 2.0**-24
@@ -127,7 +127,7 @@ class PartyMechanism:
         own = self.design.diameter
         self.diameter = max(own, own if diameter is None else check_positive(diameter, "diameter"))
         self.missing: Missing = check_choice(missing, Missing, "missing")
-        self.data_bounds = data_bounds
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.labels = labels
 
     @property

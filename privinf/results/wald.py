@@ -23,7 +23,7 @@ from privinf.results.nonlinear import NonlinearResults
 from privinf.results.prediction import Prediction, prediction_rows
 from privinf.results.terms import pairwise_contrasts, terms
 from privinf.typing import ArrayLike, Floats
-from privinf.validation import check_fraction, check_number, shown
+from privinf.validation import check_array, check_fraction, check_number, shown
 
 if TYPE_CHECKING:
     from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
@@ -109,7 +109,7 @@ class WaldResults:
         if r_matrix is not None and column is not None:
             raise ArgumentError("r_matrix and column are alternatives: choose one")
         if r_matrix is not None:
-            return self._estimate.linear(np.atleast_2d(np.asarray(r_matrix, dtype=np.float64)))[1]
+            return self._estimate.linear(check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2))[1]
         if column is None:
             return frame
         if isinstance(column, (str, int, np.integer)):
