@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,7 @@ class SiteDesigns:
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(f"it cannot offer the column(s) {', '.join(missing)}: its holder knows why")
+        design = _own_bounds(design, self.schema)
         _tried(design, self.schema)
         return design
 
@@ -213,9 +215,19 @@ def _pieces(content: Any) -> list[Any]:
     return [piece for column in columns for piece in column["pieces"]]
 
 
-def _tried(design: Design, schema: Schema | None) -> None:
+def _own_bounds(design: Design, schema: Schema) -> Design:
+    """Return a design with the bounds that follow here: those sent may differ from them in their last bits.
+
+    A digest, under which questions are charged, leaves them out.
+    """
+    ends = [column.interval(schema) for column in design.columns]
+    low, high = np.array([[one.low, one.high] for one in ends]).T
+    outcome = replace(design.outcome, bounds=design.outcome.column.interval(schema))
+    return replace(design, low=low, high=high, outcome=outcome)
+
+
+def _tried(design: Design, schema: Schema) -> None:
     """Compute a design once on made-up rows, so that whatever its text could raise is raised here."""
-    assert schema is not None
     try:
         rows = OpenedRows(Rows(schema.frame()), schema)
         finite = all(bool(np.isfinite(made(design)).all()) for made in (rows.matrix, rows.response))

@@ -327,6 +327,18 @@ def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+def test_the_bounds_of_a_design_are_the_sites_own():
+    """A digest leaves them out: a question that was charged must not come back about other bounds."""
+    design = SCHEMA.design("y ~ np.log1p(income)")
+    content = design.to_dict()
+    content["high"][1] *= 1.0 - 1e-11
+    content["outcome"]["bounds"][1] *= 1.0 - 1e-11
+    site = Site(table(), SCHEMA, policy=OPEN)
+    facts = site.answer(design_query(content), "north").facts
+    assert facts["digest"] == design.digest
+    assert facts["design"] == design.to_dict() != content
+
+
 def test_a_design_needs_an_introduction():
     site = Site(table(), SCHEMA, policy=OPEN)
     digest = SCHEMA.design("y ~ age").digest
