@@ -112,6 +112,12 @@ def test_lines_that_say_less_or_something_else_are_refused(name):
     assert caught.value.__context__ is None
 
 
+def test_noise_whose_size_is_a_text_is_refused():
+    charge = ACCEPTED["gaussian"][0].to_dict()
+    with pytest.raises(PrivinfError, match="scale"):
+        OPEN.accept([charge | {"noise": {"scale": "2.0"}}], BALL)
+
+
 def test_zcdp_of_a_gaussian_is_for_secure_sums_on_coarse_grids():
     entry = line("gaussian", ConcentratedLoss(0.5))
     assert OPEN.accept([entry.to_dict()], BALL, masked=True)[0].loss == ConcentratedLoss(0.5)
