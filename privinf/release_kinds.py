@@ -76,9 +76,15 @@ class _Kind:
 
 
 _COMMON: dict[str, Check] = {"delta": _delta, "noise_free": _flag}
+_METHOD = _one_of("random-mixing", "gaussian-rows")
 _ROWS = {"groups": "n", "weights": "n"}
-_PARTY = _COMMON | {"method": _text, "plan": _text, "ids_sha256": _text, "n": _count, "centred": _flag}
-_MIXED: dict[str, Check] = {"k": _count, "kind": _text, "public_seed": _count, "share": _share}
+_PARTY = _COMMON | {"method": _METHOD, "plan": _text, "ids_sha256": _text, "n": _count, "centred": _flag}
+_MIXED: dict[str, Check] = {
+    "k": _count,
+    "kind": _one_of("signs", "hadamard", "countsketch"),
+    "public_seed": _count,
+    "share": _share,
+}
 _MOMENTS = _COMMON | {"response_weight": _scale, "scale": _scale}
 _MORE_MOMENTS: dict[str, Check] = {
     "sites": _count,
@@ -98,8 +104,8 @@ _KINDS: dict[str, _Kind] = {
             "contraction": _share,
             "amplitude": _scale,
             "frequency": _scale,
-            "sensitivity": _text,
-            "adjacency": _text,
+            "sensitivity": _one_of("exact", "lipschitz"),
+            "adjacency": _one_of("bounded", "unit"),
             "scales": _list_of(_scale),
             "response_scale": _scale,
         },
@@ -121,7 +127,7 @@ _KINDS: dict[str, _Kind] = {
             "scale": _scale,
             "gaussian": _list_of(_count),
             "responses": _list_of(_ANSWER),
-            "label": _record(kind=_text),
+            "label": _record(kind=_one_of("response", "gaussian", "clear")),
             "units": _record(center=_list_of(_number), scale=_list_of(_scale)),
         },
         {"groups": "n"},
@@ -169,7 +175,7 @@ def check_kind(
             raise StorageError(f"the release's law has a {name!r} that is none")
         if name not in law and name in expected.law:
             raise StorageError(f"the release's law lacks {name!r}")
-    _check_lengths(law, arrays, sizes | {"noise": sizes[expected.noise]})
+    _check_lengths(kind, law, arrays, sizes | {"noise": sizes[expected.noise]})
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
@@ -188,7 +194,7 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
 
 
 def _check_lengths(
-    law: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
+    kind: str, law: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
 ) -> None:
     """Check what the law says of sizes against the arrays and the design."""
     d, p, q = sizes["d"], sizes["p"], sizes["q"]
@@ -202,6 +208,10 @@ def _check_lengths(
         wrong.append("moments")
     if any(size < 1 for axis, size in sizes.items() if axis in "kmTl"):
         wrong.append("shape")
+    if "rows" in arrays and not kind.endswith(law["method"]):
+        wrong.append("method")
+    if "method" in law and (law["method"] == "random-mixing") != ({"k", "kind"} <= law.keys()):
+        wrong.append("method")
     if "directions" in arrays and arrays["directions"].ndim != arrays["features"].ndim:
         wrong.append("directions")
     if "residual_moments" in arrays and sizes["r"] != p * (p + 1) // 2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -32,18 +32,19 @@ def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
     return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
 
 
-def unsealed(record: Any, what: str) -> dict[str, Any]:
+def unsealed(record: Any, what: str, fields: Iterable[str]) -> dict[str, Any]:
     """Return a record that was read without its checksum, once that is right.
 
-    A record without a checksum passes: it was written by an earlier version of the package.
+    A record without a checksum passes: it was written by an earlier version of the package. One that has
+    other fields does not: a checksum whose name is damaged is none.
 
     Raises
     ------
     StorageError
-        It is no JSON object, or its checksum does not match.
+        It is no JSON object with these fields, or its checksum does not match.
     """
-    if not isinstance(record, dict):
-        raise StorageError(f"the text is not {what}")
+    if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
+        raise StorageError(f"the text is not {what} of a version that this privinf reads")
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(

@@ -21,6 +21,7 @@ from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import told
 
 _FORMAT, _VERSION = "privinf-ledger", 1
+_FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
 @doors
@@ -336,7 +337,7 @@ _LIVE_LOCK = threading.Lock()
 @reads("a ledger")
 def read_account(text: str) -> Account:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
-    record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger")
+    record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (_FORMAT, _VERSION):
         raise StorageError("the text is not a privinf ledger of a version this release can read")
     try:

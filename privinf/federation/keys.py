@@ -181,7 +181,9 @@ class Roster:
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
         """Read back what `to_json` wrote; StorageError if it is not that."""
-        record = unsealed(parse_json(text, "the text is not a roster: it"), "a roster")
+        record = unsealed(
+            parse_json(text, "the text is not a roster: it"), "a roster", ("format", "version", "keys")
+        )
         if (record.get("format"), record.get("version")) != ("privinf-roster", 1):
             raise StorageError("the text is not a roster of a version that this privinf reads")
         try:

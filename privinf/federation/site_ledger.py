@@ -223,6 +223,8 @@ class FileJournal(Journal):
         return True
 
     def _replay(self, line: dict[str, Any]) -> None:
+        if not all(isinstance(line[name], str) for name in ("digest", "session") if name in line):
+            raise StorageError("a digest and a session are texts")
         if "charge" in line:
             self.account.absorb([LedgerEntry.from_dict(entry) for entry in line["charge"]])
         if "session" in line:

@@ -332,7 +332,9 @@ class MixingPlan:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the plan of a JSON text (StorageError if it holds none, or its checksum does not match)."""
-        return cls.from_dict(unsealed(parse_json(text, "the text is not a mixing plan: it"), "a mixing plan"))
+        record = parse_json(text, "the text is not a mixing plan: it")
+        names = ("format", "version", *cls.__dataclass_fields__)
+        return cls.from_dict(unsealed(record, "a mixing plan", names))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a JSON file."""

@@ -115,6 +115,8 @@ def damaged(kind, old, new):
         ("identity key", b"000102", b"000103"),
         ("ledger file", b'"mechanism": "gaussian"', b'"mechanism": "laplacia"'),
         ("ledger text", b'"mu": 0.25', b'"mu": 0.05'),
+        ("ledger text", b'"sha256"', b'"sha257"'),  # a checksum under another name would be none
+        ("roster", b'"sha256"', b'"sha257"'),
     ],
 )
 def test_another_digit_is_not_another_number(kinds, tmp_path, name, old, new):
