@@ -67,7 +67,7 @@ class SparseFit:
     support : list of int
         Kept columns.
     beta : ndarray
-        Their coefficients.
+        Their coefficients; those of columns in every fit take over the mean of what was dropped.
     picked : list of int
         All columns that were picked: the kept ones and those that were dropped again.
     picked_beta : ndarray
@@ -211,10 +211,15 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
     errors = np.sqrt(variance * (whole.root**2).sum(axis=1))
     order = order[np.abs(beta[order]) > threshold * errors[order]]
     kept = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
+    found = beta[kept]
+    if fixed:
+        # A constant that was fitted beside a skewed column lacks its mean once the column is dropped.
+        dropped = np.setdiff1d(np.arange(len(beta)), kept)
+        gram = np.linalg.inv(whole.root @ whole.root.T)[:fixed]
+        found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
-        [support[i] for i in kept], beta[kept], list(support), beta, whole.scale, whole.step_sd,
-        whole.efficiency,
-    )  # fmt: skip
+        [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd, whole.efficiency
+    )
 
 
 def preconditioner(sums: SparseSums, support: list[int], rho: float) -> tuple[Floats, float]:

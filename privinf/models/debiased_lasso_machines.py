@@ -28,7 +28,7 @@ from privinf.inference.sparse.joint import joint_covariance, score_correlation
 from privinf.models.debiased_lasso_machine_results import MachineResults
 from privinf.models.debiased_lasso_machine_shares import MachineSize, machine_shares
 from privinf.models.debiased_lasso_plan import ROUNDING, Accounting
-from privinf.models.debiased_lasso_results import LassoResults
+from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
 from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.validation import check_choice, check_count, check_positive
 
@@ -229,13 +229,9 @@ def _party_results(
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
     sampling = joint_covariance(correlation, found.sampling, np.zeros(len(unit)))
-    kept = sorted((fit.support[i], float(fit.beta[i])) for i in fit.kept)
-    sparse = {
-        "columns": list(names),
-        "positions": [j for j, _ in kept],
-        "values": [value / float(units.scale[j]) for j, value in kept],
-        "scale": fit.scale,
-    }
+    kept = [fit.support[i] for i in fit.kept]
+    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
+    sparse = sparse_settings(names, units, kept, values, fit.scale)
     return LassoResults(
         Estimate(
             found.params / unit,

@@ -18,7 +18,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.debiased import Debiased
 from privinf.inference.sparse.joint import joint_covariance, score_correlation
 from privinf.models.debiased_lasso_machines import MachineResults
-from privinf.models.debiased_lasso_results import LassoResults
+from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 
@@ -140,14 +140,9 @@ def _results(
     back = np.outer(unit, unit)
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit))) / back
     noise = np.diag(debiased.privacy) / back
-    order = np.argsort(fit.support)
-    positions = [fit.support[i] for i in order]
-    sparse = {
-        "columns": names,
-        "positions": positions,
-        "values": [float(value) for value in fit.values[order] / scale[positions]],
-        "scale": float(np.sqrt(variance)),
-    }
+    support = list(fit.support)
+    values = fit.values / scale[support]
+    sparse = sparse_settings(names, described.units, support, values, float(np.sqrt(variance)))
     return LassoResults(
         Estimate(
             debiased.params / unit, sampling + noise, tuple(names[j] for j in targets), n, noise_cov=noise,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import BootstrapDraws
 from privinf.engines.restricted_eigenvalues import NoiseVariance, RestrictedEigenvalues
-from privinf.engines.sparse_sums import SparseSums
+from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
@@ -33,10 +33,11 @@ from privinf.models.debiased_lasso_secure import Sight, cost_note
 from privinf.results import Results
 from privinf.results.base import IntervalMethod
 from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
-from privinf.typing import RngLike
+from privinf.typing import Floats, RngLike
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
@@ -44,6 +45,16 @@ SELECTED_NOTE = (
     "decides which weak columns are picked, coverage is nearly kept; where the rows decide, columns without "
     "signal are picked for looking large and are covered far less often than stated, and weak signals are "
     "overestimated. Columns whose signal stands far out, and targets named in advance, are not concerned."
+)
+
+SPARSE_INSTEAD = "predict_sparse(rows) gives the sparse fit's point predictions, without intervals"
+NOT_ALL = (
+    "predictions need a debiased coefficient of every column and of the constant, and this fit has none of "
+    "{}: their part of the mean would be left out; " + SPARSE_INSTEAD
+)
+CENTRED = (
+    "predictions need the constant's coefficient, and this fit has none: columns and response are centred; "
+    + SPARSE_INSTEAD
 )
 
 ASTRAY_NOTE = (
@@ -60,6 +71,8 @@ class LassoResults(Results):
     ``params``, ``bse``, intervals and tests are those of the debiased targets; `sparse_params` is the fit
     before debiasing, of all columns. ``bse_sampling`` is the error without privacy noise but with the same
     clips. Score tests need per-record scores, which no one releases: they are not available.
+    `predict` and `get_prediction` need a debiased coefficient of every column and of the constant, and say so
+    where one is missing; `predict_sparse` predicts from the sparse fit, without intervals.
     `restricted_eigenvalues`, `noise_variance`, `bias_bound` and the private bootstrap are there if the fit
     was asked for them.
 
@@ -86,6 +99,49 @@ class LassoResults(Results):
         found = np.zeros(len(self._sparse["columns"]))
         found[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(found, list(self._sparse["columns"]), name="sparse_params")
+
+    def predict_sparse(self, exog: Any) -> pd.Series[float]:
+        """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
+
+        Parameters
+        ----------
+        exog : DataFrame or array
+            The design matrix, all columns of the fit (frames by name); a frame may leave out the constant.
+
+        Returns
+        -------
+        Series named ``sparse_mean``. The sparse fit was selected on the rows and has no intervals.
+
+        Raises
+        ------
+        NotAvailableError
+            The result was stored without what the columns were centred at.
+
+        Notes
+        -----
+        Without a constant the fit centres columns and response at c and m, and predicts
+        ``m + (x - c)'b``.
+
+        **Privacy.** Post-processing.
+        """
+        sparse = self._sparse
+        if "intercept" not in sparse:
+            raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
+        constant = sparse["constant"]
+        if isinstance(exog, pd.DataFrame) and constant is not None and constant not in exog:
+            exog = exog.assign(**{constant: 1.0})
+        rows, index = prediction_rows(exog, tuple(sparse["columns"]), None, transform=False)
+        means = rows @ self.sparse_params.to_numpy() + sparse["intercept"]
+        return pd.Series(means, index, name="sparse_mean")
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        left = [name for name in self._sparse["columns"] if name not in self.names]
+        if left:
+            some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+            raise NotAvailableError(NOT_ALL.format(some))
+        if self._sparse.get("centred", True):
+            raise NotAvailableError(CENTRED)
+        return super()._rows(exog, transform)
 
     @property
     def selected(self) -> tuple[str, ...]:
@@ -320,17 +376,7 @@ def lasso_results(
         cov_type="HC0",
     )
     values = fit.beta / sums.units.scale[fit.support]
-    if rows.constant is not None:
-        # In the user's units the constant takes up the centres of the other columns.
-        at = fit.support.index(rows.constant)
-        values[at] += sums.units.intercept - values @ sums.units.center[fit.support]
-    order = np.argsort(fit.support)
-    sparse = {
-        "columns": list(names),
-        "positions": [fit.support[i] for i in order],
-        "values": [float(values[i]) for i in order],
-        "scale": fit.scale,
-    }
+    sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)
     settings: dict[str, Any] = {"sparse": sparse, "response": rows.design.response}
     if fit.astray:
         settings["astray"] = True
@@ -351,3 +397,32 @@ def lasso_results(
         settings=settings,
         notes=notes,
     )
+
+
+def sparse_settings(
+    names: Sequence[str],
+    units: Units,
+    support: Sequence[int],
+    values: Floats,
+    scale: float,
+    constant: int | None = None,
+) -> dict[str, Any]:
+    """Return what results keep of a sparse fit; `values` in the user's units, by `support`.
+
+    A constant takes up the centres of the other columns; without one they stay, as an intercept.
+    """
+    found = dict(zip(support, map(float, values), strict=True))
+    intercept = units.intercept - sum(value * float(units.center[j]) for j, value in found.items())
+    if constant is not None:
+        found[constant] += intercept
+        intercept = 0.0
+    positions = sorted(found)
+    return {
+        "columns": list(names),
+        "positions": positions,
+        "values": [found[j] for j in positions],
+        "scale": scale,
+        "constant": None if constant is None else names[constant],
+        "intercept": intercept,
+        "centred": bool(units.intercept != 0.0 or np.any(units.center != 0.0)),
+    }
