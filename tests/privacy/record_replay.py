@@ -411,6 +411,7 @@ class Outcome:
     warned: list[str]
     ledger: Ledger
     refused: bool = False
+    foreign: list[str] = field(default_factory=list)
 
     def differences(self, other: Outcome) -> list[str]:
         """Return the paths at which two outcomes differ; no value."""
@@ -421,7 +422,7 @@ class Outcome:
         ]
         if self.warned != other.warned:
             found.append(f"warnings: {sorted(set(self.warned) ^ set(other.warned))}")
-        return found
+        return found + self.foreign + other.foreign
 
 
 Run = Callable[[int, Ledger], Any]
@@ -446,18 +447,18 @@ def known_entropy(seed: int) -> Iterator[None]:
 
 def observe(run: Run, world: int, *, seed: int = 0) -> Outcome:
     """Return the outcome of a run in one of two worlds; an error is an outcome like others."""
-    ledger, refused = Ledger(), False
+    ledger, refused, foreign = Ledger(), False, []
     with known_entropy(seed), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             found: Any = run(world, ledger)
         except Exception as error:
             found, refused = {"raised": raised(error)}, True
-            if not isinstance(error, PrivinfError):
-                found["foreign"] = True
+            if not isinstance(error, PrivinfError) or error.__context__ or error.__cause__:
+                foreign.append(f"a foreign exception: {type(error).__name__}")
         values = shown([found if isinstance(found, tuple) else (found,), ledger])
     texts = [f"{one.category.__name__}: {told(str(one.message))}" for one in warned]
-    return Outcome(values, texts, ledger, refused)
+    return Outcome(values, texts, ledger, refused, foreign)
 
 
 # ---- the audit

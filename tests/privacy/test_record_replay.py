@@ -94,6 +94,10 @@ def test_an_error_that_looks_at_rows_is_seen():
     assert changed("MomentOLS central", moments, "encode", strict).differences
 
 
+def test_an_error_that_is_none_of_the_tree_is_seen():
+    assert audit(lambda world, ledger: [][world]).differences
+
+
 def test_a_member_computed_from_rows_is_seen():
     class Curious(pi.MomentOLS):
         def fit(self, **how):
