@@ -187,7 +187,8 @@ def test_matrices_are_opened_once_and_not_copied():
 
 
 @pytest.mark.parametrize(
-    "knots", ["[0.5, 0.5000000001], lower_bound=0, upper_bound=1", "[0], lower_bound=-1e308, upper_bound=1e308",
+    "knots", ["[0.5, 0.5000000001], lower_bound=0, upper_bound=1",
+              "[0], lower_bound=-1e308, upper_bound=1e308",
               "[3e-300], lower_bound=0, upper_bound=5e-300"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["bs", "cr"])
