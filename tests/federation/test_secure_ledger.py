@@ -8,7 +8,7 @@ from federation_sites import design_of, rows_of
 from secure_sites import SCORE, secure_federation, secure_query
 
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
-from privinf.errors import BudgetExceededError, StorageError
+from privinf.errors import BudgetExceededError, NotAvailableError, StorageError
 from privinf.federation import SecureServer, Site, SiteLedger, SitePolicy, TrustedServer, site_ledger
 from privinf.federation.in_process import InProcessFederation
 
@@ -53,10 +53,10 @@ def test_a_position_stays_passed_after_a_restart(tmp_path):
     server = SecureServer(federation)
     server.vector_sum("clipped_score", SCORE, mu=0.5, label="s")
     site = reopened(federation._sites["north"], lambda: on_disk(tmp_path))
-    server._sequence -= 1
-    server._federation = InProcessFederation(federation._sites | {"north": site})
-    with pytest.raises(Exception, match="position of the session"):
-        server.vector_sum("clipped_score", SCORE | {"clip": 1.0}, mu=0.5, label="s")
+    other = SecureServer(InProcessFederation(federation._sites | {"north": site}))
+    other._session, other._sequence = server._session, server._sequence - 1
+    with pytest.raises(NotAvailableError, match=r"site 'north'.*position of the session"):
+        other.vector_sum("clipped_score", SCORE | {"clip": 1.0}, mu=0.5, label="s")
     site.ledger.close()
 
 

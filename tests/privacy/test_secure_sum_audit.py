@@ -33,7 +33,7 @@ KEYS, ROSTER = pinned_keys(NAMES)
 COLLUDERS = {name: PairKeys(KEYS[name], ROSTER) for name in COLLUDING}
 
 
-class Planned(Exception):
+class Planned(BaseException):
     """Raised in place of asking a question that a server has made up."""
 
 
