@@ -10,7 +10,7 @@ import click
 
 from privinf.accounting import PrivacyReport
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
-from privinf.errors import AlignmentError, ArgumentError, StorageError
+from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.models import BGMOLS, DGMOLS, RMGMOLS, join
 from privinf.models.joined import JOINED
@@ -89,17 +89,10 @@ def fit_command(
 
 
 def _joined(files: tuple[Path, ...]) -> Release:
-    found = [_loaded(path) for path in files]
+    found = [load_release(path) for path in files]
     if len(found) == 1 and found[0].kind.startswith(JOINED):
         return found[0]
     return join(found)
-
-
-def _loaded(path: Path) -> Release:
-    try:
-        return load_release(path)
-    except (KeyError, TypeError, AttributeError):
-        raise StorageError(f"{path} is not a release of this version of privinf") from None
 
 
 def _check_plan(joined: Release, plan: MixingPlan) -> None:
