@@ -22,15 +22,15 @@ TARGET = ROOT / "benchmarks" / "results" / "fuzz_arguments.md"
 
 HEAD = """# Changed arguments
 
-Made by `python benchmarks/fuzz_arguments.py` in {seconds:.0f} s: {calls} calls of {cases} public constructors,
+Made by `python benchmarks/fuzz_arguments.py` in {seconds:.0f} s of processor time: {calls} calls of {cases} public constructors,
 class methods, fits, releases, plans and results' methods; in each one or two arguments of a valid call were
 changed: to another type or range, to a table or an array with a defect, to an object whose conversions raise with a
 value, or inside (one item of a list, a dict or a formula). The longest took {slowest:.2f} s of processor time
 (limit {limit:g} s), in 2 GB of memory.
 
 {problems} problems: foreign exceptions or warnings, a context that is left, a value of a row in a message or a
-warning, a refusal after the charge (other than {afterwards}, which depend on what was released), a call over
-the limit.
+warning, a call over the limit, a refusal after the charge. (Refusals that depend on what was released come after
+it: {afterwards}.)
 
 | what came of it | calls |
 |---|---|
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    begun, found = time.perf_counter(), Findings()
+    begun, found = time.process_time(), Findings()
     for first in range(0, asked.calls, 500):
         part = fuzz(min(500, asked.calls - first), asked.seed, first=first)
         found.outcomes += Counter(part.outcomes)
@@ -67,7 +67,7 @@ def main() -> int:
         found.problems += part.problems
         found.slowest = max(found.slowest, part.slowest)
         print(f"{found.calls} calls, {len(found.problems)} problems", flush=True)
-    TARGET.write_text(table(found, time.perf_counter() - begun))
+    TARGET.write_text(table(found, time.process_time() - begun))
     return min(len(found.problems), 1)
 
 
