@@ -233,16 +233,19 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
 def question_of(query: Query, **more: Any) -> str:
     """Return the digest of a question, and of what `more` is done with its sum.
 
-    What names the asking of it is left out: session, ids and times of lines, digits. So a question has the
-    same digest when a fit that was stopped asks it again in its place.
+    What names the asking of it is left out: session, ids and times of lines, digits, and fingerprints of
+    keys. So a question has the same digest when a fit that was stopped asks it again in its place.
     """
     charges = []
     for charge in query.charges:
-        noise = {name: value for name, value in charge.get("noise", {}).items() if name != "question"}
-        kept = {name: value for name, value in charge.items() if name not in ("id", "time")}
-        charges.append(kept | {"noise": noise})
-    args = without_digits(query.args) | more
-    return replace(query, args=args, session="", charges=tuple(charges)).digest
+        noise = _without(charge.get("noise", {}), "question", "key")
+        charges.append(_without(charge, "id", "time") | {"noise": noise})
+    args, masking = without_digits(query.args) | more, _without(query.masking, "pinned")
+    return replace(query, args=args, session="", charges=tuple(charges), masking=masking).digest
+
+
+def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in names}
 
 
 def with_question(query: Query, **more: Any) -> Query:

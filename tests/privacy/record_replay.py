@@ -289,6 +289,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00)?")
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 SILENT = (types.ModuleType, types.BuiltinFunctionType, type)
 TOP = 2  # depth of what a run returns
+# The clock, and the fingerprint of a server's own random key.
+UNLIKE = ("time", "key")
 LABELS = ("columns", "index", "name", "names", "attrs")
 # Methods that write files or draw pictures of what the walk has seen already.
 UNCALLED = {"save", "plot", "to_arviz", "draws", "load", "remove_data"}
@@ -331,7 +333,7 @@ def _parts(thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", getattr(thing, name)) for name in LABELS if hasattr(thing, name))
     elif isinstance(thing, Mapping):
         yield ".keys", [str(key) for key in thing]
-        yield from ((f"[{key!r}]", value) for key, value in thing.items() if key != "time")
+        yield from ((f"[{key!r}]", value) for key, value in thing.items() if key not in UNLIKE)
     elif isinstance(thing, (list, tuple)):
         yield from ((f"[{i}]", part) for i, part in enumerate(thing))
     elif isinstance(thing, Set):

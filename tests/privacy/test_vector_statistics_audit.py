@@ -95,7 +95,7 @@ def test_half_the_sensitivity_is_caught(op, monkeypatch):
 
 def test_a_vector_that_is_not_shrunk_is_caught(monkeypatch):
     monkeypatch.setattr(vector_statistics, "clip_norms", lambda rows, norm: np.clip(rows, -norm, norm))
-    result = audit(scores("product_vector", 400, far=FAR))
+    result = audit(scores("product_vector", 800, far=FAR))
     assert result.exceeded, result
 
 
