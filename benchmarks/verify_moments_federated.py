@@ -33,8 +33,7 @@ SITES, DELTA, NORMAL = 10, 1e-5, 1.959963984540054
 STORE_EVERY = 50
 HEADER = """Made by `python benchmarks/verify_moments_federated.py`. Ten sites, delta = 1e-5, replace-one of one record.
 Noise: epsilon = 1, secure noise at the sites. Intervals: X ~ U[-1, 1]^3, beta (.5, -.3, .2), error sd .3, n = 5,000,
-epsilon = 1; heteroskedastic: error sd .6 x1^2, n = 20,000, epsilon = 8, where the clip of residuals at three
-standard deviations alone makes HC0's standard errors 7 to 8% too small, with one curator as well.
+epsilon = 1; heteroskedastic: error sd .6 x1^2, n = 20,000, epsilon = 8.
 """
 
 
