@@ -88,7 +88,8 @@ def rare(share: float) -> np.ndarray:
 
 def small_clip(clip: float | None, slope: float = 5.0) -> Cell:
     """Return a linear model whose response goes far beyond a clip."""
-    options = {"y_bounds": (-2.0 * slope, 2.0 * slope), "residual_clip": clip}
+    reach = 2.0 * slope + 2.0
+    options = {"y_bounds": (-reach, reach), "residual_clip": clip}
     beta = np.r_[0.0, slope * np.array([1.0, -0.5, 0.25])]
     return Cell(50_000, beta, 1.0, family="gaussian", options=options)
 
