@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
+from privinf.errors import NotAvailableError
 from privinf.simulation import binomial_limits
 from privinf.simulation.lasso import LassoDesign
 from privinf.simulation.lasso_baselines import debiased_lasso
@@ -28,12 +29,15 @@ def fits(name):
     """Errors of the targets, their standard errors, those without privacy noise, and what was selected."""
     design, epsilon, reps = CELLS[name]
     rng = np.random.default_rng(11)
-    errors, ses, sampling = (np.empty((reps, len(TARGETS))) for _ in range(3))
+    errors, ses, sampling = (np.full((reps, len(TARGETS)), np.nan) for _ in range(3))
     found, naive = 0, []
     for i in range(reps):
         sample = design.draw(rng)
         model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
-        r = model.fit(epsilon=epsilon, delta=DELTA, sparsity=5, targets=TARGETS, rng=rng)
+        try:
+            r = model.fit(epsilon=epsilon, delta=DELTA, sparsity=5, targets=TARGETS, rng=rng)
+        except NotAvailableError:  # the noise hides a slope, in about one fit of 250: its targets are missed
+            continue
         assert r.privacy.epsilon(DELTA) <= epsilon
         errors[i], ses[i] = r.params - sample.shared[TARGETS], r.bse
         sampling[i] = r.bse_sampling
@@ -71,7 +75,7 @@ def test_width_is_near_the_one_without_privacy():
     _, ses, _, _, _ = fits("normal")
     design, *_ = CELLS["normal"]
     clear = np.sqrt(design.sampling_variance()[TARGETS] / design.nobs)
-    ratio = ses.mean(axis=0) / clear
+    ratio = np.nanmean(ses, axis=0) / clear
     assert (ratio > 1.0).all()
     assert (ratio < 1.6).all()
 
