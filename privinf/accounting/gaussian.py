@@ -13,11 +13,13 @@ import numpy as np
 from scipy.special import erfcx, ndtr
 
 from privinf.doors import door
+from privinf.errors import ArgumentError
 from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number
 
 _TINY = 5e-324
 _SQRT2 = math.sqrt(2.0)
+_SMALLEST_DELTA = 1e-300
 
 
 def hockey_stick(epsilon: Floats, mu: float) -> Floats:
@@ -158,6 +160,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     delta = check_fraction(delta, "delta")
+    if delta < _SMALLEST_DELTA:  # no bracket is found among numbers that have lost their digits
+        raise ArgumentError(f"delta must be at least {_SMALLEST_DELTA:g}")
     if math.isinf(epsilon):
         return math.inf
 

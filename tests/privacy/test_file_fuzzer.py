@@ -143,6 +143,14 @@ def test_lists_without_end_and_keys_twice(kinds, tmp_path):
                     assert judge(kind, Damage("text", text.encode()), tmp_path).outcome == "refused"
 
 
+def test_a_delta_without_digits_ends_in_an_error(kinds):
+    text = json.loads(kinds["plan"].content)
+    text["parties"]["clinic"]["delta"] = 5e-324  # the search for mu never ended
+    del text["sha256"]
+    with pytest.raises(PrivinfError, match="at least 1e-300"):
+        pi.MixingPlan.from_json(json.dumps(text))
+
+
 def test_a_power_of_ten_does_not_fill_the_memory():
     begun = time.perf_counter()
     for limit in ("1e999999999", "1/0", "0x1", " 1", "-1", 3, None, "9" * 5000, "9" * 400):
