@@ -140,7 +140,7 @@ def test_a_roster_tells_how_many_are_missing(planned):
         (["--ledger", "a.ledger", "--budget-epsilon", "-1"], "epsilon"),
         (["--ledger", "a.ledger", "--budget-epsilon", "39"], "would pass the limit"),
         (["--ledger", "a.csv"], "a.csv: the text is not a privinf ledger"),
-        (["--ledger", "plan.json"], "not a privinf ledger"),
+        (["--ledger", "plan.json"], "not a ledger of a version"),
         (["--seed", "-1"], "seed >= 0"),
         (["--out", "missing/a.npz"], "no folder"),
         (["--out", "a.csv"], "--overwrite"),

