@@ -12,8 +12,8 @@ from tables import RESULTS, Job, checkpointed, write_table
 
 import privinf as pi
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.simulation.lasso import LassoDesign, LassoSample
-from privinf.simulation.lasso_tables import paper_design, paper_table
+from studies.lasso import LassoDesign, LassoSample
+from studies.lasso_tables import paper_design, paper_table
 
 NORMAL = 1.959963984540054
 STORED = RESULTS / "lasso_machines.csv"

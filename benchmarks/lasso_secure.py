@@ -33,7 +33,7 @@ from privinf.engines.sparse_sums import SparseSums
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError, WeakIdentificationWarning
 from privinf.models import debiased_lasso_fits
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import LassoDesign, lasso_design
+from studies.lasso import LassoDesign, lasso_design
 
 NORMAL, EPSILON = 1.959963984540054, 0.8
 PER_DRAW = 25

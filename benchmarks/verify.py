@@ -21,7 +21,7 @@ import pandas as pd
 from tables import RESULTS, limits, monte_carlo, write_table
 
 import privinf as pi
-from privinf.simulation import cube_design, sphere_design
+from studies.designs import cube_design, sphere_design
 
 BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
 DELTA = 1e-5

@@ -35,13 +35,7 @@ from privinf.inference.transforms.variances import (
 from privinf.mechanisms import RandomizedResponse
 from privinf.models.example_systems import example_system
 from privinf.noise import SimulationNoise
-from privinf.simulation import (
-    classification_design,
-    examples_target,
-    labelled_examples,
-    staged_examples,
-)
-from privinf.simulation.examples import LOGIT
+from studies.examples import LOGIT, classification_design, examples_target, labelled_examples, staged_examples
 
 RADIUS, DELTA, NORMAL = math.sqrt(2.0), 1e-5, 1.959963984540054
 

@@ -28,8 +28,8 @@ from tables import RESULTS, Job, checkpointed, write_table
 
 import privinf as pi
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import ERROR_COLUMN, LassoDesign, lasso_design
-from privinf.simulation.lasso_tables import paper_design, paper_table
+from studies.lasso import ERROR_COLUMN, LassoDesign, lasso_design
+from studies.lasso_tables import paper_design, paper_table
 
 NORMAL, EPSILON, SIGNALS = 1.959963984540054, 0.8, 3
 # The columns' bounds are public: 3.5 standard deviations of normals; chi-square features reach further.

@@ -2,7 +2,7 @@
 
 Tables are written to benchmarks/results/mixing_*.md as they finish; ``--only NAME`` runs one table,
 ``--scale 0.1`` a tenth of the replications. Where n is 100,000 or more the k mixed rows are drawn from
-their Gaussian limit given the sums over people (`privinf.simulation.mixed_rows_limit`); the table "limit"
+their Gaussian limit given the sums over people (`studies.mixing.mixed_rows_limit`); the table "limit"
 compares that limit with real mixing through the public API.
 """
 
@@ -37,13 +37,7 @@ from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED, identification_forecast
 from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.plan_check import IDENTIFIED
-from privinf.simulation import (
-    MIXING_PARTIES,
-    PeopleSums,
-    mixed_rows_limit,
-    mixing_design,
-    mixing_sums,
-)
+from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
 
 monte_carlo = partial(replicated, progress=False)
 D, DELTA, RESIDUAL = 10, 1e-5, 0.2

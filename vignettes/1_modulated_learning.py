@@ -31,7 +31,9 @@ from privinf.accounting import calibrate_mu, classic_mu, gaussian_epsilon
 from privinf.datasets import Dataset, load
 from privinf.models.modulation_systems import modulation_system
 from privinf.models.modulation_theory import reconstruction_bound
-from privinf.simulation import dp_fedsgd, paper_rho, rates, replicate, sphere_design
+from privinf.simulation import rates, replicate
+from studies.designs import sphere_design
+from studies.dp_fedsgd import dp_fedsgd, paper_rho
 
 warnings.simplefilter("ignore")  # weak identification is the subject here, and is reported
 PAGE = Page(__file__)

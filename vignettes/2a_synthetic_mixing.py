@@ -28,14 +28,8 @@ from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.shrinkage import shrunk_slopes
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.party_plan import PartyPlan
-from privinf.simulation import (
-    MIXING_PARTIES,
-    mixed_rows_limit,
-    mixing_design,
-    mixing_sums,
-    noisy_rows_gram,
-    replicate,
-)
+from privinf.simulation import replicate
+from studies.mixing import MIXING_PARTIES, mixed_rows_limit, mixing_design, mixing_sums, noisy_rows_gram
 
 warnings.simplefilter("ignore")  # weak identification and simulation noise are the subject here
 PAGE = Page(__file__)

@@ -36,7 +36,7 @@ from privinf.inference.examples import solve_root
 from privinf.inference.transforms import logistic_derivatives, truncation_bias
 from privinf.models.example_systems import example_system
 from privinf.releases import Release
-from privinf.simulation import classification_design
+from studies.examples import classification_design
 
 warnings.simplefilter("ignore")  # weak identification is one of the subjects, and is printed
 PAGE = Page(__file__, ".4g")

@@ -1,9 +1,10 @@
 """Real data with public schemas: no download.
 
 From the statsmodels wheel (`NAMES`): ``load("fair")``, ``load("co2", features="lags")``,
-``load("modechoice")``, ``load("randhie", response="fmde")``. From the folder that the environment variable
-PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``, ``load("superconductor")``,
-``load("gpu")``, ``load("song")``, ``load("acs_wages")``, ``load("acs_income")``, ``load("acs_coverage")``.
+``load("modechoice")``, ``load("randhie", response="fmde")``. In a clone of the repository, from the
+folder that the environment variable PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``,
+``load("superconductor")``, ``load("gpu")``, ``load("song")``, ``load("acs_wages")``, ``load("acs_income")``,
+``load("acs_coverage")``.
 The bounds in every schema come from the codebook or from the subject, never from the rows; a value outside
 is clipped by the model that uses the schema.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from privinf.datasets.record import Dataset
 from privinf.errors import ArgumentError
+from privinf.studied import studied
 
 NAMES = ("co2", "fair", "modechoice", "randhie")
 PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")
@@ -35,7 +37,8 @@ def load(name: str, **options: Any) -> Dataset:
     ArgumentError
         The name or an option is unknown.
     NotAvailableError
-        The data set is one of `PACKED` and its file is not in the folder that PRIVINF_DATA names.
+        The data set is one of `PACKED` and ``studies`` is not on Python's path, or its file is not in the
+        folder that PRIVINF_DATA names.
 
     Examples
     --------
@@ -44,7 +47,11 @@ def load(name: str, **options: Any) -> Dataset:
     """
     if name not in NAMES + PACKED:
         raise ArgumentError(f"no data set {name!r}; there are {', '.join(NAMES + PACKED)}")
-    found: Dataset = import_module(f"privinf.datasets.{name}").load(**options)
+    if name in NAMES:
+        module = import_module(f"privinf.datasets.{name}")
+    else:
+        module = studied(f"data.{name}", f"data set {name!r}")
+    found: Dataset = module.load(**options)
     return found
 
 

@@ -8,7 +8,8 @@ import pytest
 import privinf as pi
 from privinf.inference.examples import score_test
 from privinf.models.example_systems import example_system
-from privinf.simulation import binomial_limits, examples_target, labelled_examples, staged_examples
+from privinf.simulation import binomial_limits
+from studies.examples import examples_target, labelled_examples, staged_examples
 
 DELTA, RADIUS, NORMAL = 1e-5, math.sqrt(2.0), 1.959963984540054
 STAGES = pi.Schema({"stage": [0, 1, 2], "x1": (-1.0, 1.0), "x2": (-1.0, 1.0)})

@@ -8,8 +8,8 @@ import pytest
 import privinf as pi
 from privinf.errors import NotAvailableError
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import LassoDesign
-from privinf.simulation.lasso_baselines import debiased_lasso
+from studies.lasso import LassoDesign
+from studies.lasso_baselines import debiased_lasso
 
 DELTA, NORMAL = 1e-5, 1.959963984540054
 TARGETS, SIGNALS = [0, 4, 7, 50], 2  # the errors of the hard cell depend on feature 7

@@ -14,14 +14,8 @@ from privinf.inference.solution import solve
 from privinf.mechanisms.mixing_matrix import MixingMatrix
 from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.party_plan import PartyPlan
-from privinf.simulation import (
-    MIXING_PARTIES,
-    PeopleSums,
-    binomial_limits,
-    mixed_rows_limit,
-    mixing_design,
-    mixing_sums,
-)
+from privinf.simulation import binomial_limits
+from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
 
 DELTA = 1e-5
 TRUE_RSQUARED = (1 / 90) / (1 / 90 + 0.2**2 / 3)  # of y = w'x + .2 U(-1, 1), on average over w

@@ -22,7 +22,7 @@ from privinf.engines.sparse_sums import SparseSums, Units
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.schema import Design
-from privinf.simulation.lasso import LassoDesign
+from studies.lasso import LassoDesign
 
 BOUND = 8.0
 CLEAR = PaperTuning(

@@ -20,7 +20,7 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import LassoDesign
+from studies.lasso import LassoDesign
 
 N, P = 12_000, 40
 SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score")

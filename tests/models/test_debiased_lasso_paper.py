@@ -15,7 +15,7 @@ from privinf.models.debiased_lasso_paper import fit_paper
 from privinf.models.debiased_lasso_paper_results import multiplier_intervals
 from privinf.models.debiased_lasso_rows import rows_of_arrays
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import LassoDesign
+from studies.lasso import LassoDesign
 
 DELTA = 1e-6
 HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}

@@ -13,7 +13,7 @@ from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedSer
 from privinf.models.debiased_lasso_machines import check_machine_plan
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
-from privinf.simulation.lasso import LassoDesign
+from studies.lasso import LassoDesign
 
 SHARES = (0.03, 0.05, 0.04, 0.18, 0.20, 0.05, 0.08, 0.04, 0.33)
 

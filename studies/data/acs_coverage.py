@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privinf.datasets._acs import LICENCE, SOURCE, SURVEYS, Survey, persons
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Factor, Numeric
+from studies.data.acs import LICENCE, SOURCE, SURVEYS, Survey, persons
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ import pytest
 
 import privinf as pi
 from privinf import datasets
-from privinf.datasets._acs import STATES
-from privinf.datasets._packed import VARIABLE
 from privinf.errors import ArgumentError, NotAvailableError
+from studies.data.acs import STATES
+from studies.data.packed import VARIABLE
 
 
 def load(name, **options):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Numeric
+from studies.data.packed import Packed
 
 DESCR = """\
 Critical temperature of superconductors and 81 features of the chemical formula: the number of elements, and

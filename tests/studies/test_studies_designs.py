@@ -7,7 +7,7 @@ import pytest
 import statsmodels.api as sm
 
 import privinf as pi
-from privinf.simulation import cube_design, sphere_design
+from studies.designs import cube_design, sphere_design
 
 OPTIONS = [(False, False), (True, False), (False, True), (True, True)]
 

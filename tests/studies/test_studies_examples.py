@@ -6,14 +6,15 @@ from scipy import optimize
 
 from privinf.errors import ArgumentError
 from privinf.schema import add_constant
-from privinf.simulation import (
-    binomial_limits,
+from privinf.simulation import binomial_limits
+from studies.examples import (
+    LOGIT,
+    STAGES,
     classification_design,
     examples_target,
     labelled_examples,
     staged_examples,
 )
-from privinf.simulation.examples import LOGIT, STAGES
 
 LEVEL = 1.0 - 0.01 / 40
 

@@ -133,3 +133,6 @@ def _mapper(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
         return
     with get_context("spawn").Pool(processes) as pool:
         yield lambda function, children: pool.imap(function, children, chunksize=4)
+
+
+__all__ = ["binomial_limits", "rates", "replicate"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privinf import datasets
-from privinf.datasets._packed import VARIABLE, Packed
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from studies.data.packed import VARIABLE, Packed
 
 # name, options, n, d, rank with a constant, least squares' MSE on [0, 1] as the paper has it, columns by
 # min and max over all rows (data README; in-sample here)
@@ -123,5 +123,5 @@ def test_wages_draw_no_more_rows_than_there_are(rows):
 
 
 def test_nothing_of_the_readers_folder_is_in_the_package():
-    package = Path(datasets.__file__).parent
+    package = Path(datasets.__file__).parents[1]
     assert not [path for path in package.rglob("*") if path.suffix in {".parquet", ".csv", ".gz"}]

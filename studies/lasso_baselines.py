@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.simulation.lasso_solver import lasso, scaled_lasso
 from privinf.typing import ArrayLike, Floats, Integers
 from privinf.validation import check_array, check_choice, check_fraction, check_number
+from studies.lasso_solver import lasso, scaled_lasso
 
 CovType = Literal["HC0", "nonrobust"]
 Fit = TypeVar("Fit")

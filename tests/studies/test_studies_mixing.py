@@ -11,7 +11,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.solution import solve
 from privinf.mechanisms.mixing_matrix import MixingMatrix
-from privinf.simulation import (
+from studies.mixing import (
     MIXING_PARTIES,
     PeopleSums,
     mixed_rows_limit,

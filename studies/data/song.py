@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Numeric
 from privinf.validation import check_count
+from studies.data.packed import Packed
 
 DESCR = """\
 Release year of songs and 90 features of their sound: the means of 12 timbre coefficients over the segments of

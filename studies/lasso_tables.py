@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import ArgumentError
-from privinf.simulation.lasso import LassoDesign
+from studies.lasso import LassoDesign
 
 _SETTING = ("n", "machines", "p", "sparsity", "shared_sparsity", "epsilon")
 _TABLE2 = ("error", "error_sd", "coverage", "coverage_nonzero", "coverage_zero", "length")

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from privinf.datasets._packed import VARIABLE, Packed
 from privinf.errors import NotAvailableError
 from privinf.validation import check_choice
+from studies.data.packed import VARIABLE, Packed
 
 if TYPE_CHECKING:
     import pandas as pd

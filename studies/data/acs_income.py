@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from privinf.datasets._acs import LICENCE, SOURCE, SURVEYS, Survey, persons
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Factor, Numeric
 from privinf.validation import check_choice
+from studies.data.acs import LICENCE, SOURCE, SURVEYS, Survey, persons
 
 if TYPE_CHECKING:
     import pandas as pd

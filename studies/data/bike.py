@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Numeric
 from privinf.validation import check_choice
+from studies.data.packed import Packed
 
 DESCR = """\
 Bikes rented from Capital Bikeshare in every hour of 2011 and 2012, with the weather (hour.csv, 17,379 hours).

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import ArgumentError
-from privinf.simulation.designs import Sample
 from privinf.typing import Floats, RngLike
 from privinf.validation import as_generator, check_array, check_count, check_number
+from studies.designs import Sample
 
 FEATURES = 10
 SLOPE_BOUND = 1.0 / FEATURES

@@ -10,9 +10,9 @@ import pandas as pd
 
 from privinf.errors import ArgumentError
 from privinf.schema import add_constant
-from privinf.simulation.designs import Sample
 from privinf.typing import Floats, RngLike
 from privinf.validation import as_generator, check_choice, check_count, check_number
+from studies.designs import Sample
 
 LOGIT = (1.5, -1.0)
 Loss = Literal["squared", "quadratic", "exponential"]

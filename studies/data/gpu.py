@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Numeric
+from studies.data.packed import Packed
 
 DESCR = """\
 Running time of the product of two 2048 x 2048 matrices by an OpenCL kernel, under all 241,600 feasible

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.errors import ArgumentError
 from privinf.schema import Numeric
 from privinf.validation import check_count
+from studies.data.packed import Packed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ import pytest
 import privinf as pi
 from privinf.accounting import gaussian_epsilon
 from privinf.errors import ArgumentError, BudgetExceededError
-from privinf.simulation import dp_fedsgd, paper_rho, sphere_design
-from privinf.simulation.dp_fedsgd import clipped_gradients
+from studies.designs import sphere_design
+from studies.dp_fedsgd import clipped_gradients, dp_fedsgd, paper_rho
 
 SETTINGS = {"epsilon": 2.0, "delta": 1e-5, "clip_norm": 0.5, "step": 0.3}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from privinf.datasets._packed import Packed
 from privinf.datasets.record import Dataset, record
 from privinf.schema import Numeric
 from privinf.validation import check_choice
+from studies.data.packed import Packed
 
 DESCR = """\
 A year's medical charges of 1,338 beneficiaries of a health plan, made by Lantz for "Machine Learning with R".

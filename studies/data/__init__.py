@@ -1,0 +1,1 @@
+"""Tables that are read from a folder of the reader's, see `privinf.datasets.load`."""
