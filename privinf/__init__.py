@@ -23,8 +23,7 @@ from privinf.models import BGMOLS, DGMOLS, IWPGLM, RMGMOLS, ModulatedOLS, Moment
 from privinf.releases import Release, load_release
 from privinf.results import Results, compare, load_results
 from privinf.schema import Design, Factor, Numeric, Schema, add_constant
-
-__version__ = "0.1.0"
+from privinf.version import __version__ as __version__
 
 __all__ = [
     "BGMOLS",

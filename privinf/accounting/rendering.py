@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from scipy.special import ndtr, ndtri
 
+from privinf.accounting.budget import Budget
 from privinf.accounting.composition import available
+from privinf.accounting.entries import LedgerEntry
 
 if TYPE_CHECKING:
-    from privinf.accounting.report import PrivacyReport
+    import pandas as pd
 
 Facts = list[tuple[str, str]]
 
@@ -20,7 +22,74 @@ PARTIES = "Each party alone (the totals above are per person: all parties togeth
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 
-def report_text(report: PrivacyReport) -> str:
+class Printable(Protocol):
+    """What is printed of a privacy report; see `PrivacyReport`."""
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Lines of this fit."""
+
+    @property
+    def recorded(self) -> tuple[LedgerEntry, ...]:
+        """Lines of the whole ledger."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """The ledger's limit."""
+
+    @property
+    def default_delta(self) -> float:
+        """The delta at which epsilon is printed."""
+
+    @property
+    def cumulative(self) -> Self:
+        """The report on the whole ledger."""
+
+    @property
+    def mu(self) -> float:
+        """Gaussian DP."""
+
+    @property
+    def rho(self) -> float:
+        """Concentrated DP."""
+
+    @property
+    def unit(self) -> str:
+        """Whose privacy it is."""
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation."""
+
+    @property
+    def trust(self) -> str:
+        """Who saw the rows."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether all noise was secure."""
+
+    @property
+    def stamp(self) -> str:
+        """What stands on a simulation."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the claim rests on."""
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """One row a release."""
+
+    @property
+    def parties(self) -> pd.DataFrame:
+        """One row a party."""
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Return the epsilon of the fit."""
+
+
+def report_text(report: Printable) -> str:
     """Return the report as plain text: totals, one line a release, assumptions, the ledger's state."""
     lines = ["Privacy of this fit", *_indented(_facts(report))]
     if report.entries:
@@ -34,7 +103,7 @@ def report_text(report: PrivacyReport) -> str:
     return "\n".join(lines)
 
 
-def report_html(report: PrivacyReport) -> str:
+def report_html(report: Printable) -> str:
     """Return the same as an HTML fragment, every text escaped."""
     parts = ["<div><b>Privacy of this fit</b>", _table(_facts(report))]
     if report.entries:
@@ -50,11 +119,11 @@ def report_html(report: PrivacyReport) -> str:
     return "".join([*parts, "</div>"])
 
 
-def _has_ledger(report: PrivacyReport) -> bool:
+def _has_ledger(report: Printable) -> bool:
     return report.budget is not None or report.recorded != report.entries
 
 
-def _facts(report: PrivacyReport) -> Facts:
+def _facts(report: Printable) -> Facts:
     facts = _totals(report)
     mu = available(lambda: report.mu)
     if report.stamp:
@@ -73,14 +142,14 @@ def _facts(report: PrivacyReport) -> Facts:
     return facts
 
 
-def _between(report: PrivacyReport) -> str:
+def _between(report: Printable) -> str:
     """Return which two worlds the claim is about."""
     if report.relation == "zero-out":
         return f"between one {report.unit} and one that contributes nothing"
     return f"between two values of one {report.unit}"
 
 
-def _totals(report: PrivacyReport) -> Facts:
+def _totals(report: Printable) -> Facts:
     facts = [("epsilon", f"{report.epsilon():.4g} at delta = {report.default_delta:g}")]
     for name, figure in (
         ("mu (Gaussian DP)", available(lambda: report.mu)),
@@ -90,18 +159,18 @@ def _totals(report: PrivacyReport) -> Facts:
     return facts
 
 
-def _running(report: PrivacyReport) -> Facts:
+def _running(report: Printable) -> Facts:
     limit = "none" if report.budget is None else str(report.budget)
     return [("releases", str(len(report.recorded))), *_totals(report.cumulative), ("limit", limit)]
 
 
-def _cells(report: PrivacyReport) -> list[tuple[str, ...]]:
+def _cells(report: Printable) -> list[tuple[str, ...]]:
     header = ("label", "mechanism", *_FIGURES)
     frame = report.releases[list(header)]
     return [header, *(tuple(map(_text, row)) for row in frame.itertuples(index=False))]
 
 
-def _party_cells(report: PrivacyReport) -> list[tuple[str, ...]]:
+def _party_cells(report: Printable) -> list[tuple[str, ...]]:
     """Return a header and one line a party; nothing where no release names its party."""
     frame = report.parties
     if frame.empty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
@@ -110,9 +110,9 @@ class PrivacyReport:
         return self._total().rho
 
     @property
-    def cumulative(self) -> PrivacyReport:
+    def cumulative(self) -> Self:
         """The report on everything that the ledger had recorded when this report was made."""
-        return PrivacyReport(self.recorded, self.recorded, self.budget, self.default_delta)
+        return type(self)(self.recorded, self.recorded, self.budget, self.default_delta)
 
     @property
     def unit(self) -> str:

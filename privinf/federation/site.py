@@ -42,6 +42,7 @@ from privinf.mechanisms.site_rows import SiteBlock
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
+from privinf.version import __version__
 
 NOTHING: Floats = np.empty(0)
 
@@ -271,8 +272,6 @@ class Site:
 
     def description(self) -> dict[str, Any]:
         """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts."""
-        from privinf import __version__
-
         design, schema = self.design, self.schema
         return {
             "version": __version__,

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from privinf.mechanisms.mixing_plan import MixingPlan
+from typing import Any, Protocol
 
 IDENTIFIED = 3.0
+
+
+class Checked(Protocol):
+    """What is printed of a plan; see `MixingPlan`."""
+
+    @property
+    def parties(self) -> Mapping[str, Any]:
+        """What each party releases."""
+
+    @property
+    def n(self) -> int:
+        """Number of people."""
+
+    @property
+    def k(self) -> int:
+        """Number of mixed rows."""
+
+    @property
+    def kind(self) -> str:
+        """Law of the mixing matrix."""
+
+    @property
+    def method(self) -> str:
+        """How rows are hidden."""
+
+    @property
+    def seed(self) -> int:
+        """Public seed of the mixing matrix."""
+
+    @property
+    def share(self) -> float:
+        """Share of the all-ones row."""
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is an all-ones row."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns of all parties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +85,7 @@ class PlanCheck:
         columns that are not collinear.
     """
 
-    plan: MixingPlan
+    plan: Checked
     parties: tuple[PartyForecast, ...]
     epsilon: float
     delta: float

@@ -31,10 +31,9 @@ from privinf.models.debiased_lasso_extras import (
 from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.models.debiased_lasso_secure import Sight, cost_note
 from privinf.results import Results
-from privinf.results.base import IntervalMethod
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.prediction import prediction_rows
-from privinf.results.provenance import ModelLabels
+from privinf.results.provenance import IntervalMethod, ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import Floats, RngLike

@@ -1,10 +1,13 @@
 """Noise sources: the lattice (default, secure), OpenDP (extra) and seeded simulation; samplers and keys."""
 
+from privinf.errors import ArgumentError
 from privinf.noise.keys import NoiseKey
 from privinf.noise.lattice import LatticeNoise
 from privinf.noise.opendp import OpenDPNoise
 from privinf.noise.simulation import SimulationNoise
-from privinf.noise.source import NoiseSource, SourceName, get_source, grid_step, solve_scale
+from privinf.noise.source import NoiseSource, SourceName, grid_step, solve_scale
+from privinf.typing import RngLike
+from privinf.validation import check_choice
 
 __all__ = [
     "LatticeNoise",
@@ -17,3 +20,19 @@ __all__ = [
     "grid_step",
     "solve_scale",
 ]
+
+
+def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:
+    """Return seeded simulation noise if `rng` is given, else the named secure source.
+
+    Raises
+    ------
+    ArgumentError
+        Both a seed and a source other than the default are named: secure noise has no seed.
+    """
+    check_choice(source, SourceName, "source")
+    if rng is not None:
+        if source != "lattice":
+            raise ArgumentError(f"source={source!r} and rng= are alternatives: secure noise has no seed")
+        return SimulationNoise(rng)
+    return LatticeNoise() if source == "lattice" else OpenDPNoise()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal, Protocol
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import SensitivityError
 from privinf.noise.keys import NoiseKey
-from privinf.typing import Flags, Floats, Integers, RngLike
-from privinf.validation import check_choice, check_number, check_positive
+from privinf.typing import Flags, Floats, Integers
+from privinf.validation import check_number, check_positive
 
 SourceName = Literal["lattice", "opendp"]
 Size = int | tuple[int, ...]
@@ -116,23 +116,3 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
     raise SensitivityError(
         f"mu={mu:g} is too small for {dimension} numbers on the noise grid: spend more or release fewer"
     )
-
-
-def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:
-    """Return seeded simulation noise if `rng` is given, else the named secure source.
-
-    Raises
-    ------
-    ArgumentError
-        Both a seed and a source other than the default are named: secure noise has no seed.
-    """
-    from privinf.noise.lattice import LatticeNoise
-    from privinf.noise.opendp import OpenDPNoise
-    from privinf.noise.simulation import SimulationNoise
-
-    check_choice(source, SourceName, "source")
-    if rng is not None:
-        if source != "lattice":
-            raise ArgumentError(f"source={source!r} and rng= are alternatives: secure noise has no seed")
-        return SimulationNoise(rng)
-    return LatticeNoise() if source == "lattice" else OpenDPNoise()

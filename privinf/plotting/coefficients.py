@@ -9,7 +9,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.normal import upper_quantile
 from privinf.plotting import style
-from privinf.results import Results
+from privinf.results.provenance import DescribedResults
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_fraction
 
@@ -20,7 +20,7 @@ BAR, INNER = 2.2, 6.0
 
 
 def coefficients(
-    result: Results,
+    result: DescribedResults,
     *,
     simultaneous: bool = False,
     alpha: float = 0.05,
@@ -80,7 +80,7 @@ def coefficients(
 
 
 def bands(
-    result: Results,
+    result: DescribedResults,
     rows: Any,
     x: Any,
     *,
@@ -134,7 +134,7 @@ def bands(
     return ax
 
 
-def _shown(result: Results, which: list[str] | None) -> list[str]:
+def _shown(result: DescribedResults, which: list[str] | None) -> list[str]:
     if which is not None:
         unknown = [name for name in which if name not in result.names]
         if unknown or not which:
@@ -157,7 +157,9 @@ def _draw_intervals(ax: Axes, rows: Floats, center: Floats, interval: Floats, la
         ax.plot(ends[open_end, side], rows[open_end], marker, color=style.TOTAL, markersize=7, zorder=3)
 
 
-def _draw_noise_free(ax: Axes, rows: Floats, result: Results, names: list[str], alpha: float) -> None:
+def _draw_noise_free(
+    ax: Axes, rows: Floats, result: DescribedResults, names: list[str], alpha: float
+) -> None:
     try:
         half = upper_quantile(alpha / 2.0, result.estimate.df) * result.bse_sampling[names].to_numpy()
     except NotAvailableError:

@@ -9,7 +9,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.plotting import style
-from privinf.results import Results
+from privinf.results.provenance import DescribedResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def noise_share(result: Results, *, ax: Axes | None = None) -> Axes:
+def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
     """Plot which share of each coefficient's variance the privacy noise causes.
 
     Returns

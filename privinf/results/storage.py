@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,11 @@ from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
 from privinf.releases import Release
+from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
 from privinf.validation import check_array
-
-if TYPE_CHECKING:
-    from privinf.results.base import Results
 
 FORMAT = "privinf-results"
 VERSION = 1
@@ -40,12 +38,12 @@ class Recipe:
 
     Attributes
     ----------
-    results : type[Results]
+    results : type[DescribedResults]
     system : callable
         ``system(release, settings)`` makes the estimating equation again, as the fit did.
     """
 
-    results: type[Results]
+    results: type[DescribedResults]
     system: Rebuild
 
 
@@ -53,13 +51,13 @@ _recipes: dict[str, Recipe] = {}
 
 
 @door
-def register_model(name: str, *, results: type[Results], system: Rebuild) -> None:
+def register_model(name: str, *, results: type[DescribedResults], system: Rebuild) -> None:
     """Say how results whose ``model`` is `name` come back from a file; models do this on import."""
     _recipes[name] = Recipe(results, system)
 
 
 def save_results(
-    result: Results, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None
+    result: DescribedResults, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None
 ) -> None:
     """Write a result to one file; see `Results.save`.
 
@@ -77,7 +75,9 @@ def save_results(
     write_container(path, arrays, header, format=FORMAT, version=VERSION, key=key)
 
 
-def load_results(path: str | PathLike[str], *, default: type[Results], key: bytes | None = None) -> Results:
+def load_results(
+    path: str | PathLike[str], *, default: type[DescribedResults], key: bytes | None = None
+) -> DescribedResults:
     """Read a result that `save_results` wrote, of class `default` where its model registered none.
 
     Raises
@@ -123,8 +123,8 @@ def _to_parts(
 
 @reads("a result")
 def _from_parts(
-    arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[Results]
-) -> Results:
+    arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any], default: type[DescribedResults]
+) -> DescribedResults:
     _check_header(header)
     estimate = Estimate(
         names=tuple(header["names"]),

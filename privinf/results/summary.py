@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import WaldResults
 from privinf.typing import Floats
 from privinf.validation import check_fraction
-
-if TYPE_CHECKING:
-    from privinf.results.base import Results
 
 ERRORS_NOTE = (
     "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
@@ -42,7 +39,7 @@ CLIPPED_NOTE = (
 
 
 def summarize(
-    result: Results, *, alpha: float, title: str | None, more: tuple[str, ...] = ()
+    result: DescribedResults, *, alpha: float, title: str | None, more: tuple[str, ...] = ()
 ) -> PrivateSummary:
     """Return the summary of a result; intervals of level ``1 - alpha``; `more` footnotes."""
     check_fraction(alpha, "alpha")
@@ -92,7 +89,7 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.2e}"
 
 
-def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+def _wald_table(result: DescribedResults, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
     interval = WaldResults.conf_int(result, alpha).to_numpy()  # a note says it where it is weak
     notes = [ERRORS_NOTE]
     try:
@@ -117,7 +114,7 @@ def _wald_table(result: Results, alpha: float) -> tuple[list[str], list[list[str
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
 
-def _score_table(result: Results, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
+def _score_table(result: DescribedResults, alpha: float) -> tuple[list[str], list[list[str]], list[str]]:
     notes = [f"No standard errors: {result.estimate.weak_reason}."]
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, SLOW_SETS]
@@ -139,7 +136,7 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
+def _model_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
     left = [
         ("Dep. Variable:", result.model.endog_names),
         ("Model:", result.model.name),
@@ -156,14 +153,14 @@ def _model_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     return left, right
 
 
-def _moment_facts(result: Results) -> list[Fact]:
+def _moment_facts(result: DescribedResults) -> list[Fact]:
     return [
         ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
         ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
     ]
 
 
-def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
+def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
     left: list[Fact] = []
     right: list[Fact] = []
     try:
@@ -182,7 +179,7 @@ def _test_facts(result: Results) -> tuple[list[Fact], list[Fact]]:
     return left, right
 
 
-def _verdict(result: Results, *, weak: bool) -> Fact:
+def _verdict(result: DescribedResults, *, weak: bool) -> Fact:
     """Return what is to be thought of Wald intervals, or what they rest on."""
     if weak:
         return "Wald intervals:", "NOT to be trusted"
@@ -194,7 +191,7 @@ def _verdict(result: Results, *, weak: bool) -> Fact:
     return "Wald intervals:", "residuals clipped" if clipped else "can be trusted"
 
 
-def _warnings(result: Results) -> list[str]:
+def _warnings(result: DescribedResults) -> list[str]:
     found = []
     stamp = result.privacy.stamp
     if stamp == SIMULATION:

@@ -13,14 +13,13 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema import geometry
 from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_names, checked_pair, public_flags
-from privinf.schema.encoding import design_from_dict, design_to_dict, identity
-from privinf.schema.geometry import Blocks
+from privinf.schema.encoding import DesignFields, design_from_dict, design_to_dict, identity
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.response import Response
-from privinf.schema.table import Schema, canonical_digest
+from privinf.schema.table import canonical_digest
 from privinf.schema.terms import Column, Plain
-from privinf.typing import Flags, Floats, Json, Missing
+from privinf.typing import Floats, Json, Missing
 from privinf.validation import check_positive
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Design:
+class Design(DesignFields):
     """Columns of a regression, their public bounds, and the map to the units in which noise is added.
 
     Made by `Schema.design` or `Design.from_arrays`; never fitted on data.
@@ -64,16 +63,6 @@ class Design:
     between the scaled private parts of two rows.
     """
 
-    formula: str | None
-    schema: Schema | None
-    columns: tuple[Column, ...]
-    private: Flags
-    constant: int | None
-    low: Floats
-    high: Floats
-    blocks: Blocks
-    radius: float | None
-    outcome: Response
     center: Floats = field(init=False)
     scale: Floats = field(init=False)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,15 +14,31 @@ from privinf.schema.intervals import Interval
 from privinf.schema.response import Response
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column
-from privinf.typing import Floats, Json
-
-if TYPE_CHECKING:
-    from privinf.schema.design import Design
+from privinf.typing import Flags, Floats, Json
 
 FORMAT = 1
 
 
-def design_to_dict(design: Design) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DesignFields:
+    """What a design is written as: everything else about it follows. See `Design`."""
+
+    formula: str | None
+    schema: Schema | None
+    columns: tuple[Column, ...]
+    private: Flags
+    constant: int | None
+    low: Floats
+    high: Floats
+    blocks: geometry.Blocks
+    radius: float | None
+    outcome: Response
+
+
+D = TypeVar("D", bound=DesignFields)
+
+
+def design_to_dict(design: DesignFields) -> dict[str, Any]:
     """Return a JSON-able description, numbers exact."""
     bounds = design.outcome.bounds
     return {
@@ -43,7 +60,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
     }
 
 
-def identity(design: Design) -> dict[str, Any]:
+def identity(design: DesignFields) -> dict[str, Any]:
     """Return what tells a design from another: its description without the bounds that a schema implies.
 
     Those may come from logarithms and exponentials, whose last bit depends on the platform.
@@ -54,7 +71,7 @@ def identity(design: Design) -> dict[str, Any]:
     return content
 
 
-def design_from_dict(kind: type[Design], content: Json) -> Design:
+def design_from_dict(kind: type[D], content: Json) -> D:
     """Return the design that `design_to_dict` described.
 
     Raises
@@ -87,7 +104,7 @@ def design_from_dict(kind: type[Design], content: Json) -> Design:
     return design
 
 
-def _check_declared(design: Design) -> None:
+def _check_declared(design: DesignFields) -> None:
     """Raise SchemaError unless a design that came from elsewhere follows from its own schema."""
     schema, outcome = design.schema, design.outcome
     if schema is None:
