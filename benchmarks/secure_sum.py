@@ -21,7 +21,6 @@ import numpy as np
 from scipy.special import ndtri
 
 from privinf.federation import (
-    DoubleMaskedServer,
     InProcessFederation,
     SecureServer,
     Site,
@@ -61,12 +60,6 @@ cores: wall times are those of a busy machine.
 
 n k, the number of masks, is n (n - 1) up to 50 sites, then grows at most like n log n (k takes the smallest even number for
 which the sites that do not collude stay connected but for 2^-100). A site's own cost is that of k masks.
-
-## With self masks (for sites that drop out while a sum is made), {width} numbers
-
-Four messages a sum, complete graph; a quarter of the sites, less one, falls silent after the first message.
-
-{double}
 """
 
 
@@ -147,22 +140,6 @@ def scaling(count: int) -> tuple[str, bool]:
     return row, met
 
 
-def double(count: int) -> str:
-    """Return a row: sums with self masks of which some sites drop out."""
-    federation = federation_of(count)
-    lost = list(federation.sites)[: max(count // 4 - 1, 0)]
-    federation = InProcessFederation(federation._sites, drop_outs={name: {2} for name in lost})
-    server = DoubleMaskedServer(federation, max_colluding=count // 10)
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = server.vector_sum("column_sums", SUMS, mu=1.0, label="sums")
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    variance = count / (server.threshold - count // 10)
-    return (
-        f"| {count} | {len(lost)} | {len(found.sites)} | {count // 10} | {server.threshold} | {variance:.2f} "
-        f"| {cpu:.2f} | {wall:.2f} |"
-    )
-
-
 def main() -> int:
     """Write the page; return how many limits were not met."""
     first = [masks(size) for size in (100, 10_000)]
@@ -182,14 +159,6 @@ def main() -> int:
                 "|---|" + "---|" * 12,
             ]
             + [row for row, _ in rows]
-        ),
-        "double": "\n".join(
-            [
-                "| sites | silent | in the sum | colluding | threshold | variance if all stay, over central "
-                "| cpu s | wall s |",
-                "|---|" + "---|" * 7,
-            ]
-            + [double(count) for count in (8, 20, 50)]
         ),
     }
     page = HEAD.format(

@@ -6,7 +6,6 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 """
 
 from privinf.federation.daemon import RemoteSite, SiteDaemon
-from privinf.federation.double_masking import DoubleMaskedServer
 from privinf.federation.flower import FlowerFederation
 from privinf.federation.in_process import Federation, InProcessFederation
 from privinf.federation.keys import IdentityKey, Roster, pinned_keys
@@ -19,7 +18,6 @@ from privinf.federation.site_ledger import SiteLedger
 from privinf.federation.trusted import TrustedServer
 
 __all__ = [
-    "DoubleMaskedServer",
     "Federation",
     "FlowerFederation",
     "IdentityKey",

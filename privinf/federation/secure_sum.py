@@ -54,7 +54,7 @@ from privinf.federation.rounds import (
     with_question,
     without_digits,
 )
-from privinf.federation.site_masking import SumTerms, check_room, read_terms
+from privinf.federation.site_masking import KIND, check_room, read_terms
 from privinf.federation.sum_plan import SumPlan, plan_sum
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.noisy_top_k import TopK
@@ -74,7 +74,8 @@ class MaskedSum:
     ----------
     steps : ndarray of int64 or None
         The noisy sum in steps of the grid, flat; None if a site did not answer.
-    answered, silent : tuple of str
+    silent : tuple of str
+        Sites that did not answer.
 
     Notes
     -----
@@ -82,7 +83,6 @@ class MaskedSum:
     """
 
     steps: Integers | None
-    answered: tuple[str, ...]
     silent: tuple[str, ...]
 
 
@@ -120,9 +120,9 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     check_replies(replies, roster, size, rows)
     silent = tuple(name for name in roster if name not in replies)
     if silent:
-        return MaskedSum(None, tuple(replies), silent)
+        return MaskedSum(None, silent)
     total = add_words([replies[name].masked for name in roster])
-    return MaskedSum(total.view(np.int64), tuple(roster), ())
+    return MaskedSum(total.view(np.int64), ())
 
 
 def by_site(replies: list[Reply]) -> dict[str, Reply]:
@@ -263,7 +263,11 @@ class SecureServer(TrustedServer):
         """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked."""
         known, reach, asked = self._prepare(op, args, sites)
         asked, level = sorted(asked), calibrate_mu(mu=mu, rho=rho)
-        plan = self._plan(op, reach, level, label, asked)
+        plan = plan_sum(
+            reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
+            rows=self._most(reach, asked), grid_bits=self._grid_bits, secure=self.secure,
+            relation=self._relation,
+        )  # fmt: skip
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(
             op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
@@ -295,9 +299,9 @@ class SecureServer(TrustedServer):
             args = without_digits(query.args)
             _, reach, _ = self._prepare(query.op, args, asked)
             lines += self._standing(planned.entry, asked) or self._spend((planned.entry,), asked)
-            found = self._sum(query, read_terms(query, planned.entry), reach)
+            found = masked_sum(self._federation, query, reach.size, self._rows)
             if found.steps is not None:
-                return self._noisy(found, planned, reach, lines)
+                return self._noisy(found.steps, planned, reach, lines)
             left = self._shrunk(asked, found.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
@@ -306,13 +310,6 @@ class SecureServer(TrustedServer):
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
         raise NotAvailableError("secure sums cannot be peeled: release the vector, or trust a server")
 
-    def _plan(self, op: str, reach: Reach, level: float, label: str, asked: list[str]) -> SumPlan:
-        return plan_sum(
-            reach, level, label=label, op=op, sites=len(asked), colluding=self._max_colluding,
-            threshold=len(asked), rows=self._most(reach, asked),
-            grid_bits=self._grid_bits, secure=self.secure, relation=self._relation,
-        )  # fmt: skip
-
     def _most(self, reach: Reach, asked: list[str]) -> int:
         """Return how many units the largest site has."""
         return max(reach.units(self._rows[name]) for name in asked)
@@ -320,24 +317,20 @@ class SecureServer(TrustedServer):
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""
         terms: dict[str, Any] = {
-            "kind": "masked", "roster": asked, "pinned": self._pinned, "grid": plan.grid,
+            "kind": KIND, "roster": asked, "pinned": self._pinned, "grid": plan.grid,
             "max_colluding": self._max_colluding,
         }  # fmt: skip
         if self._memory is not None and not self.secure and plan.site_scale > 0.0:
             terms["seed"] = int.from_bytes(self._memory.seeded("seed", self._sequence)[:8], "little") >> 2
         return terms
 
-    def _sum(self, query: Query, terms: SumTerms, reach: Reach) -> MaskedSum:
-        return masked_sum(self._federation, query, reach.size, self._rows)
-
     def _noisy(
-        self, found: MaskedSum, planned: PlannedSum, reach: Reach, lines: tuple[LedgerEntry, ...]
+        self, steps: Integers, planned: PlannedSum, reach: Reach, lines: tuple[LedgerEntry, ...]
     ) -> NoisySum:
-        assert found.steps is not None
         grid = planned.query.masking["grid"]
-        values = np.asarray(found.steps * grid, dtype=np.float64).reshape(reach.shape)
-        scale = planned.scale * float(np.sqrt(len(found.answered)))
-        return NoisySum(values, self._count(found.answered), found.answered, scale, planned.mu, lines)
+        values = np.asarray(steps * grid, dtype=np.float64).reshape(reach.shape)
+        scale = planned.scale * float(np.sqrt(len(planned.asked)))
+        return NoisySum(values, self._count(planned.asked), planned.asked, scale, planned.mu, lines)
 
     def _shrunk(self, asked: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return who is left when sites fell silent."""

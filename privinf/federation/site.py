@@ -21,7 +21,7 @@ from privinf.errors import (
     UnforeseenError,
 )
 from privinf.federation.keys import IdentityKey, Roster
-from privinf.federation.masking import PairKeys, Words
+from privinf.federation.masking import PairKeys
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
 from privinf.federation.site_designs import SiteDesigns
@@ -35,7 +35,6 @@ from privinf.federation.site_masking import (
     quantised,
     read_terms,
 )
-from privinf.federation.site_sharing import STAGES, Sharing
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import SiteBlock
@@ -120,7 +119,7 @@ class Site:
     'NotAvailableError: its policy sends no u'
     """
 
-    __slots__ = ("_designs", "_journal", "_pairs", "_sharing", "_turn", "ledger", "policy", "size")
+    __slots__ = ("_designs", "_journal", "_pairs", "_turn", "ledger", "policy", "size")
 
     def __init__(
         self,
@@ -142,7 +141,6 @@ class Site:
         self.ledger = check_ledger(ledger)
         self._designs = SiteDesigns(opened, schema)
         self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
-        self._sharing = Sharing(self._journal)
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
@@ -207,8 +205,6 @@ class Site:
             return Reply(name, NOTHING, self.size, self.description())
         if query.op == "design":
             return self._introduced(query, name)
-        if query.op in STAGES:
-            return self._sharing.answer(query, name, self.size, NOTHING)
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         self.policy.allow(query.op, masked=bool(query.masking))
@@ -257,16 +253,10 @@ class Site:
         if (sent := self._journal.recall(digest)) is not None:
             return sent
         self._journal.begin(query, digest, asked.entries)
-
-        def words() -> Words:
-            total = asked.op.total(self._placed(name, query.design), query.args)
-            return noisy_words(quantised(total, terms, units, asked.reach.bound), terms, name)
-
-        if terms.kind == "shared":
-            reply = Reply(name, NOTHING, self.size, self._sharing.share(name, digest, terms, pairs, words))
-        else:
-            masked = pairs.masked(words(), name, terms.roster, terms.max_colluding, digest)
-            reply = Reply(name, NOTHING, self.size, masked=masked)
+        total = asked.op.total(self._placed(name, query.design), query.args)
+        words = noisy_words(quantised(total, terms, units, asked.reach.bound), terms, name)
+        masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
+        reply = Reply(name, NOTHING, self.size, masked=masked)
         self._journal.keep(digest, reply)
         return reply
 

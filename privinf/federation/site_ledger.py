@@ -79,10 +79,6 @@ class Journal:
         self._charged.add(digest)
         self._last[query.session] = query.sequence
 
-    def charged(self, digest: str) -> bool:
-        """Return whether the question of this digest has been charged."""
-        return digest in self._charged
-
     def recall(self, digest: str) -> Reply | None:
         """Return the reply to the question of this digest, None if there was none."""
         return self._replies.get(digest)

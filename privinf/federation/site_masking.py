@@ -36,12 +36,15 @@ from privinf.mechanisms.site_rows import stream_of
 from privinf.noise import LatticeNoise, NoiseSource, SimulationNoise
 from privinf.noise.discrete_gaussian import LARGEST_SIGMA
 from privinf.typing import Floats, Integers
+from privinf.validation import shown
 
 LEAST_SIGMA = 4.0
 GAUSSIAN_SIGMA = 2.0**20
 NOISE_REACH = 64.0
 MOST_GRID = 2.0**1000
-TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed", "threshold"})
+# The one protocol of this package, as a question names it.
+KIND = "masked"
+TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,8 @@ class SumTerms:
 
     Attributes
     ----------
-    kind : {"masked", "shared"}
-        Pairwise masks only, or with self masks whose seeds are shared out.
     roster : tuple of str
-        Names of those who take part, sorted.
+        Names of those who take part, sorted; all of them must answer.
     max_colluding : int
         How many of them may be in league with the server.
     carriers : int
@@ -64,18 +65,14 @@ class SumTerms:
         Sd of one site's noise, in steps; 0 without noise.
     seed : int or None
         Of simulation noise.
-    threshold : int
-        How many sites must answer ("shared"); all of them otherwise.
     """
 
-    kind: str
     roster: tuple[str, ...]
     max_colluding: int
     carriers: int
     grid: float
     sigma: float
     seed: int | None
-    threshold: int
 
 
 def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
@@ -84,9 +81,11 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     Raises
     ------
     ArgumentError
-        They are not well formed.
+        They are not well formed, or of another protocol.
     """
     given = query.masking
+    if given.get("kind") != KIND:
+        raise ArgumentError(f"no secure sum of kind {shown(given.get('kind'))} is known")
     unknown = sorted(set(given) - TERMS)
     if unknown:
         raise ArgumentError(f"a secure sum knows no {', '.join(map(repr, unknown))}")
@@ -95,23 +94,20 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
         raise ArgumentError("roster must be a list of names")
     if roster != sorted(set(roster)):
         raise ArgumentError("roster must be sorted and name every site once")
-    kind, seed = given.get("kind"), given.get("seed")
-    if kind not in ("masked", "shared") or (seed is not None and not _whole(seed, 0)):
+    seed = given.get("seed")
+    if seed is not None and not _whole(seed, 0):
         raise ArgumentError("the terms of the secure sum are not well formed")
     colluding = given.get("max_colluding")
     if not _whole(colluding, 0):
         raise ArgumentError("max_colluding must be a whole number")
-    threshold = given.get("threshold", len(roster))
-    if not _whole(threshold, 1) or threshold > len(roster) or (kind == "masked" and threshold < len(roster)):
-        raise ArgumentError("threshold must be a number of sites on the roster")
-    if colluding >= threshold:
-        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {threshold}")
+    if colluding >= len(roster):
+        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {len(roster)}")
     grid, scale = _grid(given), float(entry.noise.get("scale", math.nan))
-    carriers = threshold - colluding
+    carriers = len(roster) - colluding
     sigma = scale / grid / math.sqrt(carriers)
     if not (0.0 <= sigma < math.inf):
         raise ArgumentError("the ledger line states no scale of the noise")
-    return SumTerms(kind, tuple(roster), colluding, carriers, grid, sigma, seed, threshold)
+    return SumTerms(tuple(roster), colluding, carriers, grid, sigma, seed)
 
 
 def _grid(given: Mapping[str, Any]) -> float:
@@ -137,10 +133,8 @@ def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach,
     ArgumentError
         The ledger line states too little, or a loss that the grid is too coarse for.
     """
-    if len(terms.roster) < policy.min_sites or terms.threshold < policy.min_sites:
+    if len(terms.roster) < policy.min_sites:
         raise NotAvailableError(f"its policy takes part in sums over at least {policy.min_sites} sites")
-    if terms.kind == "shared" and 2 * terms.threshold <= len(terms.roster) + terms.max_colluding:
-        raise NotAvailableError("twice the threshold must be more than the sites and the colluding ones")
     if terms.max_colluding < policy.max_colluding:
         raise NotAvailableError(f"its policy counts with {policy.max_colluding} colluding sites")
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):

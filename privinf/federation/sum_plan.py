@@ -45,13 +45,12 @@ def plan_sum(
     op: str,
     sites: int,
     colluding: int,
-    threshold: int,
     rows: int,
     grid_bits: int = GRID_BITS,
     secure: bool = True,
     relation: SumRelation = "replace-one",
 ) -> SumPlan:
-    """Return the noise that `threshold` sites less the colluding ones must add for a price of `mu`.
+    """Return the noise that the sites less the colluding ones must add for a price of `mu`.
 
     Parameters
     ----------
@@ -77,9 +76,9 @@ def plan_sum(
     SensitivityError
         The grid's own share of the sensitivity would outgrow the budget.
     """
-    carriers, moved = threshold - colluding, reach.sensitivity(relation)
+    carriers, moved = sites - colluding, reach.sensitivity(relation)
     if carriers < 1:
-        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {threshold}")
+        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {sites}")
     if math.isinf(mu):
         most = 4.0 * sites * (rows * reach.bound) / 2.0**63
         grid, site_scale, total = math.ldexp(1.0, math.frexp(most)[1]), 0.0, moved
@@ -102,7 +101,7 @@ def plan_sum(
             "grid": grid,
             "sites": sites,
             "colluding": colluding,
-            "threshold": threshold,
+            "threshold": sites,  # how many must answer: all; a word that digests of questions hold
         },
         loss=loss,
         source=source,

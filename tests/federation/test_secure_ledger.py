@@ -2,14 +2,16 @@
 
 import os
 import pickle
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from federation_sites import design_of, rows_of
 from secure_sites import SCORE, secure_federation, secure_query
 
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
 from privinf.errors import BudgetExceededError, NotAvailableError, StorageError
-from privinf.federation import SecureServer, Site, SiteLedger, SitePolicy, TrustedServer, site_ledger
+from privinf.federation import Reply, SecureServer, Site, SiteLedger, SitePolicy, TrustedServer, site_ledger
 from privinf.federation.in_process import InProcessFederation
 
 
@@ -44,6 +46,29 @@ def test_a_restart_gives_the_same_bytes_and_charges_nothing(tmp_path):
     federation = InProcessFederation(federation._sites | {"north": site})
     with pytest.raises(BudgetExceededError, match="'north'"):
         SecureServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    assert len(site.ledger) == 1
+    site.ledger.close()
+
+
+def test_lines_of_sums_with_self_masks_are_still_read(tmp_path):
+    """Such sums are made no longer; what they cost stays on the account."""
+    query = secure_query(secure_federation())
+    stated = LedgerEntry.from_dict(query.charges[0])
+    entry = replace(stated, noise={**stated.noise, "threshold": 2})
+    terms = {"kind": "shared", "threshold": 2}
+    shared = replace(query, charges=(entry.to_dict(),), masking={**query.masking, **terms})
+    facts = {"boxes": {"south": "AAAA"}, "public": "00" * 32, "commitment": "00" * 32}
+    with on_disk(tmp_path) as ledger:
+        ledger.journal.begin(shared, shared.digest, (entry,))
+        ledger.journal.keep(shared.digest, Reply("north", np.empty(0), 60, facts))
+    federation = federation_on(tmp_path)
+    site = federation._sites["north"]
+    assert site.ledger.total().mu == 1.0
+    assert site.ledger.entries == (entry,)
+    assert "no secure sum of kind 'shared' is known" in site.handle(shared, "north").error
+    for op in ("mask", "confirm", "unmask"):
+        later = replace(shared, op=op, masking={"sum": shared.digest})
+        assert f"no statistic is called '{op}'" in site.handle(later, "north").error
     assert len(site.ledger) == 1
     site.ledger.close()
 

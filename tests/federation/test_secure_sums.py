@@ -13,7 +13,6 @@ import privinf as pi
 from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
 from privinf.federation import (
-    DoubleMaskedServer,
     InProcessFederation,
     Reply,
     SecureServer,
@@ -100,22 +99,20 @@ def test_the_noise_is_what_it_states(colluding):
 
 def test_the_price_is_that_of_the_grid():
     reach = SITE_OPS["clipped_score"].reach(SCORE, 4)
-    plan = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, threshold=10, rows=100)
+    plan = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, rows=100)
     steps = (reach.l2 / plan.grid) + math.sqrt(4)
     sigma = plan.site_scale / plan.grid
     assert 2.0**20 <= sigma < 2.0**21
     assert steps / (sigma * math.sqrt(7)) <= 0.5
     assert steps / (sigma * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     assert plan.entry.loss == GaussianLoss(0.5)
-    coarse = plan_sum(
-        reach, 0.5, label="x", op="y", sites=10, colluding=3, threshold=10, rows=100, grid_bits=4
-    )
+    coarse = plan_sum(reach, 0.5, label="x", op="y", sites=10, colluding=3, rows=100, grid_bits=4)
     assert coarse.entry.loss == ConcentratedLoss(0.125)
     steps = (reach.l2 / coarse.grid) + math.sqrt(4)
     assert steps / (coarse.site_scale / coarse.grid * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     with pytest.raises(SensitivityError, match="too small"):
         plan_sum(
-            Reach.ball((10**6,), 1.0, "x"), 1e-3, label="x", op="y", sites=2, colluding=0, threshold=2,
+            Reach.ball((10**6,), 1.0, "x"), 1e-3, label="x", op="y", sites=2, colluding=0,
             rows=9, grid_bits=2,
         )  # fmt: skip
 
@@ -153,14 +150,13 @@ def test_scalars_and_matrices():
         server.vector_sum("made_up", {}, label="x", mu=1.0)
 
 
-@pytest.mark.parametrize("kind", [SecureServer, DoubleMaskedServer])
-def test_messages_survive_their_transport(kind):
+def test_messages_survive_their_transport():
     class Wired(Tapped):
         def ask(self, query, sites=None):
             replies = self.inner.ask(pickle.loads(pickle.dumps(query)), sites)
             return [Reply.unpack(*reply.pack()) for reply in replies]
 
-    plain, wired = (kind(wrap(secure_federation(policy=MADE_UP)), rng=5) for wrap in (Tapped, Wired))
+    plain, wired = (SecureServer(wrap(secure_federation(policy=MADE_UP)), rng=5) for wrap in (Tapped, Wired))
     one, two = (server.vector_sum("clipped_score", SCORE, mu=1.0, label="s") for server in (plain, wired))
     assert one.values.tobytes() == two.values.tobytes()
     reply = Reply("a", np.empty(0), 3, masked=np.array([2**64 - 1], dtype=np.uint64))
@@ -186,6 +182,15 @@ def test_seeded_noise_is_reproducible_and_needs_the_policy():
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     with pytest.raises(NotAvailableError, match="without noise"):
         SecureServer(secure_federation()).vector_sum("clipped_score", SCORE, mu=math.inf, label="s")
+
+
+def test_a_question_is_the_one_that_it_was_before_self_masks_went():
+    """Folders of stopped fits hold questions by their digests: the words in them stay."""
+    server = SecureServer(secure_federation(policy=MADE_UP), rng=7, max_colluding=1)
+    server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    (line,) = server.ledger.entries
+    assert line.noise["threshold"] == line.noise["sites"] == 3
+    assert line.noise["question"] == "118d20bcb104f2a4311a58b6024e7740"
 
 
 def test_some_sites_only_are_charged_in_their_own_scope():
@@ -221,6 +226,8 @@ def test_a_drop_out_costs_a_new_roster_and_a_new_charge():
         assert len(server.ledger) == 2
         charged = {name: len(site.ledger) for name, site in federation.inner._sites.items()}
         assert charged == {"a": 2, "b": 2, "d": 2, "e": 2, "c": 1 if failure == "lost_replies" else 0}
+        assert server.ledger.total().mu == pytest.approx(math.sqrt(2.0))
+        assert federation.inner._sites["a"].ledger.total().mu == pytest.approx(math.sqrt(2.0))
         assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").sites == found.sites
     with pytest.raises(AlignmentError, match="no answer from site 'c'"):
         SecureServer(secure_federation(FIVE, drop_outs={"c": {1}})).vector_sum(

@@ -212,7 +212,7 @@ def masked_lies():
     lies = {
         "two sites where three are needed": lambda: asked(roster=["a", "b"]),
         "nobody colludes": lambda: asked(max_colluding=0),
-        "a threshold below the roster": lambda: asked(threshold=2),
+        "a sum of which some may be missing": lambda: asked(kind="shared"),
         "a seed of noise called secure": lambda: asked(seed=3),
         "a grid that is no power of two": lambda: asked(grid=grid * 1.5),
         "a coarser grid at the same price": lambda: asked(grid=grid * 8.0),
@@ -312,8 +312,8 @@ def forgiving(*_args):
 def all_carry(query, entry, honest=site_masking.read_terms):
     """Count the noise of colluding sites."""
     terms = honest(query, entry)
-    return replace(terms, carriers=terms.threshold, sigma=terms.sigma * math.sqrt(
-        terms.carriers / terms.threshold))  # fmt: skip
+    sites = len(terms.roster)
+    return replace(terms, carriers=sites, sigma=terms.sigma * math.sqrt(terms.carriers / sites))
 
 
 MUTANTS = {

@@ -10,7 +10,7 @@ from test_secure_attacks import changed
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.federation import DoubleMaskedServer, SecureServer, TrustedServer
+from privinf.federation import SecureServer, TrustedServer
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 
 ALLOWED = replace(OPEN, zero_out=True)
@@ -20,7 +20,6 @@ ALLOWED_SECURE = replace(MADE_UP, zero_out=True)
 def servers(relation, rng=0):
     yield TrustedServer(federation_of(ALLOWED), rng=rng, relation=relation)
     yield SecureServer(secure_federation(policy=ALLOWED_SECURE), rng=rng, relation=relation)
-    yield DoubleMaskedServer(secure_federation(policy=ALLOWED_SECURE), rng=rng, relation=relation)
 
 
 @pytest.mark.parametrize("rng", [0, None], ids=["simulated", "secure"])

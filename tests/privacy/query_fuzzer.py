@@ -5,8 +5,7 @@ and put to both sites of a pair with equal policies, keys and ledgers (`Pair`). 
 
 - whether the question is charged now, or was before, and the lines in the ledgers up to id and time;
 - of a question that is not charged, the whole reply, to the byte;
-- of one that is, all but sums, masked words and the facts of a sum under masks, which hold random keys: its
-  later messages ("mask", "confirm", "unmask") belong to it.
+- of one that is, all but sums and masked words.
 
 An exception out of a site, an error that it did not foresee or that comes after the charge, and an answer
 that takes over two seconds are findings too. Warnings are errors meanwhile.
@@ -30,7 +29,6 @@ import privinf as pi
 from privinf.accounting import GaussianLoss, LedgerEntry, Sensitivity
 from privinf.errors import PrivinfError
 from privinf.federation import (
-    DoubleMaskedServer,
     IdentityKey,
     InProcessFederation,
     Query,
@@ -46,7 +44,6 @@ from privinf.mechanisms.sparse_statistics import SITE_OPS
 NAMES = ("east", "north", "south")
 ASKED = "north"
 ROWS, REPLACED = 60, 7
-STAGES = ("mask", "confirm", "unmask")
 LONGEST, SLOW = 1 << 16, 2.0
 SCHEMA = pi.Schema({
     "y": (0.0, 10.0), "hit": (0.0, 1.0), "u": (-1.0, 1.0), "v": (0.5, 3.0), "w": (0.0, 1e6),
@@ -152,7 +149,7 @@ def _fits() -> list[Any]:
         for trust in ("server", "secure-sum")
         for rng in (0, None)
     ]
-    return [*glm, *moments, *lasso, _peelings, _double, _others]
+    return [*glm, *moments, *lasso, _peelings, _others]
 
 
 def _peelings(federation: Recorded) -> None:
@@ -163,11 +160,6 @@ def _peelings(federation: Recorded) -> None:
             server.top_k(
                 "column_products", {"bound": 1.0, "targets": [1, 2]}, k, label="picks", method=method, rho=2.0
             )
-
-
-def _double(federation: Recorded) -> None:
-    server = DoubleMaskedServer(federation, threshold=3, design=SCHEMA.design(FORMULA))
-    server.vector_sum("column_sums", {"columns": [1, 2], "bound": 1.0}, label="sums", mu=1.0)
 
 
 def _others(federation: Recorded) -> None:
@@ -232,14 +224,13 @@ class Mutator:
     Parameters
     ----------
     seed : int
-    digests, sums : list of str
-        Of designs that sites have taken and of sums that are under way, to name in other questions.
+    digests : list of str
+        Of designs that sites have taken, to name in other questions.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.digests: list[str] = []
-        self.sums: list[str] = []
 
     def one(self, among: Any) -> Any:
         """Return one of several; lists and mappings as copies."""
@@ -251,21 +242,11 @@ class Mutator:
         text, arrays = message
         header, arrays = json.loads(text), dict(arrays)
         header["session"] = f"s{self.rng.integers(2**40)}"
-        if header["op"] in STAGES and self.sums:
-            header["masking"] = self._stage()
         for _ in range(int(self.one((0, 1, 1, 1, 2, 2, 3)))):
             # What an earlier change has made of a part may not be changed any further.
             with suppress(AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
                 self._change(header, arrays)
         return json.dumps(header), arrays
-
-    def _stage(self) -> dict[str, Any]:
-        """Return a later message about a sum under way, whose boxes and tags nobody has made."""
-        names = [name for name in NAMES if self.rng.uniform() < 0.9]
-        boxes = {name: {ASKED: self.one(("", "AAAA", "A" * 172, 3, None))} for name in names}
-        tags = {name: {ASKED: self.one(("00" * 32, "\ud800", 3))} for name in names}
-        return {"sum": self.one(self.sums), "boxes": boxes, "survivors": names, "dropped": [],
-                "members": tags, "lists": tags}  # fmt: skip
 
     def _change(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         ways = ["args", "args", "args", "bits", "charges", "charges", "field", "junk", "array"]
@@ -319,9 +300,7 @@ class Mutator:
     def _field(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         match int(self.rng.integers(5)):
             case 0:
-                header["op"] = self.one(
-                    [*SITE_OPS, "describe", "design", "mask", "confirm", "unmask", "", "x"]
-                )
+                header["op"] = self.one([*SITE_OPS, "describe", "design", "", "x"])
             case 1:
                 header["version"] = self.one((0, 2, 10**30, -1, "1", None))
             case 2:
@@ -504,7 +483,7 @@ class Pair:
             [_line(entry) for entry in site.ledger.entries[first:]]
             for site, first in zip(self.sites, before, strict=True)
         ]
-        charged = [site._journal.charged(query.digest) for site in self.sites]
+        charged = [query.digest in site._journal._charged for site in self.sites]
         found.charged += bool(lines[0])
         found.refused[replies[0].error.partition(":")[0]] += 1
         told = [_told(reply, whole=not charged[0]) for reply in replies]
@@ -557,7 +536,7 @@ def fuzz(count: int, seed: int, *, policy: str = "open", folder: Any = None, ren
         while found.asked < count and len(found.different) + len(found.foreign) < 50:
             if pair is None or found.asked % renew == 0:
                 pair and pair.close()
-                pair, mutator.digests, mutator.sums = Pair(POLICIES[policy], folder), [], []
+                pair, mutator.digests = Pair(POLICIES[policy], folder), []
                 _introduce(pair, messages, mutator, found)
             query = _unpacked(mutator.changed(mutator.one(by_op[mutator.one(ops)])), found)
             if query is not None:
@@ -581,8 +560,6 @@ def _remember(query: Query, reply: Any, mutator: Mutator, found: Findings) -> No
     if reply is not None and query.op == "design" and not reply.error:
         found.designs += 1
         mutator.digests = [*mutator.digests, reply.facts["digest"]][-20:]
-    if reply is not None and "boxes" in reply.facts:
-        mutator.sums = [*mutator.sums, query.digest][-5:]
 
 
 def _unpacked(message: Any, found: Findings) -> Query | None:

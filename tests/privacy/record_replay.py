@@ -183,7 +183,7 @@ class Tape:
     def _source_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def watched(terms: Any, name: str) -> Any:
-            self._shared = math.sqrt(terms.threshold - terms.max_colluding)  # noise of the honest alone
+            self._shared = math.sqrt(terms.carriers)  # noise of the honest alone
             return original(terms, name)
 
         return watched

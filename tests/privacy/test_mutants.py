@@ -570,8 +570,8 @@ MUTANTS = {
         Mutant(
             "federation.site_masking",
             "read_terms",
-            "carriers = threshold - colluding",
-            "carriers = threshold",
+            "carriers = len(roster) - colluding",
+            "carriers = len(roster)",
         ),
         of_fit("MomentOLS secure sums, HC0, a colluding site"),
     ),

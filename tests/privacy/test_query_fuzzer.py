@@ -28,7 +28,7 @@ def one_corpus():
 
 def test_the_corpus_has_every_statistic(one_corpus):
     asked = {json.loads(text)["op"] for text, _ in one_corpus}
-    assert set(SITE_OPS) | {"describe", "design", "mask", "confirm", "unmask"} <= asked
+    assert set(SITE_OPS) | {"describe", "design"} <= asked
     assert {bool(json.loads(text).get("masking")) for text, _ in one_corpus} == {True, False}
 
 
@@ -42,7 +42,7 @@ def test_nothing_free_of_charge_differs():
 
 @pytest.mark.parametrize("policy", ["server", "secure", "closed"])
 def test_other_policies(policy):
-    found = fuzz(200, 1, policy=policy)
+    found = fuzz(600, 2, policy=policy)
     assert not found, (found.different[:3], found.foreign[:3], found.slow[:3])
     assert (found.charged > 0) == (policy != "closed")
 
