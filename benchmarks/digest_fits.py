@@ -22,9 +22,8 @@ from privinf.federation import (
 from privinf.mechanisms import NoisyTopK, RandomizedResponse, Rows, noisy_scalar, private_max
 
 SEED = 1
-N = 240
-SPEND = {"epsilon": 6.0, "delta": 1e-3, "rng": SEED}
-FREE = {"epsilon": np.inf}
+N, FEW = 2000, 150  # rows where totals are released, and where every row is
+SPEND = {"epsilon": 10.0, "delta": 1e-3, "rng": SEED}
 BOUNDS = {"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (-1.0, 3.0), "c": (0.0, 2.0), "g": ["u", "v", "w"]}
 PUBLIC = {"w": pi.Numeric(0.5, 2.0, public=True), "q": pi.Numeric(-3.0, 3.0, public=True)}
 SCHEMA = pi.Schema(BOUNDS | PUBLIC)
@@ -34,6 +33,7 @@ KEYS = {name: IdentityKey(bytes([position]) * 32) for position, name in enumerat
 ROSTER = Roster({name: key.public for name, key in KEYS.items()})
 POLICY = SitePolicy(trusted_server=True, secure_sums=True, zero_out=True, simulation=True)
 HC0 = {"cov_type": "HC0"}
+CLEAR = {"epsilon": 800.0}  # little noise on every row
 
 Fit = Callable[[], Any]
 FITS: dict[str, Fit] = {}
@@ -102,7 +102,7 @@ def moments(
 
 
 moments("central")
-moments("central, weak", how={"epsilon": 0.1})
+moments("central, weak", how={"epsilon": 0.05}, n=FEW)
 moments("central, no noise", how={"epsilon": np.inf, "delta": None})
 moments("central, no noise, HC0", how={"epsilon": np.inf, "delta": None} | HC0)
 moments("central, HC0", how=HC0)
@@ -110,11 +110,11 @@ moments("central, HC0, robust share", how={**HC0, "robust_share": 0.5})
 moments("central, mu", how={"mu": 2.0, "epsilon": None, "delta": None})
 moments("central, rho", how={"rho": 2.0, "epsilon": None, "delta": None})
 moments("central, weights", weights="w")
-moments("central, weights, HC0", how=HC0, weights="w", n=2000)
+moments("central, weights, HC0", how=HC0, weights="w")
 moments("central, public columns", "y ~ a + b + q")
 moments("central, public columns, HC0", "y ~ a + q", how=HC0)
 moments("central, several rows a person", "y ~ a + b", schema=GROUPED)
-moments("central, several rows a person, HC0", "y ~ a + b", how=HC0, schema=GROUPED, n=2000)
+moments("central, several rows a person, HC0", "y ~ a + b", how=HC0, schema=GROUPED)
 moments("central, radius", "y ~ a + b + c", radius=1.0)
 moments("central, interaction", "y ~ a * b + C(g)")
 moments("central, splines", "y ~ bs(b, knots=[1.0], degree=3, lower_bound=-1, upper_bound=3)")
@@ -124,9 +124,10 @@ moments("central, response weight", response_weight=2.0)
 moments("central, missing values", missing="impute-public", gaps=True)
 moments("central, finite population", how={"target": "sample"})
 moments("central, ridge", how={"stabilization": "ridge", "ridge": 1.0})
-moments("local", trust="local", n=2000)
-moments("local, several rows a person", "y ~ a + b", schema=GROUPED, trust="local", n=2000)
-moments("local, ridge", trust="local", how={"stabilization": "ridge", "ridge": 1.0})
+moments("local", how=CLEAR, trust="local", n=FEW)
+moments("local, several rows a person", "y ~ a + b", CLEAR, schema=GROUPED, trust="local", n=FEW)
+moments("local, much noise", how={"epsilon": 6.0}, trust="local", n=FEW)
+moments("local, ridge", trust="local", how={"stabilization": "ridge", "ridge": 1.0, **CLEAR}, n=FEW)
 moments("secure sums", over=True)
 moments("secure sums, HC0, a colluding site", how={**HC0, "max_colluding": 1}, over=True)
 moments("secure sums, no intercept", "y ~ 0 + a + b", over=True)
@@ -213,16 +214,19 @@ def _example_results() -> Any:
 # ---- modulated rows
 
 
-def modulated(name: str, formula: str = "y ~ a + b + c", how: Any = None, n: int = N, **options: Any) -> None:
+def modulated(
+    name: str, formula: str = "y ~ a + b + c", how: Any = None, n: int = FEW, **options: Any
+) -> None:
     """Register a ModulatedOLS."""
     schema = options.pop("schema", SCHEMA)
 
     @case(f"ModulatedOLS {name}")
     def fit() -> Any:
         model = pi.ModulatedOLS.from_formula(formula, table(n), schema=schema, **options)
-        return model.fit(**(SPEND | (how or {})))
+        return model.fit(**(SPEND | CLEAR | (how or {})))
 
 
+modulated("one-shot, much noise", how={"epsilon": 6.0})
 modulated("one-shot")
 modulated("one-shot, more rows", "y ~ a + b", {"epsilon": 60.0}, 4000)
 modulated("one-shot, no noise", how={"epsilon": np.inf, "delta": None})
@@ -238,16 +242,16 @@ modulated("several rows a person", "y ~ a + b", schema=GROUPED)
 
 @case("ModulatedOLS of arrays, radius, public column")
 def _modulated_arrays() -> Any:
-    frame = table()
+    frame = table(FEW)
     X = pi.add_constant(frame[["a", "b", "q"]])
     model = pi.ModulatedOLS(frame.y.tolist(), X, radius=2.0, public=["q", "const"], y_bounds=(-4, 6))
-    return model.fit(**SPEND)
+    return model.fit(**(SPEND | CLEAR))
 
 
 @case("Modulation at distance one, the textbook's noise")
 def _metric() -> Any:
     mechanism = pi.Modulation(SCHEMA, "y ~ 0 + a + b", adjacency="unit", response_share=0.5)
-    frame = table().assign(a=lambda f: f.a / 4, b=lambda f: f.b / 6)
+    frame = table(FEW).assign(a=lambda f: f.a / 4, b=lambda f: f.b / 6)
     return mechanism.release(frame, **(SPEND | {"epsilon": 0.9}), calibration="classic")
 
 
@@ -256,23 +260,25 @@ def _metric() -> Any:
 LABELS = pi.Schema({**BOUNDS, "y": ["no", "yes"], "z": (0.0, 1.0)})
 LEVELS = pi.Schema({**BOUNDS, "y": ["low", "middle", "high"], "z": (0.0, 1.0)})
 COUNTS = pi.Schema({**BOUNDS, "y": (0.0, 9.0), "z": (0.0, 1.0)})
-SPLIT = {"epsilon_x": 12.0, "epsilon_y": 4.0, "delta": 1e-3, "rng": SEED}
+SPLIT = {"epsilon_x": 200.0, "epsilon_y": 8.0, "delta": 1e-3, "rng": SEED}
 
 
-def labelled(schema: pi.Schema, n: int = 2 * N) -> pd.DataFrame:
+def labelled(schema: pi.Schema, n: int = FEW) -> pd.DataFrame:
     """Return rows with a label of this schema and a binary column."""
-    frame = table(n)
+    frame, noise = table(n), np.random.default_rng(9).logistic(0.0, 0.6, n)
     if schema is LABELS:
-        label = np.where(frame.y > 1.0, "yes", "no")
+        label = np.where(frame.y + noise > 1.0, "yes", "no")
     elif schema is LEVELS:
-        label = np.array(["low", "middle", "high"])[(frame.y > 0.5).astype(int) + (frame.y > 1.3)]
+        label = np.array(["low", "middle", "high"])[
+            (frame.y + noise > 0.5).astype(int) + (frame.y + noise > 1.3)
+        ]
     else:
-        label = np.round(np.clip(frame.y, 0, 9))
+        label = np.round(np.clip(frame.y + 0.2 * noise, 0, 9))
     return frame.assign(y=label, z=(np.arange(n) // 3 % 2).astype(float))
 
 
 def examples(
-    name: str, schema: pi.Schema, how: Any = None, formula: str = "y ~ a + b", n: int = 2 * N, **options: Any
+    name: str, schema: pi.Schema, how: Any = None, formula: str = "y ~ a + b", n: int = FEW, **options: Any
 ) -> None:
     """Register an IWPGLM."""
 
@@ -286,15 +292,23 @@ BINARY = {"formula": "y ~ a + C(g) + z", "binary": ["z"]}
 AS_NUMBERS = {"formula": "y ~ a + z", "binary": ["z"], "binary_mechanism": "gaussian"}
 examples("quadratic", LABELS, loss="quadratic")
 examples("logistic, conditional", LABELS)
+examples("logistic, much noise", LABELS, {"epsilon_x": 12.0, "epsilon_y": 4.0})
 examples("logistic, more rows", LABELS, {"epsilon_x": 30.0}, n=4000)
 examples("logistic, series", LABELS, {"correction": "series"})
-examples("logistic, single pass", LABELS, {"method": "sgd", "theta_radius": 3.0, "average": True})
+examples(
+    "logistic, single pass", LABELS, {"method": "sgd", "theta_radius": 3.0, "average": True, "step": 0.5}
+)
 examples("logistic, factors and binary columns by response", LABELS, **BINARY)
 examples("multinomial", LEVELS, loss="multinomial")
 examples("multinomial, more rows", LEVELS, {"epsilon_x": 40.0, "epsilon_y": 8.0}, n=4000, loss="multinomial")
 examples("counts", COUNTS, loss="poisson")
 examples("squared, binary columns as numbers", COUNTS, loss="squared", **AS_NUMBERS)
-examples("squared, single pass", COUNTS, {"method": "sgd", "theta_radius": 5.0}, loss="squared")
+examples(
+    "squared, single pass",
+    COUNTS,
+    {"method": "sgd", "theta_radius": 5.0, "average": True, "step": 0.5},
+    loss="squared",
+)
 examples("exponential, radius", LABELS, loss="exponential", radius=0.7)
 examples("logistic, no noise", LABELS, {"epsilon_x": np.inf, "epsilon_y": np.inf, "delta": None})
 
@@ -303,7 +317,9 @@ examples("logistic, no noise", LABELS, {"epsilon_x": np.inf, "epsilon_y": np.inf
 def _examples_arrays() -> Any:
     frame = labelled(LABELS)
     y, bounds = np.where(frame.y == "yes", 1, -1), [(-1, 1), (0, 1)]
-    return pi.IWPGLM(y, frame[["a", "z"]], bounds=bounds, binary=["z"]).fit(epsilon=8.0, delta=1e-3, rng=SEED)
+    return pi.IWPGLM(y, frame[["a", "z"]], bounds=bounds, binary=["z"]).fit(
+        epsilon=80.0, delta=1e-3, rng=SEED
+    )
 
 
 @case("LocalExamples, several rows a person")
@@ -318,7 +334,7 @@ def _examples_grouped() -> Any:
 HELD = {"one": ["a"], "two": ["b", "y"], "three": ["c"]}
 
 
-def parties(name: str, cls: Any, how: Any = None, n: int = 2000, **options: Any) -> None:
+def parties(name: str, cls: Any, how: Any = None, n: int = N, **options: Any) -> None:
     """Register a regression of several parties' columns, at the analyst."""
 
     @case(f"{cls.__name__} {name}".strip())
@@ -359,7 +375,7 @@ def _plan() -> Any:
         "clinic": pi.PartyPlan(pi.Schema({"a": (-1.0, 1.0)}), 30.0, 1e-6),
         "lab": pi.PartyPlan(pi.Schema({"b": (-1.0, 3.0), "y": (-4.0, 6.0)}), mu=5.0),
     }
-    plan = pi.MixingPlan.new(parties=held, n=2000, k=60, seed=7)
+    plan = pi.MixingPlan.new(parties=held, n=N, k=60, seed=7)
     frame = table(2000)
     sent = {
         name: plan.release(name, frame[list(party.schema.columns)], rng=SEED) for name, party in held.items()
@@ -370,14 +386,15 @@ def _plan() -> Any:
 # ---- generalised linear models over sites
 
 RESPONSES = {"gaussian": (-4.0, 6.0), "binomial": (0.0, 1.0), "poisson": (0.0, 9.0)}
-FEW_ROUNDS = {"epochs": 2, "batches": 3}
+ROUNDS = {"epochs": 6, "batches": 10}
 
 
 def glm_model(family: str, trust: str, formula: str, n: int) -> Any:
     frame = table(n)
     low, high = RESPONSES[family]
     if family != "gaussian":
-        frame["y"] = np.round((frame.y - 1.0).clip(low, high))
+        noise = np.random.default_rng(9).logistic(0.0, 0.6, n)
+        frame["y"] = np.round((frame.y - 0.5 + noise).clip(low, high))
     schema = pi.Schema(BOUNDS | {"y": (low, high)})
     held = federation(frame[list(BOUNDS)], schema)
     return pi.FederatedGLM.from_formula(formula, held, schema=schema, family=family, trust=trust)
@@ -390,7 +407,7 @@ def glm(
     *,
     folder: bool = False,
     formula: str = "y ~ a + b",
-    n: int = 3 * N,
+    n: int = 6000,
     **how: Any,
 ) -> None:
     """Register a FederatedGLM; with a folder it is made again from its checkpoints."""
@@ -409,36 +426,39 @@ for family in RESPONSES:
     for trust in ("server", "secure-sum"):
         glm("", family, trust)
     glm(", no noise", family, epsilon=np.inf, delta=None)
-    glm(", many rows", family, n=4000)
+    glm(", few rows", family, n=700)
 CLIENTS = {"unit": "client", "epsilon": 60.0}
 glm(", nonrobust", "binomial", cov_type="nonrobust")
 glm(", nonrobust", "poisson", "secure-sum", cov_type="nonrobust")
 glm(", replaced by nothing", "binomial", relation="zero-out")
 glm(", targets", "binomial", targets=["a"], nuisance=["b"], formula="y ~ a + b + c")
-glm(", Newton's settings", "binomial", optimizer=pi.Newton(rounds=3), n=4000)
+glm(", Newton's settings", "binomial", optimizer=pi.Newton(rounds=4))
 glm(", sites as units", "binomial", client_clip=2000.0, optimizer=pi.DPSGD(epochs=1, batches=5), **CLIENTS)
 glm(", sites as units, clipped", "binomial", "secure-sum", client_clip=5.0, optimizer=pi.DPSGD(epochs=1, batches=2), **CLIENTS)  # fmt: skip
 glm(", checkpoint", "binomial", folder=True)
 glm(", checkpoint", "gaussian", "secure-sum", folder=True)
 glm(", a colluding site", "gaussian", "secure-sum", max_colluding=1)
 glm(", factors", "gaussian", formula="y ~ a + C(g)")
-glm(", DPSGD", "binomial", optimizer=pi.DPSGD(**FEW_ROUNDS))
-glm(", DPSGD", "gaussian", "secure-sum", optimizer=pi.DPSGD(**FEW_ROUNDS))
-glm(", DPAdam", "poisson", optimizer=pi.DPAdam(**FEW_ROUNDS))
-glm(", DPAdam, one average", "gaussian", optimizer=pi.DPAdam(average=0.0, clip=2.0, **FEW_ROUNDS))
-glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, **FEW_ROUNDS))
-glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, **FEW_ROUNDS))
-glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, **FEW_ROUNDS))
-glm(", DOME, longer", "poisson", optimizer=pi.DOME(k=3, most_learned=1, epochs=4, batches=4), formula="y ~ a + b + C(g)", n=4000)  # fmt: skip
-glm(", DOME, the paper's", "binomial", optimizer=pi.DOME(k=3, most_learned=1, variant="paper", epochs=4, batches=4), n=4000)  # fmt: skip
-glm(", DOME, Adam, centred", "binomial", optimizer=pi.DOME(k=2, most_learned=1, adam=True, centre=True, precondition=True, **FEW_ROUNDS))  # fmt: skip
+glm(", DPSGD", "binomial", optimizer=pi.DPSGD(**ROUNDS))
+glm(", DPSGD", "gaussian", "secure-sum", optimizer=pi.DPSGD(**ROUNDS))
+glm(", DPAdam", "poisson", optimizer=pi.DPAdam(step=0.1, **ROUNDS))
+glm(", DPAdam, one average", "gaussian", optimizer=pi.DPAdam(average=0.0, clip=2.0, step=0.1, **ROUNDS))
+glm(", sketches", "binomial", optimizer=pi.RandomSketch(k=2, **ROUNDS))
+glm(", DOME", "binomial", optimizer=pi.DOME(k=2, most_learned=1, **ROUNDS))
+glm(", DOME", "gaussian", "secure-sum", optimizer=pi.DOME(k=2, most_learned=1, **ROUNDS))
+glm(", DOME, longer", "poisson", optimizer=pi.DOME(k=3, most_learned=1, epochs=10, batches=10), formula="y ~ a + b + C(g)")  # fmt: skip
+glm(", DOME, the paper's", "binomial", optimizer=pi.DOME(k=3, most_learned=2, variant="paper", epochs=10, batches=10))  # fmt: skip
+glm(", DOME, Adam, centred", "binomial", optimizer=pi.DOME(k=2, most_learned=1, adam=True, centre=True, precondition=True, **ROUNDS))  # fmt: skip
 glm(", too little to spend", "gaussian", epsilon=0.2, optimizer=pi.DPSGD(epochs=1, batches=5))
 
 
 @case("FederatedGLM of arrays")
 def _glm_arrays() -> Any:
     frame = table(4000)
-    y, X = (frame.y > 1.0).to_numpy(), frame[["a", "b"]].to_numpy()
+    y, X = (
+        (frame.y + np.random.default_rng(9).logistic(0.0, 0.6, 4000) > 1.0).to_numpy(),
+        frame[["a", "b"]].to_numpy(),
+    )
     parts = {name: (y[i::2], X[i::2]) for i, name in enumerate(("one", "two"))}
     model = pi.FederatedGLM.from_arrays(parts, bounds=[(-1, 1), (-1, 3)], family="binomial", radius=1.1)
     fit = model.fit(epsilon=12.0, delta=1e-3, rng=SEED)
@@ -447,7 +467,7 @@ def _glm_arrays() -> Any:
 
 # ---- the debiased lasso
 
-FEW, COLUMNS = 90, 6
+COLUMNS = 6
 
 
 def arrays(n: int, columns: int = COLUMNS) -> tuple[Any, Any]:
@@ -457,7 +477,7 @@ def arrays(n: int, columns: int = COLUMNS) -> tuple[Any, Any]:
     return 2.0 * X[:, 0] - 2.0 * X[:, 3] + 0.3 * rng.standard_normal(n), X
 
 
-def lasso(name: str, *, n: int = FEW, by_party: bool = False, constant: bool = False, **how: Any) -> None:
+def lasso(name: str, *, n: int = 90, by_party: bool = False, constant: bool = False, **how: Any) -> None:
     """Register a DebiasedLasso."""
 
     @case(f"DebiasedLasso {name}")

@@ -1,0 +1,160 @@
+"""Files that version 0.1.0 saved (commit 32e4d2d) are read, say what they said, and are gone on with."""
+
+import dataclasses
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import saved_files
+from click.testing import CliRunner
+from saved_files import KEY, bits, numbers, release_says, says
+
+import privinf as pi
+from privinf.accounting import Ledger
+from privinf.cli import main
+from privinf.errors import StorageError
+from privinf.federation import IdentityKey, Roster, SitePolicy
+
+ARCHIVE = Path(__file__).with_name("saved.tar.xz")
+
+
+def _told():
+    with tarfile.open(ARCHIVE) as archive:
+        return json.load(archive.extractfile("saved/told.json"))
+
+
+TOLD = _told()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "saved"
+
+
+@pytest.fixture
+def mine(saved, tmp_path):
+    """Return a copy that a test may write to."""
+    shutil.copytree(saved, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def test_the_archive_is_whole_and_small():
+    assert ARCHIVE.stat().st_size < 600_000
+    assert TOLD["made by"].endswith("32e4d2d")
+    models = {"moments", "modulated", "examples_quadratic", "glm_binomial", "lasso", "lasso_paper", "rmgmols"}
+    assert models | {"dgmols", "bgmols"} <= TOLD["results"].keys()
+    kinds = {release["kind"] for release in TOLD["releases"].values()}
+    kinds |= {"modulation", "local-examples"}
+    assert kinds >= {"moments", "random-mixing", "gaussian-rows", "joined random-mixing"}
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
+@pytest.mark.parametrize("slug", TOLD["results"])
+def test_a_saved_result_says_what_it_said(saved, slug):
+    result = pi.load_results(saved / "results" / f"{slug}.npz")
+    assert says(result) == TOLD["results"][slug]
+    text = str(result.summary())
+    assert all(name in text for name in map(str, result.names))
+    assert str(result.privacy)
+
+
+@pytest.mark.parametrize("slug", TOLD["releases"])
+def test_a_saved_release_holds_what_it_held(saved, slug):
+    release = pi.load_release(saved / "releases" / f"{slug}.npz")
+    assert release_says(release) == TOLD["releases"][slug]
+    assert repr(release)
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
+@pytest.mark.parametrize("slug", TOLD["again"])
+def test_a_saved_release_is_fitted_again(saved, slug):
+    told = TOLD["again"][slug]
+    now = says(saved_files.fitted_again(saved_files.release_of(saved, slug), told["how"]))
+    _alike(now, told["says"])
+
+
+def _alike(now, before):
+    """Numbers of a solved system may differ in their last bits where the linear algebra is another one."""
+    assert {key: now[key] for key in ("class", "names")} == {key: before[key] for key in ("class", "names")}
+    for name in ("params", "bse", "cov_params", "conf_int", "epsilon"):
+        a, b = numbers(now[name]), numbers(before[name])
+        assert a or now[name] == before[name]
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_parties_are_joined_again(saved):
+    for kind in ("rmgmols", "dgmols"):
+        joined = pi.load_release(saved / "releases" / f"{kind}_joined.npz")
+        alone = pi.join([pi.load_release(saved / "releases" / f"{kind}_party.npz")])
+        assert np.array_equal(alone.arrays["rows"], joined.arrays["rows"][:, : alone.arrays["rows"].shape[1]])
+
+
+def test_files_with_a_key(saved):
+    release = pi.load_release(saved / "releases_keyed.npz", key=KEY)
+    assert release_says(release) == TOLD["releases"]["moments"]
+    result = pi.load_results(saved / "results_keyed.npz", key=KEY)
+    assert says(result) == TOLD["results"]["moments"]
+    with pytest.raises(StorageError):
+        pi.load_results(saved / "results_keyed.npz", key=b"another key")
+
+
+def test_ledgers_say_what_they_said(mine):
+    assert saved_files.ledgers_say(mine) == TOLD["ledgers"]
+
+
+def test_a_ledger_of_a_file_is_charged_further(mine):
+    ledger = pi.LedgerFile(mine / "made.ledger")
+    ledger.spend(dataclasses.replace(ledger.entries[0], id=str(uuid4())))
+    assert len(pi.LedgerFile(mine / "made.ledger")) == len(TOLD["ledgers"]["made.ledger"]["lines"]) + 1
+
+
+@pytest.mark.parametrize("slug", saved_files.CHECKPOINTED)
+def test_a_checkpointed_fit_goes_on(mine, slug):
+    told, folder = TOLD["checkpoints"][slug], mine / "checkpoints" / slug
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    fit = saved_files.checkpointed(slug, folder, Ledger())
+    _alike(says(fit), told["says"])
+    assert len(fit.privacy.entries) == told["lines"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files, "it asked anew"
+
+
+def test_keys_and_plans(saved):
+    assert IdentityKey.load(saved / "identity.key").secret_bytes() == bytes(range(32))
+    study = saved / "study"
+    roster = Roster.from_json((study / "roster.json").read_text(encoding="utf-8"))
+    keys = {name: IdentityKey.load(study / f"{name}.key").public for name in ("north", "south")}
+    assert dict(roster.keys) == keys
+    text = (study / "plan.json").read_text(encoding="utf-8")
+    plan = pi.MixingPlan.load(study / "plan.json")
+    assert plan.to_json() + "\n" == text
+    assert pi.load_release(study / "a.npz").law["plan"] == plan.digest
+    assert SitePolicy(**json.loads((study / "policy.json").read_text(encoding="utf-8"))).min_sites == 2
+
+
+def test_the_commands_go_on_with_a_saved_study(mine, monkeypatch):
+    study = mine / "study"
+    monkeypatch.chdir(study)
+    for words in (
+        "plan check plan.json",
+        "release --plan plan.json --party a --data a.csv --ledger a.ledger --out again.npz --seed 1 --quiet",
+        "join a.npz b.npz --plan plan.json --out rejoined.npz",
+        "fit weight~age+bmi joined.npz --summary again.txt",
+    ):
+        result = CliRunner().invoke(main, words.split(), prog_name="privinf")
+        assert result.exit_code == 0, result.output
+    first, second = (pi.load_release(study / f"{name}.npz") for name in ("a", "again"))
+    assert bits(first.arrays["rows"]) == bits(second.arrays["rows"])
+    rejoined, joined = (pi.load_release(study / f"{name}.npz") for name in ("rejoined", "joined"))
+    assert bits(rejoined.arrays["rows"]) == bits(joined.arrays["rows"])
+    assert [line.split() for line in _undated("again.txt")] == [line.split() for line in _undated("fit.txt")]
+
+
+def _undated(name):
+    return [line for line in Path(name).read_text(encoding="utf-8").splitlines() if "Date" not in line]
