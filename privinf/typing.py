@@ -15,21 +15,65 @@ RngLike: TypeAlias = int | np.random.Generator | None
 Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
 
+Adjacency = Literal["bounded", "unit"]
+BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
-Relation = Literal["replace-one", "metric", "zero-out"]
-TrustModel = Literal["local", "central", "distributed", "per-party"]
+CovType = Literal["nonrobust", "HC0"]
+DiameterChoice = Literal["own", "largest"]
+Family = Literal["gaussian", "binomial", "poisson"]
+IntervalMethod = Literal["wald", "score"]
+Loss = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Missing = Literal["raise", "impute-public"]
+MixingKind = Literal["signs", "hadamard", "countsketch"]
+MixingMethod = Literal["random-mixing", "gaussian-rows"]
+Multipliers = Literal["rademacher", "gaussian"]
+PeelingMethod = Literal["gumbel", "laplace"]
+Precision = Literal["pooled", "machine"]
+Relation = Literal["replace-one", "metric", "zero-out"]
+ResponseMode = Literal["protected", "public"]
+SamplingKind = Literal["heteroskedastic", "homoskedastic"]
+SensitivityRule = Literal["exact", "lipschitz"]
+SourceName = Literal["lattice", "opendp"]
+Stabilization = Literal["none", "fuller", "ridge"]
+SumRelation = Literal["replace-one", "zero-out"]
+Target = Literal["population", "sample", "penalized"]
+Trust = Literal["central", "server", "secure-sum", "local"]
+Which = Literal["mean", "linear"]
+# What a line of a ledger says: whom a model trusts, or that each party protects its own release;
+# "distributed" is what older lines call a secure sum.
+TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "distributed"]
 
 __all__ = [
+    "Adjacency",
     "ArrayLike",
+    "BootstrapMethod",
     "Calibration",
+    "CovType",
+    "DiameterChoice",
+    "Family",
     "Flags",
     "Floats",
     "Integers",
+    "IntervalMethod",
     "Json",
+    "Loss",
     "Missing",
+    "MixingKind",
+    "MixingMethod",
+    "Multipliers",
     "Names",
+    "PeelingMethod",
+    "Precision",
     "Relation",
+    "ResponseMode",
     "RngLike",
+    "SamplingKind",
+    "SensitivityRule",
+    "SourceName",
+    "Stabilization",
+    "SumRelation",
+    "Target",
+    "Trust",
     "TrustModel",
+    "Which",
 ]

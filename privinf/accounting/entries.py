@@ -87,7 +87,7 @@ class LedgerEntry:
     relation : {"replace-one", "metric", "zero-out"}
         The neighbouring relation of the claim. n is public throughout, so add/remove is refused; under
         "zero-out" a unit is replaced by one that contributes nothing, which claims less (`check_joined`).
-    trust : {"local", "central", "distributed", "per-party"}
+    trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
         Who sees the rows.
     loss : Loss
         The cost.

@@ -11,7 +11,7 @@ from privinf.noise import NoiseKey, NoiseSource
 from privinf.typing import Flags, Floats, Integers
 
 Size = int | tuple[int, ...]
-Kind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers", "gumbel", "laplace"]
+NoiseKind = Literal["perturb", "gaussian_steps", "uniform", "bernoulli", "integers", "gumbel", "laplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class NoiseCall:
         Shape of what was drawn.
     """
 
-    kind: Kind
+    kind: NoiseKind
     scale: float
     shape: tuple[int, ...]
 
@@ -63,7 +63,7 @@ class RecordingNoise:
         """Whether the source behind is secure."""
         return self.source.secure
 
-    def of(self, *kinds: Kind) -> list[NoiseCall]:
+    def of(self, *kinds: NoiseKind) -> list[NoiseCall]:
         """Return the calls of these kinds, in order."""
         return [call for call in self.calls if call.kind in kinds]
 
@@ -114,7 +114,7 @@ class RecordingNoise:
         self._record("laplace", scale, _shape(size))
         return self.source.laplace(scale, size)
 
-    def _record(self, kind: Kind, scale: float, shape: tuple[int, ...]) -> None:
+    def _record(self, kind: NoiseKind, scale: float, shape: tuple[int, ...]) -> None:
         self.calls.append(NoiseCall(kind, float(scale), shape))
 
 

@@ -12,12 +12,11 @@ import click
 from privinf.cli.columns import read_columns
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
 from privinf.errors import ArgumentError
-from privinf.mechanisms.mixing_matrix import MixingKind
-from privinf.mechanisms.mixing_plan import Method, MixingPlan
+from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED
-from privinf.mechanisms.party_plan import DiameterChoice, PartyPlan
+from privinf.mechanisms.party_plan import PartyPlan
 from privinf.mechanisms.tables import read_roster
-from privinf.typing import Calibration
+from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 
 
 @click.group("plan")
@@ -65,8 +64,8 @@ def plan_group() -> None:
 @click.option("--kind", type=click.Choice(get_args(MixingKind)), default="countsketch", show_default=True,
               help="Mixing matrix; all are equally accurate.")  # fmt: skip
 @click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
-@click.option("--method", type=click.Choice(get_args(Method)), default="random-mixing", show_default=True,
-              help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
+@click.option("--method", type=click.Choice(get_args(MixingMethod)), default="random-mixing",
+              show_default=True, help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
 @click.option("--intercept/--no-intercept", default=None, help="Whether regressions will have a constant; "
               "default: with random mixing.")  # fmt: skip
 @click.option("--diameter", type=click.Choice(get_args(DiameterChoice)), default="own", show_default=True,

@@ -15,7 +15,7 @@ FLOOR = 0.1
 
 
 @dataclass(slots=True)
-class Moments:
+class RunningMoments:
     """Adam's moments of the gradient, and the noise's variance averaged in the same way.
 
     Attributes
@@ -31,7 +31,7 @@ class Moments:
     updates: int = 0
 
     @classmethod
-    def start(cls, d: int) -> Moments:
+    def start(cls, d: int) -> RunningMoments:
         """Return the moments before anything was seen."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(d))
 

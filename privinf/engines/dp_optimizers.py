@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from privinf.doors import doors
-from privinf.engines.adam import Moments
+from privinf.engines.adam import RunningMoments
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.newton_rounds import ROUNDING
 from privinf.engines.settling import Round, Walk
@@ -23,7 +23,7 @@ from privinf.errors import ArgumentError
 from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
-Variant = Literal["repaired", "paper"]
+OptimizerVariant = Literal["repaired", "paper"]
 
 
 @doors
@@ -155,7 +155,7 @@ class DOME(DPSGD):
     k: int = 40
     most_learned: int = 5
     energy: float = 0.9
-    variant: Variant = "repaired"
+    variant: OptimizerVariant = "repaired"
     centre: bool | None = None
     precondition: bool | None = None
     probes: Probes | None = None
@@ -166,7 +166,7 @@ class DOME(DPSGD):
         if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
             raise ArgumentError("most_learned must be below k: some probes find new directions")
         check_fraction(self.energy, "energy")
-        paper = check_choice(self.variant, Variant, "variant") == "paper"
+        paper = check_choice(self.variant, OptimizerVariant, "variant") == "paper"
         for name in ("centre", "precondition", "adam"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
@@ -213,7 +213,7 @@ def optimise(
     rounds = options.epochs * options.batches
     averaged = max(1, math.ceil(options.average * rounds))
     theta, path, steps, total = np.array(start), [start], [], np.zeros_like(start)
-    state = _Rounds(options, len(start), seed)
+    state = _OptimizerRounds(options, len(start), seed)
     for number in range(rounds):
         theta = theta + options.step * state.direction(sums, theta, price, number)
         if watched is not None:
@@ -225,7 +225,7 @@ def optimise(
     return Walk(total / averaged, path, rounds, steps, averaged)
 
 
-class _Rounds:
+class _OptimizerRounds:
     """What the server keeps from round to round; functions of past releases.
 
     Of the last round, for the law of its error: `gain`, the direction per unit of the score; `noise`, the
@@ -236,7 +236,7 @@ class _Rounds:
         if isinstance(options, (RandomSketch, DOME)) and options.k > d:
             raise ArgumentError(f"k={options.k} is more than the {d} coefficients")
         self.options, self.seed = options, seed
-        self.moments = Moments.start(d)
+        self.moments = RunningMoments.start(d)
         self.space = LearnedSpace.empty(d)
         self.unit: Floats = np.ones(d)
         self.gain: Floats = np.ones(d)

@@ -16,7 +16,7 @@ BYTES = 8
 CAP_ROOM = 1.0 + 1e-9
 
 
-class Server(Protocol):
+class GlmServer(Protocol):
     """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
 
     ledger: Any
@@ -83,7 +83,7 @@ class GlmSums:
 
     Attributes
     ----------
-    server : Server
+    server : GlmServer
     model : mapping
         Family, radius, clips and units, as the statistics take them.
     n, p : int
@@ -101,7 +101,7 @@ class GlmSums:
     **Privacy.** Everything returned is a release; prices are the caller's.
     """
 
-    server: Server
+    server: GlmServer
     model: Mapping[str, Any]
     n: int
     p: int

@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from privinf.engines.hard_thresholding import GRAM_ROOM
-from privinf.engines.sparse_sums import UNCLIPPED, Score, Server, Sites, SparseSums
+from privinf.engines.sparse_sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.sparse.debiased import Debiased
 from privinf.inference.sparse.precision import floored
@@ -33,7 +33,7 @@ from privinf.typing import Flags, Floats
 Form = Literal["residual", "response"]
 
 
-class PeelingServer(Server, Protocol):
+class PeelingServer(SparseServer, Protocol):
     """A server that thresholds a public vector plus a multiple of a sum."""
 
     def top_k(

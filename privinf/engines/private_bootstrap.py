@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -49,10 +49,8 @@ from privinf.engines.sparse_sums import UNCLIPPED, SparseSums
 from privinf.errors import NotAvailableError
 from privinf.inference.sparse.debiased import steadied
 from privinf.inference.sparse.radii import residual_moments
-from privinf.typing import Floats
+from privinf.typing import Floats, Multipliers
 from privinf.validation import check_fraction
-
-Multipliers = Literal["rademacher", "gaussian"]
 
 # A and R, in standard deviations.
 FORM_CLIP = 1.0
@@ -67,7 +65,7 @@ _SHIFTS = np.linspace(0.0, 8.0, 161)
 
 
 @dataclass(frozen=True, slots=True)
-class BootstrapDraws:
+class PrivateDraws:
     """Released draws of the largest studentised coordinate.
 
     Attributes
@@ -187,7 +185,7 @@ def bootstrap_draws(
     *,
     multipliers: Multipliers = "rademacher",
     public_seed: int = 0,
-) -> BootstrapDraws:
+) -> PrivateDraws:
     """Release draws of the multiplier bootstrap of the largest debiased coordinate.
 
     Parameters
@@ -238,7 +236,7 @@ def bootstrap_draws(
     left = (1.0 - 2.0 * VARIANCE_SHARE) * rho
     values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), left)
     inflation = float(np.max(sigma / np.sqrt(found.variance)))
-    return BootstrapDraws(tuple(values.tolist()), pick, sd, len(sigma), inflation, multipliers)
+    return PrivateDraws(tuple(values.tolist()), pick, sd, len(sigma), inflation, multipliers)
 
 
 def _maxima(

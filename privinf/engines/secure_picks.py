@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.engines.sparse_sums import UNCLIPPED, Server, Sites
+from privinf.engines.sparse_sums import UNCLIPPED, Sites, SparseServer
 from privinf.errors import NotAvailableError
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse.radii import norm_moments
@@ -126,7 +126,7 @@ class VectorServer:
 
     Attributes
     ----------
-    server : Server
+    server : SparseServer
         Such as `privinf.federation.SecureServer`.
     n : int
         Records.
@@ -146,7 +146,7 @@ class VectorServer:
     **Privacy.** Every vector is one Gaussian release at the price that peeling would have had.
     """
 
-    server: Server
+    server: SparseServer
     n: int
     low: Floats
     high: Floats

@@ -26,7 +26,7 @@ CELLS_PER_OCTAVE = 4
 OCTAVES = 14
 
 
-class Server(Protocol):
+class SparseServer(Protocol):
     """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
 
     def vector_sum(
@@ -62,7 +62,7 @@ class Server(Protocol):
 
 
 @dataclass(slots=True)
-class Units:
+class SparseUnits:
     """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
 
     Attributes
@@ -90,8 +90,8 @@ class SparseSums:
 
     Attributes
     ----------
-    server : Server
-    units : Units
+    server : SparseServer
+    units : SparseUnits
     n : int
         Number of rows summed.
     sites : tuple of str or None
@@ -102,8 +102,8 @@ class SparseSums:
     **Privacy.** Everything returned is a release; prices are the caller's.
     """
 
-    server: Server
-    units: Units
+    server: SparseServer
+    units: SparseUnits
     n: int
     sites: tuple[str, ...] | None = None
 

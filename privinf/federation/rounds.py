@@ -19,10 +19,10 @@ from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
+from privinf.typing import SumRelation
 from privinf.validation import check_choice, shown
 
-Missing = Literal["raise", "continue"]
-SumRelation = Literal["replace-one", "zero-out"]
+MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
 
 PARTITION = "site"
@@ -89,10 +89,10 @@ class Rounds:
         federation: Federation,
         ledger: Ledger | None,
         design: Design | None,
-        missing: Missing,
+        missing: MissingSites,
         relation: SumRelation,
     ) -> None:
-        self._missing: Missing = check_choice(missing, Missing, "missing")
+        self._missing: MissingSites = check_choice(missing, MissingSites, "missing")
         self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
         self._federation = federation
         self._session, self._sequence = str(uuid4()), 0

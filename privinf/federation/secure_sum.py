@@ -46,9 +46,8 @@ from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisySum
 from privinf.federation.rounds import (
     Args,
-    Missing,
+    MissingSites,
     PlannedSum,
-    SumRelation,
     check_question,
     refusal_of,
     with_question,
@@ -62,7 +61,7 @@ from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import exact_bits
 from privinf.noise.source import GRID_BITS
 from privinf.schema import Design
-from privinf.typing import Integers, RngLike
+from privinf.typing import Integers, RngLike, SumRelation
 from privinf.validation import check_count
 
 
@@ -212,7 +211,7 @@ class SecureServer(TrustedServer):
         federation: Federation,
         *,
         max_colluding: int = 0,
-        missing: Missing = "raise",
+        missing: MissingSites = "raise",
         retries: int = 2,
         grid_bits: int = GRID_BITS,
         ledger: Ledger | None = None,

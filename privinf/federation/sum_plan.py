@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry, Loss, Sensitivity
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.federation.rounds import SumRelation, assumed
+from privinf.federation.rounds import assumed
 from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.mechanisms.site_ops import Reach
 from privinf.noise.source import GRID_BITS
+from privinf.typing import SumRelation
 
 # Times by which the grid may raise a sensitivity before the release is refused as too large for its budget.
 LARGEST_GROWTH = 2.0**10

@@ -19,10 +19,9 @@ from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.noisy import NoisyGram, NoisySum, histogram_quantile
 from privinf.federation.rounds import (
     Args,
-    Missing,
+    MissingSites,
     PlannedSum,
     Rounds,
-    SumRelation,
     assumed,
     check_question,
     question_of,
@@ -30,13 +29,13 @@ from privinf.federation.rounds import (
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
-from privinf.mechanisms.noisy_top_k import Method, NoisyTopK, TopK
+from privinf.mechanisms.noisy_top_k import NoisyTopK, TopK
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import exact_bits
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, RngLike
+from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation
 from privinf.validation import check_fraction, check_number
 
 
@@ -102,7 +101,7 @@ class TrustedServer(Rounds):
         noise: NoiseSource | None = None,
         rng: RngLike = None,
         design: Design | None = None,
-        missing: Missing = "raise",
+        missing: MissingSites = "raise",
         relation: SumRelation = "replace-one",
     ) -> None:
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
@@ -298,7 +297,7 @@ class TrustedServer(Rounds):
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        method: Method = "gumbel",
+        method: PeelingMethod = "gumbel",
         values: bool = True,
         values_share: float = 0.5,
         absolute: bool = True,

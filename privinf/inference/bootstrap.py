@@ -10,11 +10,10 @@ from typing import Literal
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.typing import ArrayLike, Floats, Integers, RngLike
+from privinf.typing import ArrayLike, Floats, Integers, Multipliers, RngLike
 from privinf.validation import as_generator, check_array, check_choice, check_count, check_fraction
 
-Multipliers = Literal["rademacher", "gaussian"]
-Interval = Literal["percentile", "studentized"]
+BootstrapInterval = Literal["percentile", "studentized"]
 Resolve = Callable[[Floats], tuple[Floats, Floats]]
 
 # Multipliers held at once: bounds the memory of a bootstrap by O(draws * p + BLOCK), whatever n is.
@@ -48,14 +47,14 @@ class BootstrapDraws:
         """Covariance of the replicates, shape (p, p)."""
         return np.atleast_2d(np.cov(self.draws, rowvar=False))
 
-    def conf_int(self, alpha: float = 0.05, kind: Interval = "studentized") -> Floats:
+    def conf_int(self, alpha: float = 0.05, kind: BootstrapInterval = "studentized") -> Floats:
         """Return intervals of level ``1 - alpha``, shape (p, 2).
 
         "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
         the t statistic, which adapts to its skewness.
         """
         check_fraction(alpha, "alpha")
-        check_choice(kind, Interval, "kind")
+        check_choice(kind, BootstrapInterval, "kind")
         if (len(self.draws) + 1) * alpha < 2.0:
             raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: take more draws")
         levels = [alpha / 2.0, 1.0 - alpha / 2.0]

@@ -9,15 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.inference.bootstrap import (
-    BLOCK,
-    Multipliers,
-    covariance_root,
-    multiplier_sums,
-    unit_influence,
-)
+from privinf.inference.bootstrap import BLOCK, covariance_root, multiplier_sums, unit_influence
 from privinf.inference.normal import two_sided_pvalue, upper_quantile
-from privinf.typing import ArrayLike, Floats, Integers, RngLike
+from privinf.typing import ArrayLike, Floats, Integers, Multipliers, RngLike
 from privinf.validation import as_generator, check_array, check_count, check_fraction
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -11,11 +10,8 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate, is_positive_definite
 from privinf.inference.sandwich import sandwich, score_meat
-from privinf.typing import Floats, Names
+from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
-
-Stabilization = Literal["none", "fuller", "ridge"]
-Target = Literal["population", "sample", "penalized"]
 
 WEAK_GRAM = (
     "the corrected Gram matrix is not positive definite: the noise outweighs the features in some "

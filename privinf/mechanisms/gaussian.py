@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.noise import NoiseSource, SourceName, get_source, grid_step, solve_scale
+from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Calibration, Relation, RngLike, TrustModel
+from privinf.typing import Calibration, Relation, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice
 
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,

@@ -16,10 +16,9 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.site_rows import Args, SiteBlock, clip_norms, clipped, positive, vector
-from privinf.typing import Floats
+from privinf.typing import Family, Floats
 from privinf.validation import check_choice
 
-Family = Literal["gaussian", "binomial", "poisson"]
 Curvature = Literal["exact", "bound"]
 
 GLM_ARGS = ("center", "scale", "bits", "family", "theta", "radius", "residual_clip", "mean_cap")

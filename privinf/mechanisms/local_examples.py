@@ -23,16 +23,16 @@ from privinf.mechanisms.example_labels import LabelChoice, label_design, resolve
 from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
 from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
-from privinf.noise import NoiseSource, SourceName, get_source
+from privinf.noise import NoiseSource, get_source
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
-from privinf.typing import Calibration, Floats, Integers, Missing, RngLike
+from privinf.typing import Calibration, Floats, Integers, Missing, RngLike, SourceName
 from privinf.validation import check_choice, check_flag
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ExamplesPlan:
     """Lines of one release, calibrated: nothing of it depends on rows."""
 
     scale: float
@@ -215,7 +215,7 @@ class LocalExamples:
         law = self._law(plan, delta)
         return Release(self.kind, arrays, law, self.design, recorded, len(encoded.response))
 
-    def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> _Plan:
+    def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> _ExamplesPlan:
         entries, responses = [], []
         scale = label_scale = 0.0
         if budget.features_mu is not None:
@@ -234,7 +234,9 @@ class LocalExamples:
         if budget.label_mu is not None:
             label_scale, entry = self._label_line(budget.label_mu, name).calibrated(noise)
             entries.append(entry)
-        return _Plan(scale, label_scale, tuple(responses), label_response, tuple(entries), budget.noise_free)
+        return _ExamplesPlan(
+            scale, label_scale, tuple(responses), label_response, tuple(entries), budget.noise_free
+        )
 
     def _features_line(self, mu: float) -> Line:
         design, rows_per_unit = self.features.gaussian_design, max_rows(self.design)
@@ -294,7 +296,7 @@ class LocalExamples:
         return encoded, codes
 
     def _send(
-        self, encoded: EncodedRows, codes: tuple[Integers, ...], plan: _Plan, noise: NoiseSource
+        self, encoded: EncodedRows, codes: tuple[Integers, ...], plan: _ExamplesPlan, noise: NoiseSource
     ) -> dict[str, Any]:
         """Return the arrays of the release: the only place where noise is drawn."""
         gaussian, private = self.features.gaussian, self.design.private
@@ -314,14 +316,14 @@ class LocalExamples:
             arrays["groups"] = encoded.groups
         return arrays
 
-    def _sent_labels(self, labels: Floats, plan: _Plan, noise: NoiseSource) -> Any:
+    def _sent_labels(self, labels: Floats, plan: _ExamplesPlan, noise: NoiseSource) -> Any:
         if plan.label_response is not None:
             return plan.label_response.respond(labels.astype(np.int64), noise)
         if plan.label_scale > 0.0:
             return noise.perturb(labels[:, None], plan.label_scale)[:, 0]
         return labels if self.label.levels is None else labels.astype(np.int64)
 
-    def _law(self, plan: _Plan, delta: float | None) -> dict[str, Any]:
+    def _law(self, plan: _ExamplesPlan, delta: float | None) -> dict[str, Any]:
         gaussian = np.flatnonzero(self.features.gaussian)
         responses = [
             {"name": feature.name, "columns": self.features.private_positions(feature.columns)} | _law_of(law)

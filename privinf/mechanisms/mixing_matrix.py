@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.mixing_kernels import HadamardKernel, Kernel, SignKernel, SketchKernel
-from privinf.typing import Floats, Integers
+from privinf.typing import Floats, Integers, MixingKind
 from privinf.validation import check_array, check_choice, check_count
-
-MixingKind = Literal["signs", "hadamard", "countsketch"]
 
 _MOST_RECORDS = 2**40
 _DIGEST_ENTRIES = 2**24

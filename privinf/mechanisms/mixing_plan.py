@@ -12,33 +12,24 @@ from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.report import DEFAULT_DELTA
 from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
-from privinf.mechanisms.mixing_matrix import MixingKind
 from privinf.mechanisms.mixing_theory import (
     DEFAULT_RSQUARED,
     auto_rows,
     default_share,
     identification_forecast,
 )
-from privinf.mechanisms.party_plan import (
-    DiameterChoice,
-    PartyPlan,
-    check_parties,
-    party_designs,
-    plan_columns,
-)
+from privinf.mechanisms.party_plan import PartyPlan, check_parties, party_designs, plan_columns
 from privinf.mechanisms.party_release import PartyLabels
 from privinf.mechanisms.plan_check import PartyForecast, PlanCheck
 from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
-from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.table import canonical_digest
 from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
-from privinf.typing import Calibration, Missing, RngLike
+from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, RngLike, SourceName
 from privinf.validation import check_choice, check_count, check_number, check_path, shown
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
-Method = Literal["random-mixing", "gaussian-rows"]
 
 
 @doors
@@ -96,7 +87,7 @@ class MixingPlan:
 
     parties: Mapping[str, PartyPlan] = field(hash=False)
     n: int
-    method: Method
+    method: MixingMethod
     k: int
     kind: MixingKind
     seed: int
@@ -108,7 +99,7 @@ class MixingPlan:
     calibration: Calibration = "exact"
 
     def __post_init__(self) -> None:
-        check_choice(self.method, Method, "method")
+        check_choice(self.method, MixingMethod, "method")
         check_choice(self.kind, MixingKind, "kind")
         check_choice(self.diameter, DiameterChoice, "diameter")
         check_choice(self.calibration, Calibration, "calibration")
@@ -140,7 +131,7 @@ class MixingPlan:
         *,
         parties: Mapping[str, PartyPlan],
         n: int,
-        method: Method = "random-mixing",
+        method: MixingMethod = "random-mixing",
         k: int | Literal["auto"] = "auto",
         kind: MixingKind = "countsketch",
         seed: int = 0,
@@ -181,7 +172,7 @@ class MixingPlan:
             For a column that two parties have.
         """
         check_parties(parties, id)
-        mixing = check_choice(method, Method, "method") == "random-mixing"
+        mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
             "parties": parties, "n": check_count(n, "n"), "method": method, "seed": seed, "kind": kind,

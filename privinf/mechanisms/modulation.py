@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,25 +13,29 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.modulation_map import (
-    Adjacency,
     ModulationMap,
-    SensitivityRule,
     modulated_message,
     orthonormal_directions,
     planned_response_share,
 )
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
-from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Floats, Missing, RngLike
+from privinf.typing import (
+    Adjacency,
+    Calibration,
+    Floats,
+    Missing,
+    ResponseMode,
+    RngLike,
+    SensitivityRule,
+    SourceName,
+)
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
-
-Response = Literal["protected", "public"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ModulationPlan:
     """Lines of one release, calibrated: nothing of it depends on rows."""
 
     scales: list[float]
@@ -98,7 +102,7 @@ class Modulation:
         schema: Schema | Design,
         formula: str | None = None,
         *,
-        response: Response = "protected",
+        response: ResponseMode = "protected",
         radius: float | None = None,
         contraction: float = 0.5,
         amplitude: float = 0.1,
@@ -211,7 +215,7 @@ class Modulation:
         """Return the largest distance between two units' protected responses, scaled units."""
         return math.sqrt(max_rows(self.design)) * self.design.y_diameter
 
-    def _plan(self, spending: Spending, rounds: int, schedule: Any) -> _Plan:
+    def _plan(self, spending: Spending, rounds: int, schedule: Any) -> _ModulationPlan:
         relative = np.ones(rounds) if schedule is None else check_array(schedule, "schedule", ndim=1)
         if len(relative) != rounds or (relative <= 0.0).any():
             raise ArgumentError(f"schedule must hold {rounds} positive numbers, one per round")
@@ -259,7 +263,7 @@ class Modulation:
             )
             response_scale, entry = line.calibrated(spending.source)
             entries.append(entry)
-        return _Plan(scales, response_scale, tuple(entries))
+        return _ModulationPlan(scales, response_scale, tuple(entries))
 
 
 @doors
@@ -269,7 +273,9 @@ class ModulationSession:
     The response is sent once, with the session. `send` answers one round, `release` seals the whole.
     """
 
-    def __init__(self, mechanism: Modulation, encoded: EncodedRows, plan: _Plan, spending: Spending) -> None:
+    def __init__(
+        self, mechanism: Modulation, encoded: EncodedRows, plan: _ModulationPlan, spending: Spending
+    ) -> None:
         self._mechanism = mechanism
         self._rows = encoded
         self._plan = plan
@@ -350,7 +356,7 @@ class ModulationSession:
 
 
 def resolve_design(
-    schema: Schema | Design, formula: str | None, *, response: Response, radius: float | None
+    schema: Schema | Design, formula: str | None, *, response: ResponseMode, radius: float | None
 ) -> Design:
     """Return the design of a mechanism that was given a Schema and a formula, or a Design."""
     if isinstance(schema, Design):
@@ -363,4 +369,4 @@ def resolve_design(
         raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
     if formula is None:
         raise ArgumentError("a Schema needs a formula, for example Modulation(schema, 'y ~ x1 + x2')")
-    return schema.design(formula, response=check_choice(response, Response, "response"), radius=radius)
+    return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)

@@ -15,18 +15,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.rows import BLOCK
 from privinf.noise import NoiseSource, grid_step
-from privinf.typing import Floats
+from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
-
-SensitivityRule = Literal["exact", "lipschitz"]
-Adjacency = Literal["bounded", "unit"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from privinf.mechanisms.moments_geometry import (
     second_moment_sensitivity,
 )
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
-from privinf.noise import NoiseSource, SourceName, grid_step
+from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Floats, Missing, RngLike
+from privinf.typing import Calibration, CovType, Floats, Missing, RngLike, SourceName, Trust
 from privinf.validation import check_choice, check_flag, check_fraction, check_positive
 
 __all__ = [
@@ -43,8 +43,6 @@ __all__ = [
     "warn_of_large_delta",
 ]
 
-Trust = Literal["central", "local"]
-CovType = Literal["nonrobust", "HC0"]
 
 ROBUST_SHARE = 0.25
 
@@ -106,7 +104,7 @@ class Moments:
                 f"MomentOLS protects the response too: give public bounds for {self.design.response!r} "
                 "(y_bounds=, or a column of the schema)"
             )
-        self.trust: Trust = check_choice(trust, Trust, "trust")
+        self.trust: Trust = check_choice(trust, ("central", "local"), "trust")
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.weight_bound = weight_bound(self.design, weights)

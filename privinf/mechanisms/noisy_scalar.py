@@ -8,8 +8,7 @@ from privinf.accounting import Ledger, ReleasedNumber
 from privinf.doors import door
 from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.numbers import held, number_of, plain_number
-from privinf.noise import SourceName
-from privinf.typing import RngLike
+from privinf.typing import RngLike, SourceName
 from privinf.validation import check_positive
 
 

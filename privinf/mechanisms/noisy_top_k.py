@@ -34,18 +34,17 @@ from privinf.mechanisms.numbers import held, numbers_of, plain_array
 from privinf.mechanisms.peeling_plan import (
     GUMBEL_ROUNDINGS,
     LAPLACE_ROUNDINGS,
-    Method,
     PeelingCost,
     peeling_cost,
     selection_entry,
     solve_peeling_scale,
     values_entry,
 )
-from privinf.noise import NoiseSource, SourceName, get_source, grid_step
-from privinf.typing import Flags, Floats, Integers, RngLike, TrustModel
+from privinf.noise import NoiseSource, get_source, grid_step
+from privinf.typing import Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
-__all__ = ["Method", "NoisyTopK", "Peeling", "TopK", "private_max"]
+__all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 
 
 @doors
@@ -114,7 +113,7 @@ class Peeling:
     """
 
     k: int
-    method: Method
+    method: PeelingMethod
     absolute: bool
     with_values: bool
     scale: float
@@ -223,14 +222,14 @@ class NoisyTopK:
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        method: Method = "gumbel",
+        method: PeelingMethod = "gumbel",
         values: bool = True,
         values_share: float = 0.5,
         absolute: bool = True,
     ) -> None:
         self.k = check_count(k, "k")
         self.sensitivity = check_positive(sensitivity, "sensitivity")
-        self.method: Method = check_choice(method, Method, "method")
+        self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
         self.values, self.absolute = bool(values), bool(absolute)
         share = check_fraction(values_share, "values_share")
         self.cost: PeelingCost = peeling_cost(

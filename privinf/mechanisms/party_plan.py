@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.mixing_theory import LABEL_SPREAD, MixingGuess, check_rsquared, guessed_variances
 from privinf.mechanisms.parties import party_design
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration
-
-DiameterChoice = Literal["own", "largest"]
+from privinf.typing import Calibration, DiameterChoice
 
 
 @doors

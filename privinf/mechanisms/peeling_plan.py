@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from privinf.accounting import (
     ConcentratedLoss,
@@ -20,10 +19,8 @@ from privinf.accounting.exact import exact, float_down, sqrt_down
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
 from privinf.noise import NoiseSource, grid_step, solve_scale
-from privinf.typing import TrustModel
+from privinf.typing import PeelingMethod, TrustModel
 from privinf.validation import check_fraction, check_positive
-
-Method = Literal["gumbel", "laplace"]
 
 # Grid steps charged to the sensitivity of a pick; see `noisy_top_k` for the derivation.
 GUMBEL_ROUNDINGS, LAPLACE_ROUNDINGS = 3.0, 1.0
@@ -55,7 +52,7 @@ class PeelingCost:
 
 def peeling_cost(
     k: int,
-    method: Method,
+    method: PeelingMethod,
     values: bool,
     values_share: float,
     *,
@@ -98,7 +95,7 @@ def _without_noise(values: bool) -> PeelingCost:
     return PeelingCost(0.0, ConcentratedLoss(math.inf), GaussianLoss(math.inf) if values else None)
 
 
-def _pure_cost(k: int, method: Method, values: bool, epsilon: float) -> PeelingCost:
+def _pure_cost(k: int, method: PeelingMethod, values: bool, epsilon: float) -> PeelingCost:
     if method == "gumbel":
         if values:
             raise ArgumentError("epsilon without delta: Gaussian values need delta; or ask for values=False")
@@ -170,7 +167,7 @@ def solve_peeling_scale(
 
 
 def selection_entry(
-    method: Method,
+    method: PeelingMethod,
     cost: PeelingCost,
     scale: float,
     reach: float,
@@ -192,7 +189,7 @@ def selection_entry(
 
 
 def values_entry(
-    method: Method,
+    method: PeelingMethod,
     cost: PeelingCost,
     sensitivity: float,
     *,

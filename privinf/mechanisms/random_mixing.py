@@ -24,7 +24,7 @@ from privinf.accounting import GaussianLoss, Ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.mixing_matrix import MixingKind, MixingMatrix
+from privinf.mechanisms.mixing_matrix import MixingMatrix
 from privinf.mechanisms.mixing_theory import default_share
 from privinf.mechanisms.party_release import (
     GRID_SLACK,
@@ -34,10 +34,9 @@ from privinf.mechanisms.party_release import (
     PartyMechanism,
 )
 from privinf.mechanisms.rows import BLOCK
-from privinf.noise import SourceName
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Missing, RngLike
+from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName
 from privinf.validation import check_choice, check_count, check_flag, check_number
 
 

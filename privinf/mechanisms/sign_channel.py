@@ -19,8 +19,8 @@ from privinf.accounting.released import appended
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.randomized_response import RandomizedResponse
-from privinf.noise import SourceName, get_source
-from privinf.typing import Floats, Integers, RngLike
+from privinf.noise import get_source
+from privinf.typing import Floats, Integers, RngLike, SourceName
 from privinf.validation import as_generator, check_count
 
 ASKED = "which coordinate a machine is asked about does not depend on data"

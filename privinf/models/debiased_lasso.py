@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.engines.private_bootstrap import Multipliers
 from privinf.models.debiased_lasso_fits import (
     fit_by_paper,
     fit_heterogeneous,
@@ -16,13 +15,13 @@ from privinf.models.debiased_lasso_fits import (
     fit_securely,
 )
 from privinf.models.debiased_lasso_machines import MachineResults
-from privinf.models.debiased_lasso_options import LassoOptions, Precision, Variant
+from privinf.models.debiased_lasso_options import LassoOptions, Variant
 from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
 from privinf.models.debiased_lasso_results import LassoResults
 from privinf.models.debiased_lasso_rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
-from privinf.models.federated_glm_plan import Trust
+from privinf.models.local_parties import FEDERATED_TRUST
 from privinf.schema import Schema
-from privinf.typing import RngLike
+from privinf.typing import Multipliers, Precision, RngLike, Trust
 from privinf.validation import check_choice
 
 
@@ -107,7 +106,7 @@ class DebiasedLasso:
         trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> None:
-        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
         self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines, keyed=keyed)
         self._trust: Trust = trust
         self.ledger = check_ledger(ledger)
@@ -131,7 +130,7 @@ class DebiasedLasso:
         ArgumentError
             There is no party, one has no rows, or they differ in their columns.
         """
-        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
         rows = rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale, keyed=keyed)
         return cls._over(rows, trust, ledger)
 
@@ -167,7 +166,7 @@ class DebiasedLasso:
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
         rows = rows_of_formula(formula, data, schema, machines, x_scale, keyed=keyed)
         return cls._over(rows, trust, ledger)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit
-from privinf.engines.private_bootstrap import BootstrapDraws, Multipliers, bootstrap_draws
+from privinf.engines.private_bootstrap import PrivateDraws, bootstrap_draws
 from privinf.engines.restricted_eigenvalues import (
     NoiseVariance,
     RestrictedEigenvalues,
@@ -26,7 +26,7 @@ from privinf.results.constraints import Constraints
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.results.summary import number
-from privinf.typing import Floats
+from privinf.typing import Floats, Multipliers
 from privinf.validation import check_choice, check_count, check_fraction
 
 EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
@@ -153,7 +153,7 @@ class Extras:
 
     Attributes
     ----------
-    bootstrap : BootstrapDraws or None
+    bootstrap : PrivateDraws or None
     eigenvalues : RestrictedEigenvalues or None
     noise_variance : NoiseVariance or None
     bias_bound : ndarray, shape (number of targets,), or None
@@ -162,7 +162,7 @@ class Extras:
         Why the noise left nothing of what was asked for and paid for, by name.
     """
 
-    bootstrap: BootstrapDraws | None = None
+    bootstrap: PrivateDraws | None = None
     eigenvalues: RestrictedEigenvalues | None = None
     noise_variance: NoiseVariance | None = None
     bias_bound: Floats | None = None
@@ -269,7 +269,7 @@ class MaxTest:
 
 
 def joint_bootstrap(
-    estimate: Estimate, drawn: BootstrapDraws, chosen: Constraints, alpha: float
+    estimate: Estimate, drawn: PrivateDraws, chosen: Constraints, alpha: float
 ) -> SimultaneousResults:
     """Return joint inference on coefficients from released maxima."""
     if ((chosen.R != 0.0).sum(axis=1) != 1).any() or not np.isin(chosen.R, (-1.0, 0.0, 1.0)).all():

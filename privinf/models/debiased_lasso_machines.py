@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from privinf.engines.machine_parts import (
     machine_fits,
 )
 from privinf.engines.machine_scores import MEAN_SHARE
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.inference.normal import upper_quantile
@@ -30,14 +30,13 @@ from privinf.models.debiased_lasso_machine_shares import MachineSize, machine_sh
 from privinf.models.debiased_lasso_plan import ROUNDING, Accounting
 from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
 from privinf.models.debiased_lasso_rows import LassoRows
+from privinf.typing import Precision
 from privinf.validation import check_choice, check_count, check_positive
 
 __all__ = [
     "MachinePlan", "MachineResults", "PlannedFits", "check_machine_plan", "factors", "fit_machines",
     "joint_loss", "machine_results",
 ]  # fmt: skip
-
-Precision = Literal["pooled", "machine"]
 
 
 def extra_picks(own: int) -> tuple[int, int]:
@@ -173,7 +172,7 @@ def factors(targets: int, p: int, columns: int, *, joint: bool, machine: bool) -
     }
 
 
-def fit_machines(server: Any, units: Units, plan: MachinePlan, targets: Sequence[int]) -> PlannedFits:
+def fit_machines(server: Any, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
     parties = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     found = machine_fits(
@@ -187,7 +186,7 @@ def fit_machines(server: Any, units: Units, plan: MachinePlan, targets: Sequence
 
 def machine_results(
     planned: PlannedFits,
-    units: Units,
+    units: SparseUnits,
     targets: Sequence[int],
     rows: LassoRows,
     report: PrivacyReport,
@@ -218,7 +217,7 @@ def _party_results(
     planned: PlannedFits,
     site: str,
     rows: LassoRows,
-    units: Units,
+    units: SparseUnits,
     targets: Sequence[int],
     report: PrivacyReport,
     options: Mapping[str, str],

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from privinf.engines.private_bootstrap import Multipliers
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.debiased_lasso_plan import Accounting, Center, Targets
-from privinf.models.federated_glm_plan import Trust
+from privinf.typing import Multipliers, Precision, Trust
 from privinf.validation import check_choice, shown
 
 Variant = Literal["default", "paper"]
-Precision = Literal["pooled", "machine"]
-Kind = Literal["joint", "heterogeneous", "paper", "secure"]
+FitKind = Literal["joint", "heterogeneous", "paper", "secure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class LassoOptions:
         """Whether all columns are targets."""
         return isinstance(self.targets, str) and self.targets == "all"
 
-    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust = "server") -> Kind:
+    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust = "server") -> FitKind:
         """Return which kind of fit is asked for.
 
         Raises
@@ -60,7 +58,7 @@ class LassoOptions:
         check_choice(self.accounting, Accounting, "accounting")
         check_choice(self.precision, Precision, "precision")
         paper = check_choice(variant, Variant, "variant") == "paper"
-        kind: Kind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
+        kind: FitKind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
         if trust == "secure-sum":
             kind = self._secure(kind)
         if kind == "joint" and self.accounting == "per-interval":
@@ -76,7 +74,7 @@ class LassoOptions:
                 )
         return kind
 
-    def _secure(self, kind: Kind) -> Kind:
+    def _secure(self, kind: FitKind) -> FitKind:
         """Return the kind of fit on secure sums, if there is one."""
         if kind != "joint":
             raise NotAvailableError(
@@ -92,7 +90,7 @@ class LassoOptions:
         return "secure"
 
 
-OPTIONS: Mapping[Kind, set[str]] = {
+OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
         "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
         "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares",
@@ -103,7 +101,7 @@ OPTIONS: Mapping[Kind, set[str]] = {
         "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
     },
 }  # fmt: skip
-WORDS: Mapping[Kind, str] = {
+WORDS: Mapping[FitKind, str] = {
     "joint": "variant='default', heterogeneous=False and trust='server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
     "paper": "variant='paper'",

@@ -16,7 +16,7 @@ from privinf.engines.paper_lasso import (
     positive_variance,
 )
 from privinf.engines.paper_machines import PaperSizes, paper_machine_fits
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
 from privinf.models.debiased_lasso_machines import MachineResults
@@ -175,7 +175,7 @@ def fit_paper(
 
 
 def _fit_machines(
-    rows: LassoRows, server: TrustedServer, ledger: Ledger, units: Units, plan: PaperPlan, seed: int
+    rows: LassoRows, server: TrustedServer, ledger: Ledger, units: SparseUnits, plan: PaperPlan, seed: int
 ) -> MachineResults:
     before = len(ledger.entries)
     assert plan.targets is not None
@@ -190,7 +190,7 @@ def _fit_machines(
     return paper_machine_results(described, fits, plan.targets, rows.labels, server.rows)
 
 
-def _described(rows: LassoRows, units: Units, plan: PaperPlan, report: PrivacyReport) -> Described:
+def _described(rows: LassoRows, units: SparseUnits, plan: PaperPlan, report: PrivacyReport) -> Described:
     options = {
         "Sparsity": str(plan.sparsity + plan.own_sparsity), "Parties": str(len(rows.rows)),
         "Accounting": plan.accounting.replace("-", " "), "Iterations": str(plan.tuning.iterations),

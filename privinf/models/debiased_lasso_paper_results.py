@@ -12,7 +12,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.engines.paper_lasso import SparseVector, precision_diagonal
 from privinf.engines.paper_machines import PaperMachineFits
-from privinf.engines.sparse_sums import Units
+from privinf.engines.sparse_sums import SparseUnits
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.debiased import Debiased
@@ -39,7 +39,7 @@ class Described:
 
     names: Sequence[str]
     response: str
-    units: Units
+    units: SparseUnits
     report: PrivacyReport
     options: Mapping[str, str]
     interval_epsilon: float

@@ -15,9 +15,9 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit
-from privinf.engines.private_bootstrap import BootstrapDraws
+from privinf.engines.private_bootstrap import PrivateDraws
 from privinf.engines.restricted_eigenvalues import NoiseVariance, RestrictedEigenvalues
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.estimate import Estimate
 from privinf.inference.sparse.joint import joint_covariance
@@ -33,10 +33,10 @@ from privinf.models.debiased_lasso_secure import Sight, cost_note
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.prediction import prediction_rows
-from privinf.results.provenance import IntervalMethod, ModelLabels
+from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
-from privinf.typing import Floats, RngLike
+from privinf.typing import Floats, IntervalMethod, RngLike
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
@@ -254,7 +254,7 @@ class LassoResults(Results):
             plain: Any = "gaussian" if method == "simulation" else method
             return super().simultaneous(alpha, which, plain, draws=draws, rng=rng)
         released = dict(self._extra("bootstrap", "bootstrap_draws=200"))
-        drawn = BootstrapDraws(tuple(released.pop("values")), **released)
+        drawn = PrivateDraws(tuple(released.pop("values")), **released)
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
 
@@ -400,7 +400,7 @@ def lasso_results(
 
 def sparse_settings(
     names: Sequence[str],
-    units: Units,
+    units: SparseUnits,
     support: Sequence[int],
     values: Floats,
     scale: float,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.engines.sparse_sums import Units
+from privinf.engines.sparse_sums import SparseUnits
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, Query
 from privinf.mechanisms.modulation import resolve_design
@@ -77,10 +77,10 @@ class LassoRows:
         """Number of rows."""
         return sum(self.rows.values())
 
-    def units(self) -> Units:
+    def units(self) -> SparseUnits:
         """Return new units of columns and response, as declared."""
         low, high = self.y_bounds
-        return Units(
+        return SparseUnits(
             self.center,
             self.scale.copy(),
             self.half / self.scale,

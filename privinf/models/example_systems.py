@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from privinf.inference.examples import Correction, ExampleScores, LabelNoise, Loss, ResponseColumns
+from privinf.inference.examples import Correction, ExampleScores, LabelNoise, ResponseColumns
 from privinf.releases import Release
-from privinf.typing import Floats
+from privinf.typing import Floats, Loss
 
 DEFAULT_CORRECTION: dict[str, Correction] = {
     "squared": "exact", "quadratic": "exact", "exponential": "exact", "poisson": "exact",

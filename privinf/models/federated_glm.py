@@ -20,13 +20,13 @@ from privinf.engines.newton_rounds import Newton, OneStep, newton_path, one_step
 from privinf.engines.settling import Walk
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
-from privinf.federation.rounds import SumRelation
-from privinf.models.federated_glm_budget import CovType, FitPlan, plan_fit
+from privinf.models.federated_glm_budget import FitPlan, plan_fit
 from privinf.models.federated_glm_checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.models.federated_glm_plan import Family, GlmRows, Trust, Unit, rows_of_arrays, rows_of_formula
+from privinf.models.federated_glm_plan import GlmRows, Unit, rows_of_arrays, rows_of_formula
 from privinf.models.federated_glm_results import FederatedGLMResults, Told, glm_results, weak_results
+from privinf.models.local_parties import FEDERATED_TRUST
 from privinf.schema import Schema
-from privinf.typing import Floats, RngLike
+from privinf.typing import CovType, Family, Floats, RngLike, SumRelation, Trust
 from privinf.validation import check_choice
 
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
@@ -116,7 +116,7 @@ class FederatedGLM:
             The schema declares no bounds for what the formula needs.
         """
         rows = rows_of_formula(formula, data, schema, family, radius, residual_clip)
-        return cls._over(rows, check_choice(trust, Trust, "trust"), ledger)
+        return cls._over(rows, check_choice(trust, FEDERATED_TRUST, "trust"), ledger)
 
     @classmethod
     def from_arrays(
@@ -143,7 +143,7 @@ class FederatedGLM:
         family, radius, residual_clip, trust, ledger
             As in `from_formula`.
         """
-        keyed = check_choice(trust, Trust, "trust") == "secure-sum"
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
         rows = rows_of_arrays(parties, bounds, family, y_bounds, radius, residual_clip, keyed=keyed)
         return cls._over(rows, trust, ledger)
 

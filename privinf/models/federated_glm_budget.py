@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from privinf.accounting import calibrate_mu
 from privinf.engines.dp_optimizers import DPSGD, Optimizer
@@ -13,9 +12,9 @@ from privinf.engines.glm_sums import Clients
 from privinf.engines.newton_rounds import Block, Newton, intervals_possible
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.models.federated_glm_plan import GlmRows, Unit
+from privinf.typing import CovType
 from privinf.validation import check_choice, check_count, check_fraction, check_number
 
-CovType = Literal["HC0", "nonrobust"]
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
 REACH = 0.0075

@@ -17,11 +17,9 @@ from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.local_parties import ONE_PARTY, Parties, in_process, parts_of
 from privinf.schema import Design, Schema
-from privinf.typing import Floats
+from privinf.typing import Family, Floats
 from privinf.validation import check_choice, check_positive
 
-Family = Literal["gaussian", "binomial", "poisson"]
-Trust = Literal["server", "secure-sum"]
 Unit = Literal["record", "client"]
 
 

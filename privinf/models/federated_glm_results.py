@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -17,17 +17,14 @@ from privinf.engines.newton_rounds import Block, OneStep
 from privinf.engines.settling import Walk, error_of_start, settling
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.inference.examples import Loss
 from privinf.inference.prediction import predict_mean
 from privinf.inference.sandwich import sandwich
 from privinf.models.federated_glm_plan import GlmRows
 from privinf.models.link import LinkPrediction, mean_response
 from privinf.results import Results
 from privinf.results.prediction import Prediction
-from privinf.typing import Floats
+from privinf.typing import Floats, Loss, Which
 from privinf.validation import check_choice
-
-Which = Literal["mean", "linear"]
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 CHARGED = (

@@ -13,10 +13,10 @@ from privinf.errors import ArgumentError
 from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import identification
-from privinf.inference.solution import Stabilization, Target, solve
+from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.typing import Floats
+from privinf.typing import Floats, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
 
 ResultsT = TypeVar("ResultsT", bound=Results)

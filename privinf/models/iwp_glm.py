@@ -14,7 +14,6 @@ from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.inference.examples import (
     Correction,
     ExampleScores,
-    Loss,
     chosen_truncation,
     noise_inflation,
     series_bias,
@@ -28,7 +27,7 @@ from privinf.models.example_systems import DEFAULT_CORRECTION, NUMERIC, example_
 from privinf.models.fitting import fit_measures
 from privinf.models.iwp_glm_checks import (
     WEIGHTS,
-    Method,
+    SolvingMethod,
     binary_names,
     check_combinations,
     check_label,
@@ -41,7 +40,7 @@ from privinf.models.iwp_glm_results import IWPGLMResults, blocked_map
 from privinf.models.iwp_glm_solving import Found, averaged, linear_system, rooted, unstarted
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Missing, RngLike
+from privinf.typing import Calibration, Floats, Loss, Missing, RngLike
 from privinf.validation import check_choice, check_number
 
 SERIES = (
@@ -223,7 +222,7 @@ class IWPGLM(ReleaseModel):
         epsilon: float | None = None,
         delta: float | None = None,
         shares: tuple[float, float] | None = None,
-        method: Method = "newton",
+        method: SolvingMethod = "newton",
         correction: Correction | None = None,
         ridge: float = 0.0,
         truncation: int | None = None,

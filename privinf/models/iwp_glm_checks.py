@@ -10,14 +10,13 @@ import numpy as np
 
 from privinf.engines.sgd import Schedule, checked_radius
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.examples import Loss
 from privinf.inference.examples.noise import MOST_COMBINATIONS
 from privinf.models.example_systems import NUMERIC
 from privinf.releases import Release
-from privinf.typing import Floats
+from privinf.typing import Floats, Loss
 from privinf.validation import as_generator, check_array, check_choice, shown
 
-Method = Literal["newton", "sgd"]
+SolvingMethod = Literal["newton", "sgd"]
 
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 
@@ -103,9 +102,9 @@ def check_release(release: Release) -> None:
             )
 
 
-def check_method(method: Method, passes: Mapping[str, Any]) -> None:
+def check_method(method: SolvingMethod, passes: Mapping[str, Any]) -> None:
     """Refuse options of the single pass where there is none, and bad ones."""
-    if check_choice(method, Method, "method") == "newton":
+    if check_choice(method, SolvingMethod, "method") == "newton":
         if passes:
             raise ArgumentError(f"{', '.join(passes)}: only with method='sgd'")
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.examples import ExampleScores, Loss, Root, solve_root
+from privinf.inference.examples import ExampleScores, Root, solve_root
 from privinf.inference.examples.interval import score_interval
 from privinf.inference.examples.score_test import noise_inflation
 from privinf.inference.examples.score_test import score_test as test_examples
@@ -25,13 +25,11 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.prediction import Prediction, prediction_rows
 from privinf.results.rendering import PrivateSummary
-from privinf.results.resampling import BootstrapResults, Method
+from privinf.results.resampling import BootstrapResults
 from privinf.results.summary import summarize
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Floats, RngLike
+from privinf.typing import ArrayLike, BootstrapMethod, Floats, Loss, RngLike, Which
 from privinf.validation import check_array, check_choice, check_fraction
-
-Which = Literal["mean", "linear"]
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
 QUICK = 20_000
@@ -94,7 +92,7 @@ class IWPGLMResults(Results):
         return replace(found, null=values)
 
     def bootstrap(
-        self, draws: int = 999, method: Method = "multiplier", *, rng: RngLike = None
+        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients: "multiplier" or "parametric".
 

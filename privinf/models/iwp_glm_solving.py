@@ -10,11 +10,11 @@ from privinf.engines.example_sgd import ExampleSGD
 from privinf.errors import NotAvailableError
 from privinf.inference.corrected_scores import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate, is_positive_definite
-from privinf.inference.examples import ExampleScores, Loss, Root
+from privinf.inference.examples import ExampleScores, Root
 from privinf.inference.sandwich import sandwich
 from privinf.models.example_systems import parameter_names
 from privinf.releases import Release
-from privinf.typing import Floats
+from privinf.typing import Floats, Loss
 
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 # A noise part below this share of the covariance is rounding.

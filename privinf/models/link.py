@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from privinf.inference.examples import Loss
 from privinf.inference.prediction import MeanPrediction
-from privinf.typing import Floats
+from privinf.typing import Floats, Loss
 
 
 def mean_response(loss: Loss, linear: Floats) -> Floats:

@@ -21,6 +21,8 @@ Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
 
 CONSTANT = "const"
 ONE_PARTY = "all"
+# What parties of a federation may trust: a server with their sums, or with masked sums only.
+FEDERATED_TRUST = ("server", "secure-sum")
 
 
 def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:

@@ -7,11 +7,9 @@ from typing import Any, Literal
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.mechanisms.mixing_matrix import MixingKind
-from privinf.mechanisms.party_plan import DiameterChoice
 from privinf.models.party_model import PartyModel
 from privinf.models.party_tables import PartyColumns
-from privinf.typing import Missing
+from privinf.typing import DiameterChoice, Missing, MixingKind
 
 
 @doors

@@ -12,18 +12,17 @@ from privinf.accounting import Ledger
 from privinf.doors import doors
 from privinf.engines.gradient import gradient_path, gradient_step
 from privinf.errors import ArgumentError
-from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Modulation, Rows
-from privinf.mechanisms.modulation_map import Adjacency, SensitivityRule, orthonormal_directions
+from privinf.mechanisms.modulation_map import orthonormal_directions
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.fitting import LAST_ITERATE, Fit, Reported, build_results
 from privinf.models.modulation_results import ModulatedOLSResults
 from privinf.models.modulation_systems import Estimator, modulation_system, round_system, round_systems
 from privinf.releases import Release
-from privinf.typing import Calibration, Missing, RngLike
+from privinf.typing import Adjacency, Calibration, Missing, RngLike, SensitivityRule, Stabilization, Target
 from privinf.validation import check_choice, check_count, check_positive
 
-Method = Literal["one-shot", "iterative"]
+ModulationMethod = Literal["one-shot", "iterative"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class ModulatedOLS(ReleaseModel):
     def release(
         self,
         *,
-        method: Method = "one-shot",
+        method: ModulationMethod = "one-shot",
         rounds: int | None = None,
         schedule: Any = None,
         step: float | None = None,
@@ -181,7 +180,7 @@ class ModulatedOLS(ReleaseModel):
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        method: Method | None = None,
+        method: ModulationMethod | None = None,
         rounds: int | None = None,
         schedule: Any = None,
         estimator: Estimator | None = None,
@@ -330,9 +329,9 @@ class ModulatedOLS(ReleaseModel):
         )
 
 
-def check_method(method: Method, **given: Any) -> None:
+def check_method(method: ModulationMethod, **given: Any) -> None:
     """Refuse options of the iterative protocol where the method is one-shot."""
-    check_choice(method, Method, "method")
+    check_choice(method, ModulationMethod, "method")
     used = [name for name, value in given.items() if value is not None]
     if method == "one-shot" and used:
         raise ArgumentError(f"{', '.join(used)}: only with method='iterative'")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
-    CovType,
     MomentLayout,
     MomentScale,
     ResidualPlan,
@@ -25,12 +24,12 @@ from privinf.mechanisms.moments import (
     warn_of_large_delta,
 )
 from privinf.models.federated_glm_checkpoint import CheckpointedServer, FitFolder, fit_digest
+from privinf.models.local_parties import FEDERATED_TRUST
 from privinf.models.moment_parties import MomentParties
 from privinf.releases import Release
-from privinf.typing import Calibration, Floats, RngLike
+from privinf.typing import Calibration, CovType, Floats, RngLike, Trust
 from privinf.validation import check_choice, check_fraction, check_positive
 
-FederatedTrust = Literal["secure-sum", "server"]
 Checkpoint = str | PathLike[str] | None
 
 
@@ -51,10 +50,8 @@ class FederatedMoments:
     noise, the honest ones enough for the claim; with "server" they send un-noised sums.
     """
 
-    def __init__(
-        self, parties: MomentParties, *, trust: FederatedTrust, response_weight: float | None
-    ) -> None:
-        self.trust: FederatedTrust = check_choice(trust, FederatedTrust, "trust")
+    def __init__(self, parties: MomentParties, *, trust: Trust, response_weight: float | None) -> None:
+        self.trust: Trust = check_choice(trust, FEDERATED_TRUST, "trust")
         self.parties, self.design = parties, parties.design
         if response_weight is None:
             response_weight = default_response_weight(self.design.norm, self.design.y_norm, self._constants)
@@ -123,7 +120,7 @@ class FederatedMoments:
         if n < p:
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         warn_of_large_delta(delta, n)
-        rounds = _Rounds(server if folder is None else CheckpointedServer(server, folder))
+        rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
         first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
         arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
         law: dict[str, Any] = {
@@ -197,7 +194,7 @@ class FederatedMoments:
 
 
 @dataclass(slots=True)
-class _Rounds:
+class _MomentRounds:
     """Releases by one server, with their ledger lines."""
 
     server: TrustedServer | CheckpointedServer

@@ -8,19 +8,17 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.inference.solution import Stabilization, Target
 from privinf.mechanisms import Moments, Rows
-from privinf.mechanisms.moments import CovType, Trust
 from privinf.models.base import ReleaseModel, array_design, refuse_weights
 from privinf.models.fitting import Fit, build_results
-from privinf.models.local_parties import Parties
-from privinf.models.moment_federated import Checkpoint, FederatedMoments, FederatedTrust
+from privinf.models.local_parties import FEDERATED_TRUST, Parties
+from privinf.models.moment_federated import Checkpoint, FederatedMoments
 from privinf.models.moment_parties import MomentParties, parties_of_arrays, parties_of_formula
 from privinf.models.moment_systems import caveats, described, moment_system, release_cov_type
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
-from privinf.typing import Calibration, Missing, RngLike
+from privinf.typing import Calibration, CovType, Missing, RngLike, Stabilization, Target, Trust
 from privinf.validation import check_choice, check_count
 
 __all__ = ["MomentOLS", "moment_system"]
@@ -122,7 +120,7 @@ class MomentOLS(ReleaseModel):
         bounds: Any = None,
         radius: float | None = None,
         y_bounds: Any = None,
-        trust: FederatedTrust = "secure-sum",
+        trust: Trust = "secure-sum",
         response_weight: float | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
@@ -155,7 +153,7 @@ class MomentOLS(ReleaseModel):
         >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
         True
         """
-        check_choice(trust, FederatedTrust, "trust")
+        check_choice(trust, FEDERATED_TRUST, "trust")
         found = parties_of_arrays(
             parties, bounds=bounds, radius=radius, y_bounds=y_bounds, keyed=trust == "secure-sum"
         )

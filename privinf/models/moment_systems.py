@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from privinf.inference.corrected_scores import NoisyRecordMoments, NoisyTotals
-from privinf.mechanisms.moments import CovType, MomentLayout
+from privinf.mechanisms.moments import MomentLayout
 from privinf.releases import Release
+from privinf.typing import CovType
 
 # Robust errors were measured where residuals beyond seven sds and more were left out, see
 # benchmarks/results/hc0_real.md; at three they are too small on skewed responses.

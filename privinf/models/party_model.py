@@ -12,8 +12,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.solution import Target
-from privinf.mechanisms.mixing_plan import Method, MixingPlan
+from privinf.mechanisms.mixing_plan import MixingPlan
 from privinf.mechanisms.parties import party_design
 from privinf.mechanisms.party_plan import PartyPlan
 from privinf.models.fitting import Fit, Reported, build_results
@@ -23,7 +22,7 @@ from privinf.models.mixing_systems import mixing_system, plain_fit, shrunk_param
 from privinf.models.party_tables import PartyColumns, array_table, check_cover, column_limits, party_columns
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Missing, RngLike
+from privinf.typing import Calibration, Missing, MixingMethod, RngLike, Target
 from privinf.validation import as_generator
 
 PLAIN = (
@@ -61,7 +60,7 @@ class PartyModel:
     own; the second has their releases only.
     """
 
-    method: ClassVar[Method]
+    method: ClassVar[MixingMethod]
     debias: ClassVar[bool] = True
 
     ledger: Ledger
@@ -389,7 +388,7 @@ class PartyModel:
 
 
 def _checked_how(
-    debias: bool, shrink: bool, ridge: float, target: Target, method: Method, design: Design
+    debias: bool, shrink: bool, ridge: float, target: Target, method: MixingMethod, design: Design
 ) -> How:
     """Return the options of a fit, once they go together; nothing has been spent by then."""
     Fit(ridge=ridge, target=target)

@@ -17,11 +17,10 @@ from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarn
 from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse_mean import SignCounts, exact_limits, minimax_rate, sign_estimate
 from privinf.mechanisms.sign_channel import SignChannel
-from privinf.typing import RngLike
+from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
-Interval = Literal["exact", "delta"]
-SecureSource = Literal["lattice", "opendp"]
+MeanInterval = Literal["exact", "delta"]
 
 
 @doors
@@ -77,7 +76,7 @@ class SparseMeanResult(Released):
         return f"<SparseMeanResult: {len(self.params)} coordinates, {self.nobs} rows{appended(self.stamp)}>"
 
     def conf_int(
-        self, alpha: float = 0.05, method: Interval = "exact", *, joint: bool = False
+        self, alpha: float = 0.05, method: MeanInterval = "exact", *, joint: bool = False
     ) -> pd.DataFrame:
         """Return intervals of all p coordinates, columns 0 and 1.
 
@@ -100,7 +99,7 @@ class SparseMeanResult(Released):
         **Privacy.** Post-processing of the answers.
         """
         level = check_fraction(alpha, "alpha") / (len(self.params) if joint else 1)
-        if check_choice(method, Interval, "method") == "exact":
+        if check_choice(method, MeanInterval, "method") == "exact":
             limits = self.scale * exact_limits(self.counts, level)
         else:
             middle = self.params.fillna(0.0).to_numpy()
@@ -135,7 +134,7 @@ def sparse_mean(
     public_seed: RngLike = None,
     ledger: Ledger | None = None,
     rng: RngLike = None,
-    source: SecureSource = "lattice",
+    source: SourceName = "lattice",
 ) -> SparseMeanResult:
     r"""Estimate a sparse mean from machines that do not trust the server.
 

@@ -5,8 +5,8 @@ from privinf.noise.keys import NoiseKey
 from privinf.noise.lattice import LatticeNoise
 from privinf.noise.opendp import OpenDPNoise
 from privinf.noise.simulation import SimulationNoise
-from privinf.noise.source import NoiseSource, SourceName, grid_step, solve_scale
-from privinf.typing import RngLike
+from privinf.noise.source import NoiseSource, grid_step, solve_scale
+from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice
 
 __all__ = [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol
+from typing import Protocol
 
 from privinf.errors import SensitivityError
 from privinf.noise.keys import NoiseKey
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_number, check_positive
 
-SourceName = Literal["lattice", "opendp"]
 Size = int | tuple[int, ...]
 
 # A noise scale spans 2^20 to 2^21 grid steps.

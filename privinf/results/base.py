@@ -18,7 +18,7 @@ from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import summarize
 from privinf.results.unavailable import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, unavailable
-from privinf.typing import RngLike
+from privinf.typing import BootstrapMethod, RngLike
 from privinf.validation import shown
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Results(DescribedResults):
         return _restored, (type(self), self._estimate, self._context)
 
     def bootstrap(
-        self, draws: int = 999, method: resampling.Method = "multiplier", *, rng: RngLike = None
+        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
     ) -> resampling.BootstrapResults:
         """Return the bootstrap distribution of the coefficients.
 

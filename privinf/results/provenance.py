@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from privinf.results import simultaneous as joint
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.context import Context
 from privinf.results.wald import WaldResults
-from privinf.typing import ArrayLike, RngLike
+from privinf.typing import ArrayLike, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from privinf.inference.score_sets import ScoreSet
     from privinf.inference.score_test import ScoreTestResult
     from privinf.releases import Release
-
-
-IntervalMethod = Literal["wald", "score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +200,7 @@ class DescribedResults(WaldResults):
         self,
         alpha: float = 0.05,
         which: ConstraintLike | None = None,
-        method: joint.Method = "gaussian",
+        method: joint.SimultaneousMethod = "gaussian",
         *,
         draws: int | None = None,
         rng: RngLike = None,

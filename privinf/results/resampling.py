@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from privinf.errors import NotAvailableError
 from privinf.inference.bootstrap import (
     BootstrapDraws,
-    Interval,
+    BootstrapInterval,
     Resolve,
     multiplier_bootstrap,
     pairs_bootstrap,
@@ -21,13 +21,12 @@ from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
 from privinf.results.draws import draws_dataset
 from privinf.schema import Design
-from privinf.typing import Floats, RngLike
+from privinf.typing import BootstrapMethod, Floats, RngLike
 from privinf.validation import check_choice
 
 if TYPE_CHECKING:
     import xarray as xr
 
-Method = Literal["multiplier", "pairs", "parametric"]
 
 # Entries of the moments of single records that the pairs bootstrap holds: one gigabyte.
 STACK_LIMIT = 1 << 27
@@ -63,7 +62,7 @@ class BootstrapResults:
         """Standard deviations of the replicates."""
         return pd.Series(np.sqrt(np.diag(self.replicates.cov)), list(self.names), name="bse")
 
-    def conf_int(self, alpha: float = 0.05, kind: Interval = "studentized") -> pd.DataFrame:
+    def conf_int(self, alpha: float = 0.05, kind: BootstrapInterval = "studentized") -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1.
 
         Parameters
@@ -104,11 +103,11 @@ def bootstrap(
     design: Design | None,
     *,
     draws: int,
-    method: Method,
+    method: BootstrapMethod,
     rng: RngLike,
 ) -> BootstrapResults:
     """Return the bootstrap distribution of `estimate`; see `Results.bootstrap`."""
-    check_choice(method, Method, "method")
+    check_choice(method, BootstrapMethod, "method")
     if method == "parametric":
         found = parametric_bootstrap(estimate.params, estimate.covariance, draws=draws, rng=rng)
     elif method == "multiplier":

@@ -17,7 +17,7 @@ from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_choice, shown
 
-Method = Literal["gaussian", "multiplier"]
+SimultaneousMethod = Literal["gaussian", "multiplier"]
 Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
 
 
@@ -116,12 +116,12 @@ def simultaneous(
     restrictions: Constraints,
     *,
     alpha: float,
-    method: Method,
+    method: SimultaneousMethod,
     draws: int | None,
     rng: RngLike,
 ) -> SimultaneousResults:
     """Return joint inference on ``R b``; see `Results.simultaneous`."""
-    check_choice(method, Method, "method")
+    check_choice(method, SimultaneousMethod, "method")
     effect, cov = estimate.linear(restrictions.R)
     variances = np.diag(cov)
     if not (variances > 0.0).all():

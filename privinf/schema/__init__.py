@@ -5,6 +5,7 @@ from privinf.schema.declared import Factor, Numeric
 from privinf.schema.design import Design
 from privinf.schema.intervals import Interval
 from privinf.schema.response import Response
-from privinf.schema.table import ResponseMode, Schema
+from privinf.schema.table import Schema
+from privinf.typing import ResponseMode
 
 __all__ = ["Design", "Factor", "Interval", "Numeric", "Response", "ResponseMode", "Schema", "add_constant"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,13 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
 from privinf.schema.intervals import Interval
-from privinf.typing import Json
+from privinf.typing import Json, ResponseMode
 from privinf.validation import check_choice, check_count, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from privinf.schema.design import Design
-
-ResponseMode = Literal["protected", "public"]
 
 
 @doors

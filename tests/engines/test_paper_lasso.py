@@ -18,7 +18,7 @@ from privinf.engines.paper_lasso import (
     precision_diagonal,
 )
 from privinf.engines.paper_machines import PaperSizes, multiplier_draws, paper_machine_fits
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.schema import Design
@@ -47,7 +47,7 @@ def server_of(parts, rng=None):
     policy = SitePolicy(trusted_server=True, simulation=True)
     sites = {str(i): Site(part, design, policy=policy) for i, part in enumerate(parts)}
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = Units(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, set())
+    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, set())
     pooled = SparseSums(server, units, server.nobs)
     return server, pooled, {name: SparseSums(server, units, n, (name,)) for name, n in server.rows.items()}
 

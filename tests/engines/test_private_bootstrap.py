@@ -9,8 +9,8 @@ import pytest
 from privinf.accounting import Ledger, compose
 from privinf.engines.debiasing import DebiasingBudget, debias
 from privinf.engines.hard_thresholding import ThresholdingBudget, sparse_fit
-from privinf.engines.private_bootstrap import BootstrapDraws, bootstrap_draws
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.private_bootstrap import PrivateDraws, bootstrap_draws
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.inference.simultaneous import gaussian_max_t
@@ -32,7 +32,7 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
         "b": Site((y[n // 3 :], X[n // 3 :]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    return SparseSums(server, Units(np.zeros(P), np.ones(P), np.full(P, 6.0), 0.0, 9.0), n)
+    return SparseSums(server, SparseUnits(np.zeros(P), np.ones(P), np.full(P, 6.0), 0.0, 9.0), n)
 
 
 def fitted(rho, targets=TARGETS, score=0.125, **options):
@@ -143,7 +143,7 @@ def released(rng, count, targets, correlation, pick, sd):
 def test_the_critical_value_is_conservative_for_the_noise(targets, pick, sd, correlation, alpha):
     count = 8_000
     truth, noisy = released(np.random.default_rng(5), count, targets, correlation, pick, sd)
-    drawn = BootstrapDraws(tuple(noisy), pick, sd, targets, 1.0, "rademacher")
+    drawn = PrivateDraws(tuple(noisy), pick, sd, targets, 1.0, "rademacher")
     high = binomial_limits(alpha, count, level=0.999)[1]
     assert np.mean(truth > drawn.critical_value(alpha)) <= high
     pvalues = drawn.pvalues(truth[:2_000], alpha)
@@ -158,7 +158,7 @@ def test_leaving_the_noise_of_the_pick_as_it_is_would_not_be():
 
 def test_pvalues_are_dual_to_the_intervals():
     rng = np.random.default_rng(1)
-    drawn = BootstrapDraws(tuple(np.abs(rng.standard_normal(300)) + 0.7), 0.2, 0.3, 5, 1.07, "rademacher")
+    drawn = PrivateDraws(tuple(np.abs(rng.standard_normal(300)) + 0.7), 0.2, 0.3, 5, 1.07, "rademacher")
     statistics = rng.uniform(-6.0, 6.0, 400)
     for alpha in (0.05, 0.2):
         rejected = drawn.pvalues(statistics, alpha) <= alpha
@@ -168,7 +168,7 @@ def test_pvalues_are_dual_to_the_intervals():
 
 
 def test_too_few_draws_and_bad_levels():
-    few = BootstrapDraws((1.0,) * 25, 0.0, 0.0, 3, 1.0, "rademacher")
+    few = PrivateDraws((1.0,) * 25, 0.0, 0.0, 3, 1.0, "rademacher")
     assert few.critical_value(0.05) == 1.0
     with pytest.raises(NotAvailableError, match="bootstrap_draws"):
         few.critical_value(0.01)

@@ -13,7 +13,7 @@ from privinf.engines.restricted_eigenvalues import (
     restricted_eigenvalues,
     sparse_directions,
 )
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.inference.sparse.radii import residual_moments
@@ -41,7 +41,7 @@ def sums_of(y, X, rng=None, ledger=None):
         "b": Site((y[half:], X[half:]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    units = Units(np.zeros(P), np.ones(P), np.full(P, 8.0), 0.0, 20.0)
+    units = SparseUnits(np.zeros(P), np.ones(P), np.full(P, 8.0), 0.0, 20.0)
     return SparseSums(server, units, server.nobs)
 
 

@@ -13,7 +13,7 @@ from privinf.engines.secure_picks import (
     sharpest,
     vector_radius,
 )
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.inference.sparse.precision import clearance
@@ -34,7 +34,7 @@ def server_of(y, X, rng, **options):
     server = SecureServer(InProcessFederation(sites), rng=rng, **options)
     low, high = np.full(P, -6.0), np.full(P, 6.0)
     vectors = VectorServer(server, server.nobs, low, high, 60.0, 1.5)
-    return SparseSums(vectors, Units(np.zeros(P), np.ones(P), high, 0.0, 8.0), N), vectors
+    return SparseSums(vectors, SparseUnits(np.zeros(P), np.ones(P), high, 0.0, 8.0), N), vectors
 
 
 def sample(seed, effect=0.0):

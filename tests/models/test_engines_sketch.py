@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privinf.engines.adam import Moments
+from privinf.engines.adam import RunningMoments
 from privinf.engines.sketch import LearnedSpace, Sketch, debiased_square
 from privinf.mechanisms.glm_statistics import sketch_of
 
@@ -49,13 +49,13 @@ def test_the_second_moment_without_the_noise(kind):
 def test_adams_second_moment_is_that_of_the_gradient():
     rng = np.random.default_rng(3)
     gradient, sd = np.array([0.5, 0.0, -1.0]), 2.0
-    moments = Moments.start(3)
+    moments = RunningMoments.start(3)
     for _ in range(20_000):
         moments.update(gradient + sd * rng.standard_normal(3), np.full(3, sd**2))
     assert np.abs(moments.second - gradient**2).max() < 1.0
     assert moments.direction[0] > 0.0
     assert (moments.unit**2 >= 0.09 * sd**2).all()
-    np.testing.assert_array_equal(Moments.start(2).unit, 1.0)
+    np.testing.assert_array_equal(RunningMoments.start(2).unit, 1.0)
 
 
 def test_history_pca_is_the_eigenbasis_of_the_past():

@@ -7,7 +7,7 @@ import pytest
 
 import privinf as pi
 from privinf.engines.machine_parts import MachineBudget, machine_fits
-from privinf.engines.sparse_sums import SparseSums, Units
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.models.debiased_lasso_machines import check_machine_plan
@@ -27,7 +27,7 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
         for i, (y, X) in enumerate(sample.rows(i) for i in range(len(sample.params)))
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = Units(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
+    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
     parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
     budget = rho if isinstance(rho, MachineBudget) else MachineBudget(*(share * rho for share in SHARES))
     found = machine_fits(

@@ -28,7 +28,7 @@ SOURCE = (
 )
 LICENCE = "public domain"
 
-Response = Literal["lncoins", "fmde"]
+ResponseName = Literal["lncoins", "fmde"]
 _INDICATOR = Numeric(0.0, 1.0)
 _COLUMNS = {
     "lncoins": Numeric(0.0, math.log(101.0)),
@@ -44,7 +44,7 @@ _COLUMNS = {
 }
 
 
-def load(*, response: Response = "lncoins") -> Dataset:
+def load(*, response: ResponseName = "lncoins") -> Dataset:
     """Return lncoins or fmde and the 9 other columns (n = 20190).
 
     Parameters
@@ -61,7 +61,7 @@ def load(*, response: Response = "lncoins") -> Dataset:
     >>> load(response="fmde")
     <Dataset randhie: fmde on 9 features, 20190 rows>
     """
-    check_choice(response, Response, "response")
+    check_choice(response, ResponseName, "response")
     columns = {response: _COLUMNS[response], **_COLUMNS}
     return record(
         "randhie",

@@ -9,7 +9,6 @@ from scipy import linalg
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.corrected_scores.protocol import (
     LargeSample,
-    SamplingKind,
     Units,
     check_weights,
     determined_difference,
@@ -17,7 +16,7 @@ from privinf.inference.corrected_scores.protocol import (
     refuse_dependent_rows,
 )
 from privinf.inference.partialling import partialled
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_number
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.corrected_scores.protocol import SamplingKind, homoskedastic_variance, quadratic
+from privinf.inference.corrected_scores.protocol import homoskedastic_variance, quadratic
 from privinf.inference.score_law import ScoreLaw
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
 # Without noise the means are exact, and the covariance given the people would be singular.

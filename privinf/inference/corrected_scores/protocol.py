@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +12,8 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
-from privinf.typing import Flags, Floats, Integers
+from privinf.typing import Flags, Floats, Integers, SamplingKind
 from privinf.validation import check_array
-
-SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 
 BLOCK = 1 << 15
 

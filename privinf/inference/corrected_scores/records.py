@@ -9,7 +9,6 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_scores.isometric import FULLER_REASON, MomentMap, spectral_edge
 from privinf.inference.corrected_scores.protocol import (
     LargeSample,
-    SamplingKind,
     Units,
     check_weights,
     determined_difference,
@@ -17,7 +16,7 @@ from privinf.inference.corrected_scores.protocol import (
     quadratic,
     refuse_dependent_rows,
 )
-from privinf.typing import Floats
+from privinf.typing import Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
 

@@ -12,14 +12,9 @@ from privinf.inference.corrected_scores.isometric import (
     positive_part,
     spectral_edge,
 )
-from privinf.inference.corrected_scores.protocol import (
-    LargeSample,
-    SamplingKind,
-    homoskedastic_variance,
-    quadratic,
-)
+from privinf.inference.corrected_scores.protocol import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.sandwich import semidefinite
-from privinf.typing import Floats
+from privinf.typing import Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
 

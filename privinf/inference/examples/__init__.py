@@ -6,7 +6,8 @@ from privinf.inference.examples.noise import LabelNoise, ResponseColumns
 from privinf.inference.examples.root import Root, solve_root
 from privinf.inference.examples.score_test import noise_inflation, score_test
 from privinf.inference.examples.start import chosen_truncation, regression_calibration, series_bias
-from privinf.inference.examples.system import Correction, ExampleScores, Loss
+from privinf.inference.examples.system import Correction, ExampleScores
+from privinf.typing import Loss
 
 __all__ = [
     "Correction",

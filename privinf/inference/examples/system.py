@@ -14,10 +14,9 @@ from privinf.inference.examples.data import Examples
 from privinf.inference.examples.engines import engine_for, ignoring_noise
 from privinf.inference.examples.noise import LabelNoise, ResponseColumns
 from privinf.inference.sandwich import sandwich
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, Loss
 from privinf.validation import check_choice, check_count, check_number
 
-Loss = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Correction = Literal["exact", "conditional", "series", "none"]
 
 BINARY = ("quadratic", "exponential", "logistic")
