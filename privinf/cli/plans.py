@@ -65,7 +65,8 @@ def plan_group() -> None:
               help="Mixing matrix; all are equally accurate.")  # fmt: skip
 @click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
 @click.option("--method", type=click.Choice(get_args(MixingMethod)), default="random-mixing",
-              show_default=True, help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
+              show_default=True,
+              help="Sums over people, or every person's row with (much) noise.")  # fmt: skip
 @click.option("--intercept/--no-intercept", default=None, help="Whether regressions will have a constant; "
               "default: with random mixing.")  # fmt: skip
 @click.option("--diameter", type=click.Choice(get_args(DiameterChoice)), default="own", show_default=True,
