@@ -25,6 +25,9 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.validation import check_choice, check_count, check_fraction, check_positive, shown
 
+# Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
+ROUNDING = 1.0 - 1e-12
+
 Currency = Literal["mu2", "rho", "pure"]
 
 MAX_SHARES = 100_000

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.engines.adam import RunningMoments
 from privinf.engines.glm_sums import GlmSums
-from privinf.engines.newton_rounds import ROUNDING
 from privinf.engines.settling import Round, Walk
 from privinf.engines.sketch import LearnedSpace, Probes, Sketch
 from privinf.errors import ArgumentError

@@ -31,11 +31,11 @@ from privinf.inference.sparse.precision import (
     standing_out,
 )
 from privinf.inference.sparse.radii import product_moments, product_radius
+from privinf.mechanisms.single_statistics import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
 
 # Of the price of slopes: averages over targets; the rest goes to single targets.
 MEAN_SHARE = 0.4
-SQUARE_WEIGHT = 1.5  # of `privinf.mechanisms.single_statistics`
 # u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
 SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
 # Limits of a variance, in units of what normal scores have; B^2 is another.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.engines.glm_sums import GlmSums
 from privinf.engines.settling import Round, Walk
@@ -19,8 +20,6 @@ from privinf.validation import check_count, check_fraction
 FINAL_SHARES = (0.7, 0.2, 0.1)
 # Of a round before that: its Hessian, and how budgets grow from round to round.
 EARLY_HESSIAN, GROWTH = 0.2, 2.0
-# Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
-ROUNDING = 1.0 - 1e-12
 # The dimension rule: beyond it the noise of the Hessian biases its inverse.
 RULE = 0.1
 MOST_ROUNDS, TOLERANCE = 100, 1e-11

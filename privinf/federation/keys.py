@@ -17,7 +17,7 @@ from privinf.doors import door, doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 
-KEY_BYTES = 32
+SITE_KEY_BYTES = 32
 
 
 @cache
@@ -63,10 +63,10 @@ class IdentityKey:
         x25519 = primitives("hazmat.primitives.asymmetric.x25519")
         if secret is None:
             self._secret = x25519.X25519PrivateKey.generate()
-        elif isinstance(secret, bytes) and len(secret) == KEY_BYTES:
+        elif isinstance(secret, bytes) and len(secret) == SITE_KEY_BYTES:
             self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
         else:
-            raise ArgumentError(f"secret must be {KEY_BYTES} bytes")
+            raise ArgumentError(f"secret must be {SITE_KEY_BYTES} bytes")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
 
     def shared(self, public: str) -> bytes:
@@ -110,7 +110,7 @@ class IdentityKey:
         A file of an earlier version has no second line, the checksum, and is read as it is.
         """
         lines = read_bytes(path, "an identity key").decode("ascii", errors="replace").splitlines()
-        if len(lines) not in (1, 2) or len(lines[0]) != 2 * KEY_BYTES or not _is_hex(lines[0]):
+        if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
             raise StorageError(f"{path} holds no identity key")
         secret = bytes.fromhex(lines[0])
         if len(lines) == 2 and lines[1] != _seal(secret):
@@ -165,8 +165,10 @@ class Roster:
         for name, key in self.keys.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
                 raise ArgumentError("a site's name is a non-empty text without '='")
-            if not (isinstance(key, str) and len(key) == 2 * KEY_BYTES and _is_hex(key)):
-                raise ArgumentError(f"the key of site {name!r} must be {2 * KEY_BYTES} hexadecimal digits")
+            if not (isinstance(key, str) and len(key) == 2 * SITE_KEY_BYTES and _is_hex(key)):
+                raise ArgumentError(
+                    f"the key of site {name!r} must be {2 * SITE_KEY_BYTES} hexadecimal digits"
+                )
         if len(set(self.keys.values())) < len(self.keys):
             raise ArgumentError("a key stands twice in the roster: every site has its own")
         ordered = dict(sorted(self.keys.items()))

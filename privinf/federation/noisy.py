@@ -10,7 +10,7 @@ import numpy as np
 from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.doors import doors
-from privinf.mechanisms.sparse_statistics import ROOT2, from_isometric
+from privinf.mechanisms.sparse_statistics import ROOT2_BELOW, from_isometric
 from privinf.typing import Floats
 
 
@@ -103,7 +103,7 @@ class NoisyGram(Released):
     @property
     def entry_sd(self) -> Floats:
         """Sd of the noise of every entry of `mean`, shape (k, k)."""
-        sd = np.full(self.values.shape, self.scale / ROOT2 / self.rows)
+        sd = np.full(self.values.shape, self.scale / ROOT2_BELOW / self.rows)
         np.fill_diagonal(sd, self.scale / self.rows)
         return sd
 

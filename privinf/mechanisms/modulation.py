@@ -21,6 +21,7 @@ from privinf.mechanisms.modulation_map import (
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
 from privinf.releases import Release
 from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
 from privinf.typing import (
     Adjacency,
     Calibration,
@@ -353,20 +354,3 @@ class ModulationSession:
         return Release(
             "modulation", arrays, law, self._mechanism.design, self._plan.entries, len(self.public)
         )
-
-
-def resolve_design(
-    schema: Schema | Design, formula: str | None, *, response: ResponseMode, radius: float | None
-) -> Design:
-    """Return the design of a mechanism that was given a Schema and a formula, or a Design."""
-    if isinstance(schema, Design):
-        if formula is not None:
-            raise ArgumentError(
-                "a Design already has its formula: pass either a Design or a Schema with formula="
-            )
-        return schema
-    if not isinstance(schema, Schema):
-        raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
-    if formula is None:
-        raise ArgumentError("a Schema needs a formula, for example Modulation(schema, 'y ~ x1 + x2')")
-    return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)

@@ -12,7 +12,6 @@ from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
-from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.moments_geometry import (
     MomentLayout,
     MomentScale,
@@ -25,6 +24,7 @@ from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
 from privinf.typing import Calibration, CovType, Floats, Missing, RngLike, SourceName, Trust
 from privinf.validation import check_choice, check_flag, check_fraction, check_positive
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from privinf.errors import SchemaError
 from privinf.schema import Design, Factor, Schema
+from privinf.schema.arrays import CONSTANT
 from privinf.schema.response import Response
 from privinf.schema.terms import Column, Indicator, Plain
 
-CONSTANT = "const"
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
 

@@ -35,7 +35,7 @@ CLIENTS = ("client_rows", "client_clip")
 # Numbers that one sum may hold.
 MOST_NUMBERS = 1 << 24
 # Rounding of a sum of doubles, in shares of its bound.
-ROUNDING = 1e-9
+SUM_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class SiteOp:
             found = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
         if found.size != reach.size:
             raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
-        if bounded and not (np.abs(found) <= len(public) * reach.bound * (1.0 + ROUNDING)).all():
+        if bounded and not (np.abs(found) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
             raise SensitivityError(f"{self.name!r} passed its own bound: nothing was sent")
         return reach
 

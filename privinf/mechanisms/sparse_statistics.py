@@ -56,7 +56,7 @@ __all__ = ["SITE_OPS", "from_isometric", "isometric_pairs"]
 
 
 # sqrt 2 from below, with so few digits that products with it stay exact.
-ROOT2 = 181.0 / 128.0
+ROOT2_BELOW = 181.0 / 128.0
 ROOT2_BITS = 8
 
 
@@ -64,7 +64,7 @@ ROOT2_BITS = 8
 def isometric_pairs(size: int) -> tuple[Integers, Integers, Floats]:
     """Return rows, columns and isometric factors of a (size, size) matrix's upper triangle, read-only."""
     rows, columns = (index.astype(np.int64) for index in np.triu_indices(size))
-    factors = np.where(rows == columns, 1.0, ROOT2)
+    factors = np.where(rows == columns, 1.0, ROOT2_BELOW)
     for array in (rows, columns, factors):
         array.setflags(write=False)
     return rows, columns, factors

@@ -15,10 +15,10 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Sch
 from privinf.mechanisms.rows import Rows, data_bounds
 from privinf.releases import Release
 from privinf.schema import Design, Schema
+from privinf.schema.arrays import PUBLIC_MARK
 from privinf.typing import Missing
 from privinf.validation import check_array, shown
 
-PUBLIC_MARK = "privinf_public"
 # adjacency="unit" protects records at distance 1 and needs no bound: a ball that holds every float row.
 NO_BOUND_RADIUS = 1e100
 

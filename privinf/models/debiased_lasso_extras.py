@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from privinf.accounting.budget import ROUNDING
 from privinf.engines.debiasing import DebiasedFit
 from privinf.engines.hard_thresholding import SparseFit
 from privinf.engines.private_bootstrap import PrivateDraws, bootstrap_draws
@@ -32,7 +33,6 @@ from privinf.validation import check_choice, check_count, check_fraction
 EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
 # Fewer draws have no upper 5% point.
 LEAST_DRAWS = 20
-ROUNDING = 1.0 - 1e-12
 JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
 BIAS_NOTE = (
     "(bias bound) is Theorem 5's bound on what the privacy errors of coefficients and precision columns do "

@@ -26,11 +26,9 @@ from privinf.models.debiased_lasso_paper import fit_paper
 from privinf.models.debiased_lasso_plan import LassoPlan, check_plan, target_positions
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import LassoRows
-from privinf.models.debiased_lasso_secure import secure_plan, secure_server, sight_of
+from privinf.models.debiased_lasso_secure import FALSE_PICKS, secure_plan, secure_server, sight_of
 from privinf.typing import RngLike
 
-# Chance that sparsity="auto" keeps a column that matters not.
-FALSE_PICKS = 0.05
 PAPER_OPTIONS = {
     "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
 }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
+from privinf.accounting.budget import ROUNDING
 from privinf.engines.machine_grams import gram_factor
 from privinf.engines.machine_parts import (
     SIZES,
@@ -27,7 +28,7 @@ from privinf.inference.normal import upper_quantile
 from privinf.inference.sparse.joint import joint_covariance, score_correlation
 from privinf.models.debiased_lasso_machine_results import MachineResults
 from privinf.models.debiased_lasso_machine_shares import MachineSize, machine_shares
-from privinf.models.debiased_lasso_plan import ROUNDING, Accounting
+from privinf.models.debiased_lasso_plan import Accounting
 from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
 from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.typing import Precision

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from privinf.accounting import epsilon_to_rho
+from privinf.accounting.budget import ROUNDING
 from privinf.engines.debiasing import DebiasingBudget
 from privinf.engines.hard_thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
 from privinf.errors import ArgumentError, NotAvailableError
@@ -17,8 +18,6 @@ Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
 
-# Pieces of a budget are rounded down by this much, so that their sum never passes the whole.
-ROUNDING = 1.0 - 1e-12
 NEIGHBOURS = 4
 # Of the whole budget, where it is asked for.
 MEANS_SHARE = 0.04

@@ -12,7 +12,6 @@ import pandas as pd
 from privinf.engines.sparse_sums import SparseUnits
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, Query
-from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.local_parties import (
     ONE_PARTY,
@@ -23,6 +22,7 @@ from privinf.models.local_parties import (
     response_of,
 )
 from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
 from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_positive
 

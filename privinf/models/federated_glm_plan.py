@@ -13,10 +13,10 @@ from privinf.engines.glm_sums import Clients
 from privinf.engines.newton_rounds import Block
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, Query
-from privinf.mechanisms.modulation import resolve_design
 from privinf.mechanisms.rows import Rows
 from privinf.models.local_parties import ONE_PARTY, Parties, in_process, parts_of
 from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
 from privinf.typing import Family, Floats
 from privinf.validation import check_choice, check_positive
 

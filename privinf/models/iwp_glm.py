@@ -24,7 +24,7 @@ from privinf.inference.examples.system import check_options
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.models.base import ReleaseModel, array_design
 from privinf.models.example_systems import DEFAULT_CORRECTION, NUMERIC, example_system, parameter_names
-from privinf.models.fitting import fit_measures
+from privinf.models.fitting import CLIPPED, fit_measures
 from privinf.models.iwp_glm_checks import (
     WEIGHTS,
     SolvingMethod,
@@ -49,7 +49,6 @@ SERIES = (
 )
 NAIVE = "correction='none' ignores the noise: the estimate is biased, and its intervals do not cover."
 PENALIZED = "Ridge {:g} (scaled units): coefficients, intervals and tests are for the ridge-penalised target."
-CLIPPED = "Target: the regression among rows clipped to the public bounds."
 TARGETS = {
     "logistic": "The conditional score is unbiased if the logistic model is right.",
     "multinomial": "The conditional score is unbiased if the multinomial model is right.",

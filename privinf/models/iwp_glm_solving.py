@@ -18,7 +18,7 @@ from privinf.typing import Floats, Loss
 
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 # A noise part below this share of the covariance is rounding.
-ROUNDING = 1e-9
+NEGLIGIBLE_NOISE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _noise_part(cov: Floats, clean: Floats) -> Floats | None:
     """Return the noise part of a covariance, zero where it is rounding, or None where it is not one."""
     difference = (cov - clean + (cov - clean).T) / 2.0
     errors = np.sqrt(np.diag(cov))
-    if (np.abs(difference) <= ROUNDING * np.outer(errors, errors)).all():
+    if (np.abs(difference) <= NEGLIGIBLE_NOISE * np.outer(errors, errors)).all():
         return np.zeros_like(difference)
     scale = np.sqrt(np.abs(np.diag(difference)))
     unit = np.where(scale > 0.0, scale, 1.0)

@@ -10,9 +10,10 @@ import numpy as np
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.parties import CONSTANT, party_design, released_columns
+from privinf.mechanisms.parties import party_design, released_columns
 from privinf.releases import Release
 from privinf.schema import Design, Schema
+from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
 from privinf.schema.response import Response
 from privinf.schema.terms import Column, Indicator

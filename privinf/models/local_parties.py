@@ -12,14 +12,13 @@ import pandas as pd
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
-from privinf.models.base import PUBLIC_MARK
 from privinf.schema import Design
+from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
 from privinf.typing import Floats
 from privinf.validation import check_array
 
 Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
 
-CONSTANT = "const"
 ONE_PARTY = "all"
 # What parties of a federation may trust: a server with their sums, or with masked sums only.
 FEDERATED_TRUST = ("server", "secure-sum")

@@ -7,9 +7,10 @@ from typing import Any
 
 from privinf.errors import SchemaError, SensitivityError
 from privinf.federation import Federation
-from privinf.mechanisms.modulation import resolve_design
-from privinf.models.local_parties import CONSTANT, Parties, in_process, parts_of
+from privinf.models.local_parties import Parties, in_process, parts_of
 from privinf.schema import Design, Schema
+from privinf.schema.arrays import CONSTANT
+from privinf.schema.design import resolve_design
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.mechanisms.parties import CONSTANT
 from privinf.mechanisms.rows import data_bounds
+from privinf.schema.arrays import CONSTANT
 from privinf.validation import check_array
 
 PartyColumns = Mapping[str, Sequence[int | str]]

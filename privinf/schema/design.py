@@ -17,10 +17,10 @@ from privinf.schema.encoding import DesignFields, design_from_dict, design_to_di
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.response import Response
-from privinf.schema.table import canonical_digest
+from privinf.schema.table import Schema, canonical_digest
 from privinf.schema.terms import Column, Plain
-from privinf.typing import Floats, Json, Missing
-from privinf.validation import check_positive
+from privinf.typing import Floats, Json, Missing, ResponseMode
+from privinf.validation import check_choice, check_positive
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -459,3 +459,20 @@ def _made_up_arrays(design: Design) -> pd.DataFrame:
     if design.response not in frame:
         frame[design.response] = [bounds.low, bounds.middle, bounds.high]
     return frame
+
+
+def resolve_design(
+    schema: Schema | Design, formula: str | None, *, response: ResponseMode, radius: float | None
+) -> Design:
+    """Return the design of a mechanism that was given a Schema and a formula, or a Design."""
+    if isinstance(schema, Design):
+        if formula is not None:
+            raise ArgumentError(
+                "a Design already has its formula: pass either a Design or a Schema with formula="
+            )
+        return schema
+    if not isinstance(schema, Schema):
+        raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+    if formula is None:
+        raise ArgumentError("a Schema needs a formula, for example Modulation(schema, 'y ~ x1 + x2')")
+    return schema.design(formula, response=check_choice(response, ResponseMode, "response"), radius=radius)

@@ -13,7 +13,7 @@ from privinf.schema.terms import Column, Indicator
 from privinf.typing import Flags, Floats
 
 Blocks = tuple[tuple[int, ...], ...]
-TOLERANCE = 1e-9  # between bounds computed on two platforms
+BOUND_TOLERANCE = 1e-9  # between bounds computed on two platforms
 
 
 def scaling(low: Floats, high: Floats, scaled: Flags, *, centred: bool) -> tuple[Floats, Floats]:
@@ -86,7 +86,7 @@ def check_against_schema(
         bounds = column.interval(schema)
         if bool(hidden) == is_public(schema, column):
             raise SchemaError(f"{column.name!r} is public where the schema says private, or the reverse")
-        slack = TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
+        slack = BOUND_TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
         if not (abs(start - bounds.low) <= slack and abs(stop - bounds.high) <= slack):
             raise SchemaError(f"the bounds of {column.name!r} do not follow from the schema")
 

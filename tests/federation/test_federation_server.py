@@ -19,7 +19,7 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.site_rows import SiteBlock
-from privinf.mechanisms.sparse_statistics import ROOT2, SITE_OPS, from_isometric
+from privinf.mechanisms.sparse_statistics import ROOT2_BELOW, SITE_OPS, from_isometric
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
 
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.9, -0.4])}
@@ -97,7 +97,7 @@ def test_gram_noise_is_isotropic():
     z = noise / gram.entry_sd
     for entry in zip(*np.triu_indices(3), strict=True):
         assert stats.kstest(z[:, *entry], "norm").pvalue > 1e-5
-    assert gram.entry_sd[0, 1] == pytest.approx(gram.entry_sd[0, 0] / ROOT2)
+    assert gram.entry_sd[0, 1] == pytest.approx(gram.entry_sd[0, 0] / ROOT2_BELOW)
 
 
 def test_scalar_and_quantile():
