@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.special import expit
 
 import privinf as pi
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.simulation import binomial_limits
 
 RESULTS = Path(__file__).parent / "results" / "federated_intervals.csv"

@@ -9,7 +9,7 @@ from privinf.errors import NotAvailableError
 
 
 def studied(module: str, what: str) -> ModuleType:
-    """Import a module of studies, which registers what it adds.
+    """Import a module of studies, which registers what it adds to the package.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from privinf.accounting import Budget
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
 from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS, look_up
 from privinf.mechanisms.table_files import require_columns, table_source
 from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text
@@ -199,6 +199,8 @@ def _policy(path: Path) -> SitePolicy:
 
 
 def _operations(path: Path, names: Any) -> tuple[str, ...]:
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        look_up(names)
     known = list(SITE_OPS)
     if not isinstance(names, list) or not all(name in known for name in names):
         raise ArgumentError(f"{path}: operations must be a list of some of {', '.join(known)}")

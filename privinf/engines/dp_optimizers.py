@@ -8,6 +8,7 @@ it pays for E B releases.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -20,10 +21,58 @@ from privinf.engines.glm_sums import GlmSums
 from privinf.engines.settling import Round, Walk
 from privinf.engines.sketch import LearnedSpace, Probes, Sketch
 from privinf.errors import ArgumentError
+from privinf.studied import studied
 from privinf.typing import Floats, Integers
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 OptimizerVariant = Literal["repaired", "paper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a variant of `DOME` does in its own way.
+
+    Attributes
+    ----------
+    moments : bool
+        Whether it centres, preconditions and takes Adam's steps where nothing else is asked for.
+    probes : {"unbiased", "orthonormal"}
+    averages : bool
+        Whether the last iterates are averaged.
+    tracked : callable (sketched, gradient) -> ndarray
+        The vector that the learned directions follow.
+    rescaled : callable (space, ratio) -> LearnedSpace
+        The learned directions in the next round's units, `ratio` of this one's.
+    """
+
+    moments: bool
+    probes: Probes
+    averages: bool
+    tracked: Callable[[Floats, Floats], Floats]
+    rescaled: Callable[[LearnedSpace, Floats], LearnedSpace]
+
+
+_VARIANTS: dict[OptimizerVariant, Hooks] = {
+    "repaired": Hooks(False, "unbiased", True, lambda sketched, gradient: sketched, LearnedSpace.rescaled)
+}
+
+
+def register_variant(name: OptimizerVariant, hooks: Hooks) -> None:
+    """Add a variant of `DOME`; studies do this on import."""
+    _VARIANTS[name] = hooks
+
+
+def hooks_of(variant: OptimizerVariant) -> Hooks:
+    """Return what a variant does; "paper" is in studies.
+
+    Raises
+    ------
+    NotAvailableError
+        It is of studies, which cannot be imported here.
+    """
+    if variant not in _VARIANTS:
+        studied(f"{variant}.dome", f"DOME(variant={variant!r})")
+    return _VARIANTS[variant]
 
 
 @doors
@@ -128,7 +177,8 @@ class DOME(DPSGD):
     variant : {"repaired", "paper"}
         "repaired" scales the probes so that the gradient's estimate is unbiased, neither centres nor
         preconditions, and steps along it. "paper" centres and preconditions with Adam's moments, projects,
-        tracks the gradient itself, and takes Adam's steps without averaging: far worse losses.
+        tracks the gradient itself, and takes Adam's steps without averaging: far worse losses. It is one of
+        the repository's studies (``studies.paper.dome``), not in the wheel.
     centre, precondition : bool, optional
         Subtract Adam's first moment, divide by the root of its second; default by the variant.
     probes : {"unbiased", "orthonormal"}, optional
@@ -166,15 +216,14 @@ class DOME(DPSGD):
         if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
             raise ArgumentError("most_learned must be below k: some probes find new directions")
         check_fraction(self.energy, "energy")
-        paper = check_choice(self.variant, OptimizerVariant, "variant") == "paper"
+        hooks = hooks_of(check_choice(self.variant, OptimizerVariant, "variant"))
         for name in ("centre", "precondition", "adam"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise ArgumentError(f"{name} must be True or False")
-            object.__setattr__(self, name, paper if value is None else value)
-        kind = self.probes or ("orthonormal" if paper else "unbiased")
-        object.__setattr__(self, "probes", check_choice(kind, Probes, "probes"))
-        if paper:
+            object.__setattr__(self, name, hooks.moments if value is None else value)
+        object.__setattr__(self, "probes", check_choice(self.probes or hooks.probes, Probes, "probes"))
+        if not hooks.averages:
             object.__setattr__(self, "average", 0.0)
 
 
@@ -287,12 +336,12 @@ class _OptimizerRounds:
         return sketch, told
 
     def _learn(self, options: DOME, raw: Floats, gradient: Floats) -> None:
-        """Track what is sketched (the paper: the gradient), in the next round's units."""
+        """Track what is sketched, or what the variant takes for it, in the next round's units."""
+        hooks = hooks_of(options.variant)
         if options.most_learned:
-            tracked = gradient if options.variant == "paper" else raw
+            tracked = hooks.tracked(raw, gradient)
             self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
         if options.precondition:
             unit = self.moments.unit
-            if options.variant != "paper":
-                self.space = self.space.rescaled(self.unit / unit)
+            self.space = hooks.rescaled(self.space, self.unit / unit)
             self.unit = unit

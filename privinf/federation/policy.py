@@ -22,6 +22,7 @@ from privinf.accounting import (
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
+from privinf.mechanisms.catalogue import SHIPPED, look_up
 from privinf.mechanisms.site_ops import Reach
 from privinf.validation import check_count, check_positive
 
@@ -56,7 +57,8 @@ class SitePolicy:
     simulation : bool
         Whether releases without noise or with seeded noise are allowed: for made-up data.
     operations : tuple of str, optional
-        Statistics that may be asked for; all that the package ships by default.
+        Statistics that may be asked for; by default all of the package, and none of its studies: those are
+        named one by one.
     largest_rho : float
         Most that one release may cost, in zCDP, by the site's own reckoning from its noise.
     secure_sums : bool
@@ -102,6 +104,7 @@ class SitePolicy:
         check_positive(self.largest_rho, "largest_rho", infinite=True)
         check_count(self.min_sites, "min_sites", least=2)
         check_count(self.max_colluding, "max_colluding", least=0)
+        look_up(self.operations or ())
         if self.new_designs is not None:
             check_count(self.new_designs, "new_designs", least=0)
         if isinstance(self.designs, str) or not all(
@@ -111,6 +114,11 @@ class SitePolicy:
                 "designs must be a list of digests (Design.digest), 64 hexadecimal digits each"
             )
         object.__setattr__(self, "designs", tuple(self.designs))
+
+    def naming(self, operations: Iterable[str]) -> SitePolicy:
+        """Return the policy with some more statistics that may be asked for."""
+        allowed = sorted(SHIPPED) if self.operations is None else self.operations
+        return replace(self, operations=tuple(dict.fromkeys([*allowed, *operations])))
 
     @property
     def most_designs(self) -> int:
@@ -137,8 +145,11 @@ class SitePolicy:
             raise NotAvailableError(
                 "its policy sends no un-noised sums: the holder must say SitePolicy(trusted_server=True)"
             )
-        if self.operations is not None and op not in self.operations:
-            raise NotAvailableError(f"its policy does not allow the statistic {op!r}")
+        if op not in (SHIPPED if self.operations is None else self.operations):
+            raise NotAvailableError(
+                f"its policy does not allow the statistic {op!r}: the holder must name it, "
+                "SitePolicy(operations=...)"
+            )
 
     def accept(
         self, charges: Iterable[Mapping[str, Any]], reach: Reach, scope: Scope = (), *, masked: bool = False

@@ -15,9 +15,9 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Pri
 from privinf.federation.agreement import check_alike
 from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query, Reply
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.site_ops import Reach, SiteOp
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
 from privinf.typing import SumRelation
 from privinf.validation import check_choice, shown

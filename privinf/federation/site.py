@@ -35,10 +35,10 @@ from privinf.federation.site_masking import (
     quantised,
     read_terms,
 )
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.site_ops import Reach, SiteOp
 from privinf.mechanisms.site_rows import SiteBlock
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
 from privinf.version import __version__

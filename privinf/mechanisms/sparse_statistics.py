@@ -30,10 +30,6 @@ from functools import lru_cache
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms.glm_statistics import GLM_OPS
-from privinf.mechanisms.moment_statistics import MOMENT_OPS
-from privinf.mechanisms.paper_statistics import PAPER_OPS
-from privinf.mechanisms.single_statistics import SINGLE_OPS
 from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.site_rows import (
     Args,
@@ -48,11 +44,10 @@ from privinf.mechanisms.site_rows import (
     unit_of,
     vector,
 )
-from privinf.mechanisms.vector_statistics import VECTOR_OPS
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array
 
-__all__ = ["SITE_OPS", "from_isometric", "isometric_pairs"]
+__all__ = ["SPARSE_OPS", "from_isometric", "isometric_pairs"]
 
 
 # sqrt 2 from below, with so few digits that products with it stay exact.
@@ -290,9 +285,7 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
 
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
-_ELSEWHERE = PAPER_OPS | SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS
-
-SITE_OPS: dict[str, SiteOp] = _ELSEWHERE | named(
+SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp(
         "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
     ),

@@ -38,7 +38,12 @@ register_model(
 register_model("MomentOLS", results=Results, system=lambda release, settings: moment_system(release))
 register_model("IWPGLM", results=IWPGLMResults, system=example_system)
 register_model("FederatedGLM", results=FederatedGLMResults, system=lambda release, settings: None)
-register_model("DebiasedLasso", results=LassoResults, system=lambda release, settings: None)
+register_model(
+    "DebiasedLasso",
+    results=LassoResults,
+    system=lambda release, settings: None,
+    studies={"debiased lasso, the paper's algorithms": "paper.results"},
+)
 for _model in (RMGMOLS, DGMOLS, BGMOLS):
     register_model(_model.__name__, results=MixingResults, system=rebuilt_system)
 

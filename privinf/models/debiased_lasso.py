@@ -222,7 +222,7 @@ class DebiasedLasso:
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
             that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.
         variant : {"default", "paper"}
-            "paper": the paper's own algorithms, for comparison (`privinf.models.debiased_lasso_paper`).
+            "paper": the paper's own algorithms, for comparison (`studies.paper.model`).
         heterogeneous : bool
             Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
             with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
@@ -266,7 +266,7 @@ class DebiasedLasso:
             noise_variance (.03).
         paper_options : mapping, optional
             Any of step, norm_bound, precision_clip, form, variance, multiplier_draws and public_seed of
-            `privinf.models.debiased_lasso_paper.fit_paper`.
+            `studies.paper.model.fit_paper`.
         max_colluding : int
             Secure sums: sites that may be in league with the server, whose noise does not count.
         rng : None, int or Generator

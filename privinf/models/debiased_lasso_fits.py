@@ -22,11 +22,11 @@ from privinf.models.debiased_lasso_machines import (
     machine_results,
 )
 from privinf.models.debiased_lasso_options import LassoOptions
-from privinf.models.debiased_lasso_paper import fit_paper
 from privinf.models.debiased_lasso_plan import LassoPlan, check_plan, target_positions
 from privinf.models.debiased_lasso_results import LassoResults, lasso_results
 from privinf.models.debiased_lasso_rows import LassoRows
 from privinf.models.debiased_lasso_secure import FALSE_PICKS, secure_plan, secure_server, sight_of
+from privinf.studied import studied
 from privinf.typing import RngLike
 
 PAPER_OPTIONS = {
@@ -125,7 +125,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
 def fit_by_paper(
     rows: LassoRows, ledger: Ledger, options: LassoOptions, heterogeneous: bool, rng: RngLike
 ) -> LassoResults | MachineResults:
-    """Return the fit by the paper's own algorithms."""
+    """Return the fit by the paper's own algorithms, which are in studies."""
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' needs sparsity= as a number")
     more = dict(options.paper_options or {})
@@ -135,8 +135,9 @@ def fit_by_paper(
             f"paper_options has {', '.join(sorted(map(repr, unknown)))}; there are "
             f"{', '.join(sorted(PAPER_OPTIONS))}"
         )
+    paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
-    return fit_paper(
+    fit: LassoResults | MachineResults = paper.fit_paper(
         rows, _server(rows, ledger, rng), ledger, epsilon=options.epsilon, delta=options.delta,
         sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
         precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
@@ -144,6 +145,7 @@ def fit_by_paper(
         iterations=options.iterations, clip=options.clip, refit=bool(options.refit), shares=options.shares,
         **more,
     )  # fmt: skip
+    return fit
 
 
 def _plan(rows: LassoRows, options: LassoOptions) -> LassoPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -71,9 +71,18 @@ def response_of(y: Any, rows: int) -> Floats:
     return found
 
 
+class LocalParties(InProcessFederation):
+    """Sites whose rows are the caller's own, who says what may be asked by asking it."""
+
+    def allow(self, operations: Iterable[str]) -> None:
+        """Let the sites answer some statistics of studies too."""
+        for site in self._sites.values():
+            site.policy = site.policy.naming(operations)
+
+
 def in_process(
     design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False, zero_out: bool = False
-) -> InProcessFederation:
+) -> LocalParties:
     """Return the parties' rows as sites of this process; `keyed` for secure sums.
 
     Raises
@@ -84,12 +93,12 @@ def in_process(
     rows = {str(label): part for label, part in parts.items()}
     if not keyed:
         policy = SitePolicy(trusted_server=True, simulation=True, zero_out=zero_out)
-        return InProcessFederation({name: Site(part, design, policy=policy) for name, part in rows.items()})
+        return LocalParties({name: Site(part, design, policy=policy) for name, part in rows.items()})
     if len(rows) < 2:
         raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
     keys, roster = pinned_keys(rows)
     policy = SitePolicy(secure_sums=True, simulation=True, zero_out=zero_out)
-    return InProcessFederation({
+    return LocalParties({
         name: Site(part, design, policy=policy, key=keys[name], roster=roster)
         for name, part in rows.items()
     })  # fmt: skip

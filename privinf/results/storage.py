@@ -20,6 +20,7 @@ from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
+from privinf.studied import studied
 from privinf.validation import check_array
 
 FORMAT = "privinf-results"
@@ -41,19 +42,24 @@ class Recipe:
     results : type[DescribedResults]
     system : callable
         ``system(release, settings)`` makes the estimating equation again, as the fit did.
+    studies : mapping of str to str
+        Methods of studies: how the method's name begins, and the module of studies that made the results.
     """
 
     results: type[DescribedResults]
     system: Rebuild
+    studies: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 _recipes: dict[str, Recipe] = {}
 
 
 @door
-def register_model(name: str, *, results: type[DescribedResults], system: Rebuild) -> None:
+def register_model(
+    name: str, *, results: type[DescribedResults], system: Rebuild, studies: Mapping[str, str] | None = None
+) -> None:
     """Say how results whose ``model`` is `name` come back from a file; models do this on import."""
-    _recipes[name] = Recipe(results, system)
+    _recipes[name] = Recipe(results, system, dict(studies or {}))
 
 
 def save_results(
@@ -84,14 +90,22 @@ def load_results(
     ------
     StorageError
         The file is damaged, foreign, of a newer version, or does not describe a result.
+    NotAvailableError
+        The result is of a method of studies, which cannot be imported here.
     """
     arrays, header = read_container(path, format=FORMAT, version=VERSION, key=key)
     try:
-        return _from_parts(arrays, header, default)
+        result = _from_parts(arrays, header, default)
+        recipe = _recipes.get(header["model"])
     except StorageError:
         raise
     except PrivinfError as problem:
         reason = str(problem)
+    else:
+        for method, module in ({} if recipe is None else recipe.studies).items():
+            if header["method"].startswith(method):
+                studied(module, f"the method of {path} ({method})")
+        return result
     raise StorageError(f"{path} does not describe a valid result: {reason}")
 
 

@@ -18,9 +18,11 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_rows import SiteBlock
-from privinf.mechanisms.sparse_statistics import ROOT2_BELOW, SITE_OPS, from_isometric
+from privinf.mechanisms.sparse_statistics import ROOT2_BELOW, from_isometric
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
+from studies.paper.statistics import PAPER_OPS
 
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.9, -0.4])}
 SCORE = BETA | {"columns": np.array([0, 1]), "clip": 1.5, "residual_clip": 0.8}
@@ -136,6 +138,7 @@ def test_top_k_by_rows_offsets_and_candidates():
     assert 3 not in top.support[1]
     assert server.ledger.total().rho == pytest.approx(10.0)
     assert server.ledger.entries[0].noise["vectors"] == 2
+    server = server_of(federation_of(OPEN.naming(PAPER_OPS)))
     offset = np.array([0.0, 900.0, 0.0, -800.0])
     moved = server.top_k(
         "paper_gradient", BETA | {"column_bound": 1.0, "residual_clip": 1.0, "form": "residual"}, 2,

@@ -19,8 +19,8 @@ from privinf.errors import (
     SchemaError,
 )
 from privinf.federation import InProcessFederation, Query, Site, SitePolicy, TrustedServer
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_ops import SiteOp
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.noise import SimulationNoise
 
 

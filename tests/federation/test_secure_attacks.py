@@ -21,8 +21,8 @@ from privinf.errors import (
 )
 from privinf.federation import IdentityKey, InProcessFederation, Query, Roster, SecureServer, Site, SitePolicy
 from privinf.federation.secure_sum import add_words
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_ops import SiteOp
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.simulation import binomial_limits
 
 

@@ -23,8 +23,8 @@ from privinf.federation import (
 from privinf.federation.secure_sum import masked_sum
 from privinf.federation.site_masking import quantised, read_terms
 from privinf.federation.sum_plan import plan_sum
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_ops import Reach
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.simulation import binomial_limits
 
 FIVE = ("a", "b", "c", "d", "e")

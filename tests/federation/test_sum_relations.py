@@ -11,7 +11,7 @@ from test_secure_attacks import changed
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS
 
 ALLOWED = replace(OPEN, zero_out=True)
 ALLOWED_SECURE = replace(MADE_UP, zero_out=True)

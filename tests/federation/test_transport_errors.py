@@ -17,7 +17,7 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, SecureServer, Site, SiteDaemon, SiteLedger, pinned_keys
 from privinf.federation.flower import FlowerFederation, client_app
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS
 
 THREE = NAMES[:3]
 BAD = THREE[1]

@@ -10,9 +10,10 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms import glm_families, glm_statistics, site_rows
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.glm_statistics import GLM_OPS, batch_of, sketch_of
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric
+from privinf.mechanisms.sparse_statistics import from_isometric
 
 P, EDGE = 3, 2.0
 THETA = np.array([0.8, -0.4, 0.3])

@@ -8,9 +8,9 @@ from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms import single_statistics, site_rows
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.single_statistics import SINGLE_OPS
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 
 P, LOW, HIGH = 3, -2.0, 2.0
 OP = SINGLE_OPS["target_scores"]

@@ -8,9 +8,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms import paper_statistics, site_rows, sparse_statistics
+from privinf.mechanisms import form_statistics, site_rows, sparse_statistics
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric, isometric_pairs
+from privinf.mechanisms.sparse_statistics import from_isometric, isometric_pairs
+from studies.paper import statistics as paper_statistics
 
 P, LOW, HIGH = 4, -2.0, 2.0
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}
@@ -178,7 +180,7 @@ def naive(name, args, y, X):
         case "quadratic_forms":
             return (pi(forms, args["clip"]) ** 2).sum(axis=0)
         case "multiplier_scores":
-            e = paper_statistics.multipliers(block(y, X, stream=3), args)
+            e = form_statistics.multipliers(block(y, X, stream=3), args)
             return e @ (pi(forms, args["clip"]) * pi(r, R)[:, None])
 
 
@@ -239,9 +241,9 @@ UNCLIPPED = {
     "column_sums": (sparse_statistics, "clipped"),
     "column_squares": (sparse_statistics, "clipped"),
     "paper_gradient": (paper_statistics, "clipped"),
-    "paper_scores": (paper_statistics, "clipped"),
-    "single_slopes": (paper_statistics, "clipped"),
-    "multiplier_scores": (paper_statistics, "clipped"),
+    "paper_scores": (form_statistics, "clipped"),
+    "single_slopes": (form_statistics, "clipped"),
+    "multiplier_scores": (form_statistics, "clipped"),
 }
 
 
@@ -288,16 +290,16 @@ def test_rademacher_and_gaussian_multipliers():
     X = np.zeros((4000, P))
     for law in ("rademacher", "gaussian"):
         args = {"draws": 70, "law": law, "seed": 1, "multiplier_bound": 6.0}
-        e = paper_statistics.multipliers(block(X[:, 0], X, stream=5), args)
+        e = form_statistics.multipliers(block(X[:, 0], X, stream=5), args)
         assert e.shape == (70, 4000)
         assert abs(e.mean()) < 5.0 / math.sqrt(e.size)
         assert abs((e**2).mean() - 1.0) < (1e-12 if law == "rademacher" else 5.0 * math.sqrt(2.0 / e.size))
         cut = np.concatenate(
-            [paper_statistics.multipliers(block(X[a:b, 0], X[a:b], stream=5, start=a), args)
+            [form_statistics.multipliers(block(X[a:b, 0], X[a:b], stream=5, start=a), args)
              for a, b in ((0, 1234), (1234, 4000))], axis=1,
         )  # fmt: skip
         np.testing.assert_array_equal(cut, e)
-        other = paper_statistics.multipliers(block(X[:, 0], X, stream=6), args)
+        other = form_statistics.multipliers(block(X[:, 0], X, stream=6), args)
         assert abs((other * e).mean()) < 5.0 / math.sqrt(e.size)
 
 

@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms import site_rows, vector_statistics
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 
 P, LOW, HIGH = 4, -2.0, 2.0
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}

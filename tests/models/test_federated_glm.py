@@ -21,8 +21,8 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.glm_statistics import GLM_OPS
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.simulation import binomial_limits
 
 TRUE = np.array([0.3, 0.5, -0.5, 0.0, 1.0])

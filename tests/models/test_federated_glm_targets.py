@@ -9,8 +9,9 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_rows import SiteBlock
-from privinf.mechanisms.sparse_statistics import SITE_OPS, from_isometric
+from privinf.mechanisms.sparse_statistics import from_isometric
 from privinf.simulation import binomial_limits
 
 FAMILIES = {

@@ -39,7 +39,8 @@ from privinf.federation import (
     SitePolicy,
     TrustedServer,
 )
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS
+from studies.paper.statistics import PAPER_OPS
 
 NAMES = ("east", "north", "south")
 ASKED = "north"
@@ -53,7 +54,7 @@ FORMULA = "y ~ u + v + C(g)"
 POLICIES = {
     "open": SitePolicy(
         trusted_server=True, secure_sums=True, simulation=True, zero_out=True, new_designs=10_000
-    ),
+    ).naming(PAPER_OPS),
     "server": SitePolicy(trusted_server=True),
     "secure": SitePolicy(secure_sums=True),
     "closed": SitePolicy(),

@@ -17,6 +17,7 @@ from privinf.mechanisms.noisy_scalar import noisy_scalar
 from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
 from privinf.mechanisms.rows import Rows
 from privinf.noise import LatticeNoise
+from studies.paper.statistics import PAPER_OPS
 
 N, WHERE = 240, 7  # records; the position of the one that is replaced
 SPEND = {"epsilon": 6.0, "delta": 1e-3}
@@ -26,7 +27,7 @@ SCHEMA = pi.Schema(BOUNDS | PUBLIC | {"s": pi.Numeric(0.0, 1.0, public=True)})
 GROUPED = pi.Schema(BOUNDS, unit="person", max_rows=2)
 NAMES = ("north", "south", "west")
 KEYS, ROSTER = pinned_keys(NAMES)
-POLICY = SitePolicy(trusted_server=True, secure_sums=True, zero_out=True)
+POLICY = SitePolicy(trusted_server=True, secure_sums=True, zero_out=True).naming(PAPER_OPS)
 HUGE = 1e308
 REPLACED_BY_NOTHING = "replaced by nothing"
 

@@ -6,7 +6,7 @@ import pytest
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, pinned_keys
 from privinf.mechanisms import site_ops
-from privinf.mechanisms.sparse_statistics import SITE_OPS
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.schema import Design
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9

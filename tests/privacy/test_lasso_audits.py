@@ -15,7 +15,7 @@ from scipy.special import log_softmax, ndtr
 from privinf.accounting import compose
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.mechanisms import NoisyTopK, noisy_top_k, sparse_statistics
+from privinf.mechanisms import NoisyTopK, catalogue, noisy_top_k, sparse_statistics
 from privinf.mechanisms.noisy_top_k import Peeling
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
@@ -347,7 +347,7 @@ def score_mutant_scores(name, args, count=None):
     patch, far = SCORE_MUTANTS[name]
     with pytest.MonkeyPatch.context() as patched:
         if patch == "reach":
-            ops = sparse_statistics.SITE_OPS
+            ops = catalogue.SITE_OPS
             patched.setitem(ops, "clipped_score", replace(ops["clipped_score"], sensitivity=reach_of_half))
         else:
             patched.setattr(*patch)

@@ -25,7 +25,7 @@ from privinf.audit import audit_mechanism
 from privinf.engines import debiasing, hard_thresholding
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import TrustedServer
-from privinf.mechanisms import sparse_statistics
+from privinf.mechanisms import catalogue
 from privinf.mechanisms.site_ops import Reach
 from privinf.mechanisms.site_rows import SiteBlock
 from privinf.models import debiased_lasso_fits
@@ -98,7 +98,7 @@ class Witness(TrustedServer):
         self.ratio, self.spent, self.sums = 0.0, 0.0, None
 
     def _total(self, query, reach, asked):
-        op, args = sparse_statistics.SITE_OPS[query.op], query.args
+        op, args = catalogue.SITE_OPS[query.op], query.args
         self.sums = [op.function(block, args).reshape(reach.shape) for block in self.blocks]
         return self.sums[self.world], tuple(asked)
 
@@ -293,7 +293,7 @@ def unclipped_score(block, args):
     return block.residual(args) @ (x @ args["transform"])
 
 
-SCORE = sparse_statistics.SITE_OPS["clipped_score"]
+SCORE = catalogue.SITE_OPS["clipped_score"]
 spend, perturb = Ledger.spend, SimulationNoise.perturb
 # Most of the budget for scores, and steps good enough for residuals to keep their sides.
 HEAVY_SCORE = {
@@ -317,7 +317,7 @@ def half_gaussian(self, values, scale):
 
 
 def op(**changes):
-    return [(sparse_statistics.SITE_OPS, "clipped_score", replace(SCORE, **changes))]
+    return [(catalogue.SITE_OPS, "clipped_score", replace(SCORE, **changes))]
 
 
 WHOLE = [(LassoShares, "of", classmethod(whole)), (hard_thresholding, "STEPS", (1.0,) * 4)]

@@ -15,9 +15,9 @@ from test_secure_sum_audit import asked as sent_by_honest
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site
 from privinf.federation.masking import PURPOSE, apply_masks
-from privinf.mechanisms import sparse_statistics
+from privinf.mechanisms import catalogue
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.moments import default_response_weight
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
 
 MU, DRAWS = 3.0, 2500
@@ -104,7 +104,7 @@ def test_the_pairs_attain_the_sensitivity(op):
 
 
 def mutated(monkeypatch, op, **change):
-    monkeypatch.setitem(sparse_statistics.SITE_OPS, op, replace(SITE_OPS[op], **change))
+    monkeypatch.setitem(catalogue.SITE_OPS, op, replace(SITE_OPS[op], **change))
 
 
 @EVERY

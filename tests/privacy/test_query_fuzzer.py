@@ -12,8 +12,8 @@ import privinf as pi
 from privinf.errors import PrivinfError, SchemaError
 from privinf.federation import Query, Site
 from privinf.federation.site_designs import SiteDesigns
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_ops import SiteOp
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import expressions
 
 

@@ -15,9 +15,9 @@ from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.federation import site as site_module
 from privinf.federation.masking import PURPOSE, PairKeys, apply_masks
-from privinf.mechanisms import sparse_statistics
+from privinf.mechanisms import catalogue
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.site_ops import Reach, SiteOp
-from privinf.mechanisms.sparse_statistics import SITE_OPS
 from privinf.schema import Design
 
 NAMES, HONEST, COLLUDING = ("a", "b", "c", "d"), ("a", "b"), ("c", "d")
@@ -175,7 +175,7 @@ def test_noise_of_a_colluding_site_only_is_seen(monkeypatch):
 def test_c_where_2c_is_due_is_seen(monkeypatch):
     op = SITE_OPS["clipped_score"]
     mutant = SiteOp(op.name, op.function, half_sensitivity, op.arguments)
-    monkeypatch.setitem(sparse_statistics.SITE_OPS, "clipped_score", mutant)
+    monkeypatch.setitem(catalogue.SITE_OPS, "clipped_score", mutant)
     assert audit(draws=1000).exceeded
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.mechanisms import single_statistics, sparse_statistics
+from privinf.mechanisms import catalogue, single_statistics
 from privinf.mechanisms.site_ops import Reach
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
@@ -63,7 +63,7 @@ def test_scores_on_their_worst_pair(noise, count):
 
 
 def test_the_pair_is_the_worst():
-    stated = sparse_statistics.SITE_OPS["target_scores"].reach(ARGS, 2).l2
+    stated = catalogue.SITE_OPS["target_scores"].reach(ARGS, 2).l2
     assert np.linalg.norm(sums(RECORDS[0]) - sums(RECORDS[1])) == pytest.approx(stated, rel=1e-5)
 
 
@@ -99,7 +99,7 @@ MUTANTS = {
 def test_mutants_are_caught(name, monkeypatch):
     patch, far = MUTANTS[name]
     if patch == "reach":
-        ops = sparse_statistics.SITE_OPS
+        ops = catalogue.SITE_OPS
         monkeypatch.setitem(ops, "target_scores", replace(ops["target_scores"], sensitivity=scores_alone))
     else:
         monkeypatch.setattr(*patch)

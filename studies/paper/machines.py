@@ -18,7 +18,10 @@ from typing import cast
 
 import numpy as np
 
-from privinf.engines.paper_lasso import (
+from privinf.engines.sparse_sums import UNCLIPPED, SparseSums
+from privinf.inference.sparse.debiased import Debiased
+from privinf.typing import Floats
+from studies.paper.engine import (
     PaperBudget,
     PaperTuning,
     PeelingServer,
@@ -31,9 +34,6 @@ from privinf.engines.paper_lasso import (
     paper_score,
     positive_variance,
 )
-from privinf.engines.sparse_sums import UNCLIPPED, SparseSums
-from privinf.inference.sparse.debiased import Debiased
-from privinf.typing import Floats
 
 
 @dataclass(frozen=True, slots=True)

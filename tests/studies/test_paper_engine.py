@@ -5,7 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from privinf.engines.paper_lasso import (
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
+from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.schema import Design
+from studies.lasso import LassoDesign
+from studies.paper.engine import (
     PaperBudget,
     PaperTuning,
     SparseVector,
@@ -17,12 +22,8 @@ from privinf.engines.paper_lasso import (
     positive_variance,
     precision_diagonal,
 )
-from privinf.engines.paper_machines import PaperSizes, multiplier_draws, paper_machine_fits
-from privinf.engines.sparse_sums import SparseSums, SparseUnits
-from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.schema import Design
-from studies.lasso import LassoDesign
+from studies.paper.machines import PaperSizes, multiplier_draws, paper_machine_fits
+from studies.paper.statistics import PAPER_OPS
 
 BOUND = 8.0
 CLEAR = PaperTuning(
@@ -44,7 +45,7 @@ def server_of(parts, rng=None):
     design = Design.from_arrays(
         [f"x{j}" for j in range(p)], bounds=[(-BOUND, BOUND)] * p, y_bounds=(-90.0, 90.0)
     )
-    policy = SitePolicy(trusted_server=True, simulation=True)
+    policy = SitePolicy(trusted_server=True, simulation=True).naming(PAPER_OPS)
     sites = {str(i): Site(part, design, policy=policy) for i, part in enumerate(parts)}
     server = TrustedServer(InProcessFederation(sites), rng=rng)
     units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, set())

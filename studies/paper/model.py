@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport, rho_to_epsilon
-from privinf.engines.paper_lasso import (
+from privinf.engines.sparse_sums import SparseSums, SparseUnits
+from privinf.errors import ArgumentError
+from privinf.federation import TrustedServer
+from privinf.models.debiased_lasso_machines import MachineResults
+from privinf.models.debiased_lasso_plan import Accounting
+from privinf.models.debiased_lasso_results import LassoResults
+from privinf.models.debiased_lasso_rows import LassoRows
+from privinf.models.local_parties import LocalParties
+from privinf.validation import check_count
+from studies.paper.engine import (
     Form,
     mean_square,
     paper_column,
@@ -15,21 +24,10 @@ from privinf.engines.paper_lasso import (
     paper_refit,
     positive_variance,
 )
-from privinf.engines.paper_machines import PaperSizes, paper_machine_fits
-from privinf.engines.sparse_sums import SparseSums, SparseUnits
-from privinf.errors import ArgumentError
-from privinf.federation import TrustedServer
-from privinf.models.debiased_lasso_machines import MachineResults
-from privinf.models.debiased_lasso_paper_plan import PaperPlan, Variance, check_paper_plan
-from privinf.models.debiased_lasso_paper_results import (
-    Described,
-    paper_machine_results,
-    paper_results,
-)
-from privinf.models.debiased_lasso_plan import Accounting
-from privinf.models.debiased_lasso_results import LassoResults
-from privinf.models.debiased_lasso_rows import LassoRows
-from privinf.validation import check_count
+from studies.paper.machines import PaperSizes, paper_machine_fits
+from studies.paper.plan import PaperPlan, Variance, check_paper_plan
+from studies.paper.results import Described, paper_machine_results, paper_results
+from studies.paper.statistics import PAPER_OPS
 
 
 def fit_paper(
@@ -64,7 +62,8 @@ def fit_paper(
     rows : LassoRows
         Without a constant: columns and response are centred at the middle of their bounds.
     server : TrustedServer
-        Over `rows.federation`, charging `ledger`.
+        Over `rows.federation`, charging `ledger`. Policies of sites must name the statistics, `PAPER_OPS`;
+        where the rows are the caller's own they do from here on.
     ledger : Ledger
     epsilon, delta : float
         The joint budget of everything released, or with ``accounting="per-interval"`` that of one interval.
@@ -143,6 +142,8 @@ def fit_paper(
     >>> fit.selected, bool((abs(fit.params - [1.0, -1.0, 0.0]) < 4 * fit.bse).all())
     (('x1', 'x6'), True)
     """
+    if isinstance(rows.federation, LocalParties):
+        rows.federation.allow(PAPER_OPS)
     plan = check_paper_plan(
         rows, epsilon=epsilon, delta=delta, sparsity=sparsity, targets=targets,
         precision_sparsity=precision_sparsity, heterogeneous=heterogeneous, shared_sparsity=shared_sparsity,

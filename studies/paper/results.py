@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.engines.paper_lasso import SparseVector, precision_diagonal
-from privinf.engines.paper_machines import PaperMachineFits
 from privinf.engines.sparse_sums import SparseUnits
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
@@ -21,6 +19,8 @@ from privinf.models.debiased_lasso_machines import MachineResults
 from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
 from privinf.typing import Floats
 from privinf.validation import check_fraction
+from studies.paper.engine import SparseVector, precision_diagonal
+from studies.paper.machines import PaperMachineFits
 
 METHOD = "debiased lasso, the paper's algorithms"
 NOTE = (

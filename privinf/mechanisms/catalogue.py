@@ -1,0 +1,41 @@
+"""The catalogue of statistics, by name: what a site may be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.mechanisms.form_statistics import FORM_OPS
+from privinf.mechanisms.glm_statistics import GLM_OPS
+from privinf.mechanisms.moment_statistics import MOMENT_OPS
+from privinf.mechanisms.single_statistics import SINGLE_OPS
+from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.sparse_statistics import SPARSE_OPS
+from privinf.mechanisms.vector_statistics import VECTOR_OPS
+from privinf.studied import studied
+
+SITE_OPS: dict[str, SiteOp] = SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS
+
+# The package's own: what is registered later is not among them.
+SHIPPED = frozenset(SITE_OPS)
+
+
+def register(ops: Mapping[str, SiteOp]) -> None:
+    """Add statistics of studies; no policy allows them that does not name them.
+
+    Raises
+    ------
+    ArgumentError
+        One has the name of a statistic of the package.
+    """
+    if taken := SHIPPED & ops.keys():
+        raise ArgumentError(f"the package has statistics called {', '.join(sorted(taken))}")
+    SITE_OPS.update(ops)
+
+
+def look_up(names: Iterable[str]) -> None:
+    """Import the statistics of studies, if they are here, where a holder names one that is not known."""
+    if any(name not in SITE_OPS for name in names):
+        with suppress(NotAvailableError):
+            studied("paper.statistics", "a statistic of studies")

@@ -1,0 +1,134 @@
+r"""The per-record sums of the paper's own algorithms, with their replace-one sensitivities.
+
+c_x bounds every column, Pi_R clips a scalar; every entry is bounded on its own, so the natural sensitivity is
+that of an entry (l_inf):
+
+- ``paper_gradient``: sum -x Pi_R(y - x'beta), 2 c_x R (form "residual"), or sum x (x'beta - Pi_R(y)),
+  2 c_x (R + c_x ||beta||_1) (form "response"; ||beta||_1 <= sqrt(s) C for the projected iterates);
+- ``precision_gradient``: sum x Pi_R(x'w), 2 c_x R;
+- ``paper_scores``: sum Pi_Rw(w_j'x) Pi_R(r), 2 R_w R;
+- ``single_slopes``: sum Pi_Rw(w_j'x) x_j 1(|r| < R) with |x_j| <= c, the slope of the scores, 2 R_w c.
+
+The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.sparse_statistics`; squares
+of the scores and sums with multipliers are in `privinf.mechanisms.form_statistics`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.mechanisms.catalogue import register
+from privinf.mechanisms.form_statistics import FORM_ARGUMENTS, clipped_forms, width_of_forms
+from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.site_rows import (
+    Args,
+    SiteBlock,
+    clipped,
+    digits,
+    positions,
+    positive,
+    rounded,
+    unit_of,
+    vector,
+)
+from privinf.typing import Floats
+from privinf.validation import check_choice
+
+FORMS = ("residual", "response")
+
+
+def _bounded(block: SiteBlock, args: Args) -> Floats:
+    return clipped(block.columns(args), float(args["column_bound"]))
+
+
+def paper_gradient(block: SiteBlock, args: Args) -> Floats:
+    """Return the gradient of Algorithm 2, shape (p,)."""
+    half, bound = digits(args)[1], float(args["residual_clip"])
+    x = _bounded(block, args)
+    support, beta = np.asarray(args.get("support", ()), dtype=np.int64), np.asarray(args.get("beta", ()))
+    fitted = x[:, support] @ beta
+    y = block.outcome() - args.get("intercept", 0.0)
+    if args["form"] == "response":
+        step = fitted - clipped(y, bound)
+        top = bound + float(args["column_bound"]) * float(np.abs(beta).sum())
+        step = clipped(step, top)
+    else:
+        step, top = -clipped(y - fitted, bound), bound
+    x, x_unit = rounded(x, unit_of(args["column_bound"], half), float(args["column_bound"]))
+    step, unit = rounded(step, unit_of(top, half), top)
+    return np.asarray(step @ x * (x_unit * unit), dtype=np.float64)
+
+
+def _paper_gradient_reach(args: Args, columns: int) -> Reach:
+    check_choice(args.get("form"), FORMS, "form")
+    c, top = positive(args, "column_bound"), positive(args, "residual_clip")
+    if args["form"] == "response":
+        top += c * float(np.abs(np.asarray(args.get("beta", ()), dtype=np.float64)).sum())
+    return Reach.box((columns,), c * top, "2 c_x R, R the bound of the residual")
+
+
+def precision_gradient(block: SiteBlock, args: Args) -> Floats:
+    """Return sum x Pi_R(x_A'w), Algorithm 3 without its unit vector, shape (p,)."""
+    half, bound = digits(args)[1], float(args["clip"])
+    x = _bounded(block, args)
+    fitted = clipped(x[:, np.asarray(args["columns"])] @ np.asarray(args["weights"]), bound)
+    x, x_unit = rounded(x, unit_of(args["column_bound"], half), float(args["column_bound"]))
+    fitted, unit = rounded(fitted, unit_of(bound, half), bound)
+    return np.asarray(fitted @ x * (x_unit * unit), dtype=np.float64)
+
+
+def _precision_reach(args: Args, columns: int) -> Reach:
+    vector(args, "weights", len(positions(args, "columns", columns)))
+    top = positive(args, "column_bound") * positive(args, "clip")
+    return Reach.box((columns,), top, "2 c_x R_w")
+
+
+def paper_scores(block: SiteBlock, args: Args) -> Floats:
+    """Return sum Pi_Rw(w_j'x) Pi_R(r), shape (m,)."""
+    half, bound = digits(args)[1], float(args["residual_clip"])
+    forms, unit = rounded(clipped_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
+    r, r_unit = rounded(block.residual(args, bound), unit_of(bound, half), bound)
+    return np.asarray(r @ forms * (unit * r_unit), dtype=np.float64)
+
+
+def _scores_reach(args: Args, columns: int) -> Reach:
+    top = positive(args, "clip") * positive(args, "residual_clip")
+    return Reach.box((width_of_forms(args, columns),), top, "2 R_w R")
+
+
+def single_slopes(block: SiteBlock, args: Args) -> Floats:
+    """Return sum Pi_Rw(w_j'x) x_j 1(|r| < R), shape (m,)."""
+    half, reach = digits(args)[1], float(args["column_clip"])
+    forms, unit = rounded(clipped_forms(block, args), unit_of(args["clip"], half), float(args["clip"]))
+    forms *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
+    x, x_unit = rounded(clipped(block.columns(args, np.asarray(args["targets"])), reach),
+                        unit_of(reach, half), reach)  # fmt: skip
+    return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
+
+
+def _single_slopes_reach(args: Args, columns: int) -> Reach:
+    size = width_of_forms(args, columns)
+    if len(positions(args, "targets", columns)) != size:
+        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+    positive(args, "residual_clip")
+    top = positive(args, "clip") * positive(args, "column_clip")
+    return Reach.box((size,), top, "2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
+
+
+_SCORES = (*FORM_ARGUMENTS, "residual_clip")
+
+PAPER_OPS: dict[str, SiteOp] = named(
+    SiteOp(
+        "paper_gradient", paper_gradient, _paper_gradient_reach,
+        (*COMMON, "column_bound", "residual_clip", "form"), wide=True,
+    ),
+    SiteOp(
+        "precision_gradient", precision_gradient, _precision_reach,
+        (*COMMON, "column_bound", "clip", "columns", "weights"), wide=True,
+    ),
+    SiteOp("paper_scores", paper_scores, _scores_reach, _SCORES),
+    SiteOp("single_slopes", single_slopes, _single_slopes_reach, (*_SCORES, "targets", "column_clip")),
+)  # fmt: skip
+
+register(PAPER_OPS)
