@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "privinf"
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied", "version"}
 ALLOWED = {
     "errors": set(),
     "sealed": set(),
     "studied": set(),
+    "version": set(),
     "doors": set(),
     "typing": set(),
     "validation": set(),
