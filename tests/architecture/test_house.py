@@ -79,7 +79,7 @@ def test_public_names_stay(room):
 
 
 def small(tmp_path, **files):
-    """Return the tree of a package made of files: ``noise__a`` is noise/a.py, ``noise__init`` its __init__."""
+    """Return the tree of a package of files: ``noise__a`` is noise/a.py, ``noise__init`` its __init__."""
     for name, text in files.items():
         room, _, stem = name.partition("__")
         folder = tmp_path / "privinf" / (room if stem else "")

@@ -95,7 +95,7 @@ class Tree:
         return [found for module in self.modules.values() for found in self._imports(module)]
 
     @cached_property
-    def _rebound(self) -> set[str]:
+    def rebound(self) -> set[str]:
         """Names ``a.b.c`` that are a module, but for which ``a/b/__init__.py`` binds another thing."""
         return {
             f"{module.name}.{alias.asname or alias.name}"
@@ -117,7 +117,7 @@ class Tree:
                 for alias in node.names:
                     bound = alias.asname or alias.name
                     full = f"{node.module}.{alias.name}"
-                    if full in self.modules and full not in self._rebound:
+                    if full in self.modules and full not in self.rebound:
                         yield Import(module.name, full, None, bound, kind, within)
                     else:
                         yield Import(module.name, str(node.module), alias.name, bound, kind, within)
