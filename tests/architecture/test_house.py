@@ -12,7 +12,12 @@ from support.limits import BY_STRING, LIMITS
 from support.tree import Tree, circles
 
 NAMES = Path(__file__).with_name("public_names.txt")
-GONE: set[str] = set()  # names of NAMES that were removed or moved on purpose
+# Names of NAMES that are removed, and those that only tests need.
+GONE = {
+    "privinf.federation DoubleMaskedServer",
+    *(f"privinf.audit {name}" for name in ("RecordingNoise", "NoiseCall", "Leak", "find_raw_values")),
+}
+MOVED = {"privinf.simulation"}  # rooms of which a part stands in a module of studies
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +72,15 @@ def public_names():
 
 
 @pytest.mark.parametrize("room", sorted({line.split()[0] for line in public_names()}))
-def test_public_names_stay(room):
+def test_public_names_stay(room, tree):
     """Every name that a room offered before the second edition can still be taken from it."""
     module = import_module(room)
     names = [line.split()[1] for line in public_names() if line.split()[0] == room]
-    assert [name for name in names if not hasattr(module, name)] == []
-    assert set(names) <= set(module.__all__)
+    lost = [name for name in names if not hasattr(module, name) or name not in module.__all__]
+    if room in MOVED:
+        studied = set().union(*(bound(one.tree) for one in tree.of("studies")))
+        lost = [name for name in lost if name not in studied]
+    assert lost == []
 
 
 # ---- what the measures must see

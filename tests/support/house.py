@@ -18,6 +18,7 @@ from functools import cache
 from support.limits import (
     BY_STRING,
     CYCLE_CUT,
+    CYCLE_TYPE,
     EVERYWHERE,
     FLOOR,
     FREE,
@@ -67,7 +68,11 @@ def largest_folder(tree: Tree) -> Found:
 
 def counted(tree: Tree) -> list[Import]:
     """Every import, deferred and TYPE_CHECKING ones too, but for the one circle that is cut by name."""
-    return [found for found in tree.imports if found.within != CYCLE_CUT]
+    return [
+        found
+        for found in tree.imports
+        if found.within != CYCLE_CUT and (found.source, found.name, found.kind) != CYCLE_TYPE
+    ]
 
 
 def import_circles(tree: Tree) -> Found:

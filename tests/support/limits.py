@@ -18,47 +18,47 @@ LIMITS = {
     "lines": Limit(50_372, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(13, 8),
     "modules in the largest folder": Limit(44, 25),
-    "import circles": Limit(6, 0),
+    "import circles": Limit(0, 0),
     "towers importing towers": Limit(0, 0),
     "floor importing towers": Limit(0, 0),
-    "floor importing rooms above it": Limit(8, 0),
+    "floor importing rooms above it": Limit(0, 0),
     "rooms without a rule": Limit(1, 0),
     "privinf importing studies": Limit(0, 0),
     "imports by string": Limit(0, 0),
     "imports of _private names": Limit(0, 0),
-    "public functions of more than 12 parameters": Limit(49, 8),
-    "Any parameters of public functions": Limit(205, 100),
-    "classes of one name in two modules": Limit(5, 0),
-    "Literals of one name in two modules": Limit(14, 0),
-    "Literals of the same values written twice": Limit(11, 0),
-    "constants written twice": Limit(12, 0),
+    "public functions of more than 12 parameters": Limit(46, 8),
+    "Any parameters of public functions": Limit(195, 100),
+    "classes of one name in two modules": Limit(0, 0),
+    "Literals of one name in two modules": Limit(0, 0),
+    "Literals of the same values written twice": Limit(4, 0),
+    "constants written twice": Limit(11, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(4, 0),
     "constants of one name and several values": Limit(28, 28),
     "modules that a central MomentOLS loads": Limit(225, 90),
-    "files that a central MomentOLS visits": Limit(54, 45),
+    "files that a central MomentOLS visits": Limit(55, 45),
     "files that a DebiasedLasso visits": Limit(69, 53),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed"}
-FREE = {
-    "",
-    "__main__",
-    "cli",
-    "models",
-    "privinf.accounting.planning",
-}  # rooms and modules that see everything
-CYCLE_CUT = "Schema.design"  # its deferred import: a schema makes designs, and a design has a schema
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied", "version"}
+# Rooms and modules that see everything.
+FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
+# The one circle that is cut by name: a schema makes designs, and a design has a schema. `Schema.design`
+# imports what it calls when it is called, and its module the type of what it returns.
+CYCLE_CUT = "Schema.design"
+CYCLE_TYPE = ("privinf.schema.table", "Design", "typing")
 SINGLE = ("ROOT2", "CONSTANT", "FALSE_PICKS")
-# Who may name modules of the package in strings: the tables that stored files ask, and data sets by name.
-BY_STRING = {"privinf.fitting.registry", "privinf.datasets"}
+# Who may name modules of the package in strings: the table that stored files ask, data sets, studies.
+BY_STRING = {"privinf.fitting.registry", "privinf.datasets", "privinf.studied"}
 # The rooms of the floor, and which other rooms each may import besides `EVERYWHERE`.
 FLOOR: dict[str, set[str]] = {
     "errors": set(),
     "typing": set(),
     "validation": set(),
     "doors": set(),
+    "studied": set(),
+    "version": set(),
     "sealed": set(),
     "storage": set(),
     "schema": set(),
