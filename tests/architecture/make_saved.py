@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import saved_files
 from click.testing import CliRunner
-from digest_fits import FITS
 
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
@@ -102,6 +101,8 @@ COMMANDS = (
 
 def save_fits(folder: Path) -> dict[str, Any]:
     """Save a result of every model and variant, and what it was made from, and return what they say."""
+    from digest_fits import FITS  # of benchmarks/, which is on the path where this is run by hand
+
     told: dict[str, Any] = {"results": {}, "releases": {}, "again": {}}
     fits = {slug: FITS[name]() for slug, name in RESULTS.items()}
     releases: dict[str, Any] = {}
