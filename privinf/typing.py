@@ -16,6 +16,7 @@ Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
 
 Adjacency = Literal["bounded", "unit"]
+BinaryMechanism = Literal["response", "gaussian"]
 BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
 CovType = Literal["nonrobust", "HC0"]
@@ -46,6 +47,7 @@ TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "d
 __all__ = [
     "Adjacency",
     "ArrayLike",
+    "BinaryMechanism",
     "BootstrapMethod",
     "Calibration",
     "CovType",

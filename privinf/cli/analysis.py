@@ -18,6 +18,8 @@ from privinf.models.mixing_results import MixingResults
 from privinf.releases import Release, load_release
 from privinf.results.rendering import PrivateSummary
 
+JoinedTarget = Literal["population", "sample"]
+
 SUMMARIES = (".txt", ".html", ".csv", ".tex")
 RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
 
@@ -60,7 +62,7 @@ def fit_command(
     files: tuple[Path, ...],
     plain: bool,
     shrink: bool,
-    target: Literal["population", "sample"],
+    target: JoinedTarget,
     alpha: float,
     summary: Path | None,
     overwrite: bool,
@@ -104,7 +106,7 @@ def _check_plan(joined: Release, plan: MixingPlan) -> None:
 
 
 def _fitted(
-    joined: Release, formula: str, *, plain: bool, shrink: bool, target: Literal["population", "sample"]
+    joined: Release, formula: str, *, plain: bool, shrink: bool, target: JoinedTarget
 ) -> MixingResults:
     if joined.law["method"] == "random-mixing":
         model: RMGMOLS | DGMOLS = RMGMOLS.from_release(joined)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Design
 from privinf.schema.terms import Indicator, Piece, Plain
-from privinf.typing import Flags, Floats, Integers, Missing
+from privinf.typing import BinaryMechanism, Flags, Floats, Integers, Missing
 from privinf.validation import check_positive
-
-BinaryMechanism = Literal["response", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)

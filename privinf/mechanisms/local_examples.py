@@ -14,11 +14,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.example_budget import ExampleBudget, Parts, plan_budget
-from privinf.mechanisms.example_features import (
-    BinaryMechanism,
-    indicators_of,
-    plan_features,
-)
+from privinf.mechanisms.example_features import indicators_of, plan_features
 from privinf.mechanisms.example_labels import LabelChoice, label_design, resolve_label
 from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
 from privinf.mechanisms.randomized_response import RandomizedResponse
@@ -27,7 +23,7 @@ from privinf.noise import NoiseSource, get_source
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
-from privinf.typing import Calibration, Floats, Integers, Missing, RngLike, SourceName
+from privinf.typing import BinaryMechanism, Calibration, Floats, Integers, Missing, RngLike, SourceName
 from privinf.validation import check_choice, check_flag
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from privinf.models.iwp_glm_results import IWPGLMResults, blocked_map
 from privinf.models.iwp_glm_solving import Found, averaged, linear_system, rooted, unstarted
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Loss, Missing, RngLike
+from privinf.typing import BinaryMechanism, Calibration, Floats, Loss, Missing, RngLike
 from privinf.validation import check_choice, check_number
 
 SERIES = (
@@ -132,7 +132,7 @@ class IWPGLM(ReleaseModel):
         y_bounds: Any = None,
         public: Sequence[str | int] = (),
         binary: Sequence[str | int] = (),
-        binary_mechanism: Literal["response", "gaussian"] = "response",
+        binary_mechanism: BinaryMechanism = "response",
         missing: Missing = "raise",
         weights: Any = None,
         ledger: Ledger | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ from privinf.models.mixing_systems import mixing_system, plain_fit, shrunk_param
 from privinf.models.party_tables import PartyColumns, array_table, check_cover, column_limits, party_columns
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Missing, MixingMethod, RngLike, Target
+from privinf.typing import Calibration, Missing, MixingMethod, RngLike, SourceName, Target
 from privinf.validation import as_generator
 
 PLAIN = (
@@ -205,7 +205,7 @@ class PartyModel:
         rho: float | None = None,
         calibration: Calibration = "exact",
         rng: RngLike = None,
-        source: Literal["lattice", "opendp"] = "lattice",
+        source: SourceName = "lattice",
     ) -> dict[str, Release]:
         """Release every party's columns once, each with noise of its own.
 

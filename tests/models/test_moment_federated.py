@@ -386,7 +386,7 @@ def test_options_of_the_other_doors_are_refused():
         central().fit(mu=1.0, max_colluding=1, rng=0)
     with pytest.raises(pi.errors.ArgumentError, match="federation"):
         pi.MomentOLS.from_formula(FORMULA, frame, schema=SCHEMA, trust="secure-sum")
-    with pytest.raises(pi.errors.ArgumentError, match="'secure-sum', 'server'"):
+    with pytest.raises(pi.errors.ArgumentError, match="'server', 'secure-sum'"):
         pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA, trust="central")
     with pytest.raises(pi.errors.ArgumentError, match="missing"):
         pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA, missing="impute-public")
