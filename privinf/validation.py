@@ -7,7 +7,7 @@ import numbers
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,7 +53,7 @@ def real_number(value: Any) -> float | None:
 
 def check_choice(value: Any, choices: Any, name: str) -> Any:
     """Return `value` if it is one of `choices` (a ``Literal`` or a sequence), else raise ArgumentError."""
-    allowed = get_args(choices) or tuple(choices)
+    allowed = getattr(choices, "__args__", None) or tuple(choices)
     if not isinstance(value, (str, int, float, type(None))) or value not in allowed:
         raise ArgumentError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
     return value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -172,7 +173,19 @@ class LedgerEntry:
 
     def within(self, scope: Scope) -> LedgerEntry:
         """Return the same entry placed below `scope`."""
-        return replace(self, scope=scope + self.scope) if scope else self
+        return self.filed(self.id, scope + self.scope) if scope else self
+
+    def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
+        """Return the same release as a line of another id or place, or that says more of its noise."""
+        _check_text(identity, "id")
+        made = object.__new__(LedgerEntry)
+        for name in _FIELDS:
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "id", identity)
+        object.__setattr__(made, "scope", check_scope(scope))
+        if noise is not None:
+            object.__setattr__(made, "noise", MappingProxyType(_check_noise(noise)))
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
@@ -220,6 +233,9 @@ class LedgerEntry:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
         return LedgerEntry.from_dict, (self.to_dict(),)
+
+
+_FIELDS = tuple(one.name for one in fields(LedgerEntry))
 
 
 def stamp_of(entries: Iterable[LedgerEntry]) -> str:
@@ -276,7 +292,7 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in noise.items():
         _check_text(name, "a key of noise")
-        if _FORBIDDEN & set(name.lower().replace("-", "_").replace(" ", "_").split("_")):
+        if _forbidden(name):
             raise ArgumentError(f"noise[{name!r}] has no place in a ledger: the public law only")
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:
@@ -285,6 +301,12 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
             raise ArgumentError("noise['scale'] must be a number")
         checked[name] = plain
     return checked
+
+
+@lru_cache(maxsize=256)
+def _forbidden(name: str) -> bool:
+    """Say whether a name speaks of what depends on the data."""
+    return bool(_FORBIDDEN & set(name.lower().replace("-", "_").replace(" ", "_").split("_")))
 
 
 def _plain(value: Any) -> Any:

@@ -102,6 +102,8 @@ class Ledger:
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
         """Return a line as it was spent through this door; None unless all of it was, not its id alone."""
+        if not self._account.names(entry.id):
+            return None
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
 
@@ -232,6 +234,11 @@ class Account:
         """Return all entries, in order."""
         with self._lock:
             return tuple(self._entries.values())
+
+    def names(self, identity: str) -> bool:
+        """Return whether an entry of this id was recorded."""
+        with self._lock:
+            return identity in self._entries
 
     def holds(self, entry: LedgerEntry) -> bool:
         """Return whether this very entry was recorded."""

@@ -95,11 +95,11 @@ class InProcessFederation:
         asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
         call, self._calls = self._calls, self._calls + 1
         missed, lost = self._failing
-        replies = []
+        replies, message = [], query.pack()
         for name in asked:
             if call in missed.get(name, ()):
                 continue
-            reply = self._sites[name].handle(Query.unpack(*query.pack()), name)
+            reply = self._sites[name].handle(Query.unpack(*message), name)
             if call not in lost.get(name, ()):
                 replies.append(reply)
         return replies

@@ -20,6 +20,7 @@ from privinf.validation import check_count
 
 Message = tuple[str, dict[str, NDArray[Any]]]
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _REPLIED = ("sums", "masked")
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
@@ -79,15 +80,19 @@ class Query:
             raise ArgumentError("charges must be a list of ledger lines as mappings")
         check_count(self.version, "version", least=0)
         check_count(self.sequence, "sequence", least=0)
-        given = {name: _plain(value, name) for name, value in self.args.items() if value is not None}
-        object.__setattr__(self, "args", MappingProxyType(given))
+        object.__setattr__(self, "args", MappingProxyType(plain_args(self.args)))
         object.__setattr__(self, "charges", tuple(dict(charge) for charge in self.charges))
-        object.__setattr__(self, "masking", MappingProxyType(json.loads(_json(dict(self.masking)))))
+        masking = json.loads(_json(dict(self.masking))) if self.masking else {}
+        object.__setattr__(self, "masking", MappingProxyType(masking))
 
     @property
     def digest(self) -> str:
         """SHA-256 of the whole question, in hexadecimal: the same on every platform."""
-        text, arrays = self.pack()
+        return self.digest_with()
+
+    def digest_with(self, **changed: Any) -> str:
+        """Return the digest of this question with some fields changed; `args` to `plain_args`."""
+        text, arrays = self._packed(changed)
         found = hashlib.sha256(text.encode())
         for name in sorted(arrays):
             array = np.ascontiguousarray(arrays[name])
@@ -96,15 +101,31 @@ class Query:
             found.update(little.tobytes())
         return found.hexdigest()
 
+    @property
+    def subject(self) -> str:
+        """Digest of what is asked, whoever asks and whatever it costs."""
+        return self.digest_with(session="", sequence=0, charges=(), masking={})
+
     def pack(self) -> Message:
         """Return the question as JSON text and arrays by name."""
-        arrays = {name: value for name, value in self.args.items() if isinstance(value, np.ndarray)}
-        header = {one.name: getattr(self, one.name) for one in fields(self)}
-        header["args"] = {name: value for name, value in self.args.items() if name not in arrays}
-        header["masking"] = dict(self.masking)
+        return self._packed({})
+
+    def _packed(self, changed: dict[str, Any]) -> Message:
+        header = {name: getattr(self, name) for name in QUERY_FIELDS} | changed
+        arrays = {name: value for name, value in header["args"].items() if isinstance(value, np.ndarray)}
+        header["args"] = {name: value for name, value in header["args"].items() if name not in arrays}
+        header["masking"] = dict(header["masking"])
         if not header["masking"]:
             del header["masking"]
         return _json(header), arrays
+
+    def charged(self, *charges: Mapping[str, Any]) -> Query:
+        """Return the same question with other ledger lines."""
+        made = object.__new__(Query)
+        for name in QUERY_FIELDS:
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "charges", tuple(dict(charge) for charge in charges))
+        return made
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
@@ -118,6 +139,9 @@ class Query:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Query.unpack, self.pack()
+
+
+QUERY_FIELDS = tuple(one.name for one in fields(Query))
 
 
 @doors
@@ -166,6 +190,11 @@ class Reply:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"
 
 
+def plain_args(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question's arguments as a transport carries them, without those that are None."""
+    return {name: _plain(value, name) for name, value in args.items() if value is not None}
+
+
 def _plain(value: Any, name: str) -> Any:
     """Return a value as a transport carries it: text, flag, number, mapping of such, or array of numbers."""
     if isinstance(value, (str, bool)):
@@ -176,10 +205,10 @@ def _plain(value: Any, name: str) -> Any:
         if value != value or value in (np.inf, -np.inf):
             raise ArgumentError(f"argument {name!r} must be finite")
         return value
-    if isinstance(value, Mapping):
-        return json.loads(_json(value))
     if isinstance(value, (list, tuple, np.ndarray)):
         return _plain_array(value, name)
+    if isinstance(value, Mapping):
+        return json.loads(_json(value))
     raise ArgumentError(
         f"argument {name!r} is a {type(value).__name__}: only numbers, texts and arrays travel"
     )
@@ -202,7 +231,7 @@ def _plain_array(value: Any, name: str) -> NDArray[Any]:
 
 def _json(content: Any) -> str:
     try:
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _ENCODER.encode(content)
     except (TypeError, ValueError, RecursionError):
         problem = "only JSON travels: texts, flags, finite numbers, and lists and mappings of such"
     raise ArgumentError(problem)
@@ -211,8 +240,7 @@ def _json(content: Any) -> str:
 def _read(text: str, kind: Any) -> dict[str, Any]:
     try:
         header = json.loads(text)
-        known = {one.name for one in fields(kind)}
-        if not isinstance(header, dict) or not set(header) <= known:
+        if not isinstance(header, dict) or not set(header) <= set(kind.__dataclass_fields__):
             raise StorageError(f"the message is not a {kind.__name__}")
     except (ValueError, RecursionError):
         raise StorageError(f"the message is not a {kind.__name__}") from None

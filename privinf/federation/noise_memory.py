@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -58,10 +57,10 @@ class NoiseMemory:
         NotAvailableError
             Another answer was given to the question before.
         """
-        if not self.fits(question, roster, total):
+        commitment = self.key.commitment(question, roster, total)
+        if self._answers.get(question, commitment) != commitment:
             raise NotAvailableError("the question was answered before by other sites, or with another sum")
         if question not in self._answers:
-            commitment = self.key.commitment(question, roster, total)
             self._write({"question": question, "answer": commitment})
             self._answers[question] = commitment
 
@@ -83,7 +82,7 @@ class NoiseMemory:
         """Return a line with the fingerprint of the key of its noise, if it has any noise."""
         if float(entry.noise["scale"]) == 0.0:
             return entry
-        return replace(entry, noise={**entry.noise, "key": self.key.fingerprint})
+        return entry.filed(entry.id, entry.scope, {**entry.noise, "key": self.key.fingerprint})
 
     def _write(self, line: Mapping[str, str]) -> None:
         """Make an answer outlive the process: nothing to do in memory."""

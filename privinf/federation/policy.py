@@ -183,7 +183,7 @@ class SitePolicy:
                 raise NotAvailableError(f"its policy counts replace-one, not {entry.relation}")
             if check_entry(entry, reach, masked=masked) > self.largest_rho:
                 raise NotAvailableError("its policy refuses so dear a release")
-        return tuple(replace(entry, id=str(uuid4()), scope=scope) for entry in entries)
+        return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
 
 
 def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
@@ -14,7 +14,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation.agreement import check_alike
 from privinf.federation.in_process import Federation
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import Query, Reply, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.site_ops import Reach, SiteOp
@@ -227,7 +227,7 @@ def assumed(reach: Reach, relation: SumRelation) -> str:
 
 def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     """Return a release's line in one site's scope; the same release has the same line there."""
-    return replace(entry, id=str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")))
+    return entry.filed(str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")), entry.scope)
 
 
 def question_of(query: Query, **more: Any) -> str:
@@ -240,8 +240,8 @@ def question_of(query: Query, **more: Any) -> str:
     for charge in query.charges:
         noise = _without(charge.get("noise", {}), "question", "key")
         charges.append(_without(charge, "id", "time") | {"noise": noise})
-    args, masking = without_digits(query.args) | more, _without(query.masking, "pinned")
-    return replace(query, args=args, session="", charges=tuple(charges), masking=masking).digest
+    args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
+    return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking)
 
 
 def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -253,9 +253,19 @@ def with_question(query: Query, **more: Any) -> Query:
 
     Its id follows from the session and the place in it.
     """
+    return naming(query, question_of(query, **more))
+
+
+def naming(query: Query, question: str) -> Query:
+    """Return a question whose one line names it by its digest."""
     (charge,) = query.charges
-    noise = {**charge["noise"], "question": question_of(query, **more)[:QUESTION_DIGITS]}
-    return replace(query, charges=({**charge, "id": _line_id(query), "noise": noise},))
+    noise = {**charge["noise"], "question": question[:QUESTION_DIGITS]}
+    return query.charged({**charge, "id": _line_id(query), "noise": noise})
+
+
+def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
+    """Return a line as `naming` writes it into its question."""
+    return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
 
 
 def check_question(planned: PlannedSum, **more: Any) -> None:

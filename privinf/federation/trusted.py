@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -24,8 +24,9 @@ from privinf.federation.rounds import (
     Rounds,
     assumed,
     check_question,
+    named,
+    naming,
     question_of,
-    with_question,
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
@@ -37,6 +38,26 @@ from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation
 from privinf.validation import check_fraction, check_number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadySum:
+    """A plan that holds, with what follows from it.
+
+    Attributes
+    ----------
+    planned : PlannedSum
+    entry : LedgerEntry
+        Its line.
+    question : str
+        Digest of its question.
+    reach : Reach
+    """
+
+    planned: PlannedSum
+    entry: LedgerEntry
+    question: str
+    reach: Reach
 
 
 @doors
@@ -176,7 +197,7 @@ class TrustedServer(Rounds):
         SensitivityError
             The noise is too small against the sum for 64-bit integers.
         """
-        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
+        return self._made(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
     def planned(
         self,
@@ -189,6 +210,19 @@ class TrustedServer(Rounds):
         sites: Sequence[str] | None = None,
     ) -> PlannedSum:
         """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
+        return self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites).planned
+
+    def _ready(
+        self,
+        op: str,
+        args: Args,
+        *,
+        label: str,
+        mu: float | None,
+        rho: float | None,
+        sites: Sequence[str] | None,
+    ) -> ReadySum:
+        """Plan a release."""
         known, reach, asked = self._prepare(op, args, sites)
         line = Line(
             label=label,
@@ -205,8 +239,11 @@ class TrustedServer(Rounds):
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
             _check_room(sum(reach.units(self._rows[name]) for name in asked) * reach.bound, scale)
-        query = self._query(known, args, (self._marked(entry),), asked, noisy=scale > 0.0)
-        return PlannedSum(with_question(query), tuple(asked), scale, line.mu)
+        entry = self._marked(entry)
+        query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
+        question = question_of(query)
+        query, entry = naming(query, question), named(entry, query, question)
+        return ReadySum(PlannedSum(query, tuple(asked), scale, line.mu), entry, question, reach)
 
     def release(self, planned: PlannedSum) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.
@@ -232,15 +269,23 @@ class TrustedServer(Rounds):
         """
         self._check_plan(planned)
         self.skip(planned.query.sequence)
-        query, scale, entry = planned.query, planned.scale, planned.entry
-        asked = [name for name in planned.asked if self._missing == "raise" or name in self._rows]
-        _, reach, _ = self._prepare(query.op, without_digits(query.args), asked)
+        query = planned.query
+        _, reach, _ = self._prepare(query.op, without_digits(query.args), self._there(planned))
+        return self._made(ReadySum(planned, planned.entry, question_of(query), reach))
+
+    def _there(self, planned: PlannedSum) -> list[str]:
+        """Return whom a plan asks and who may answer."""
+        return [name for name in planned.asked if self._missing == "raise" or name in self._rows]
+
+    def _made(self, ready: ReadySum) -> NoisySum:
+        """Charge a plan, unless its line stands, ask, and add the noise."""
+        planned, entry, question, reach = ready.planned, ready.entry, ready.question, ready.reach
+        query, scale = planned.query, planned.scale
         lines = self._standing(entry, planned.asked)
         if lines and scale > 0.0 and self._memory is None:
             raise NotAvailableError("noise that cannot be keyed is drawn once: plan the release anew")
         lines = lines or self._spend((entry,), planned.asked)
-        total, answered = self._total(query, reach, asked)
-        question = question_of(query)
+        total, answered = self._total(query, reach, self._there(planned))
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
             del total
             return self._asked_anew(planned, answered)

@@ -21,6 +21,7 @@ from privinf.mechanisms.site_rows import (
     clip_norms,
     cut,
     digits,
+    made_finite,
     positive,
     unit_of,
     whole_number,
@@ -234,18 +235,18 @@ class SiteOp:
             problem = ArgumentError(f"failed at {self.name!r} ({type(error).__name__})")
         raise problem
 
-    def total(self, rows: SiteBlock, args: Args) -> Floats:
+    def total(self, rows: SiteBlock, args: Args, reach: Reach | None = None) -> Floats:
         """Return the sum over all rows, block by block; finite, whatever stands in them.
 
-        Raises only what `checked` raises, for the arguments.
+        Raises only what `checked` raises, for the arguments, and nothing with the reach that it returned.
         """
-        reach = self.reach(args, rows.features.shape[1])
+        reach = self.reach(args, rows.features.shape[1]) if reach is None else reach
         check_bits(args, len(rows))
         total = np.zeros(reach.size)
         with np.errstate(all="ignore"):
             for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
                 total += self.function(block, args).ravel()
-            total = np.nan_to_num(clipped_total(total, args))
+            total = made_finite(clipped_total(total, args))
         return total.reshape(reach.shape)
 
 

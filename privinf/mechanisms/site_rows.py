@@ -146,12 +146,19 @@ def clipped(values: Floats, bound: float) -> Floats:
     return values
 
 
+def made_finite(values: Floats) -> Floats:
+    """Return values, in place, without nan and infinities."""
+    if not np.isfinite(values).all():
+        np.nan_to_num(values, copy=False)
+    return values
+
+
 def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:
     """Return the rows (n, m) shrunk, in place, to a norm that stays below `bound` once rounded to `unit`."""
     room = bound - 0.5 * unit * math.sqrt(rows.shape[1])
     if room <= 0.0:
         raise SensitivityError(f"a norm of {bound:g} over {rows.shape[1]} entries is too small for the grid")
-    np.nan_to_num(rows, copy=False)
+    made_finite(rows)
     with np.errstate(over="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     rows *= (room / np.maximum(norms, room))[:, None]

@@ -12,7 +12,6 @@ scale of its noise.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Sequence
 from typing import Any
@@ -90,10 +89,9 @@ class NoiseKey:
         return self._secret
 
     def _code(self, purpose: str, *parts: bytes) -> bytes:
-        code = hmac.new(self._secret, digestmod=hashlib.sha256)
-        for part in (b"privinf noise 1", purpose.encode(), *parts):
-            code.update(len(part).to_bytes(8, "little") + part)
-        return code.digest()
+        told = (b"privinf noise 1", purpose.encode(), *parts)
+        message = b"".join(len(part).to_bytes(8, "little") + part for part in told)
+        return hmac.digest(self._secret, message, "sha256")
 
     def __repr__(self) -> str:
         return f"<NoiseKey {self.fingerprint}, secret not shown>"

@@ -146,6 +146,24 @@ def test_the_order_at_the_gate(failing, monkeypatch):
     assert len(site.ledger) == (failing in (None, "total"))
 
 
+def test_a_question_is_rehearsed_once(monkeypatch):
+    site = Site(rows_of(40, 0), design_of(), policy=OPEN)
+    seen = watched(monkeypatch)
+    for place in range(1, 4):
+        assert not site.handle(squares(site, sequence=place), "north").error
+    assert seen.count("checked") == 1
+    assert seen.count("accept") == seen.count("total") == 3
+    assert "residual_clip" in site.handle(squares(site, args={"residual_clip": -1.0}), "north").error
+    assert "does not know this design" in site.handle(squares(site, design="0" * 64), "north").error
+    for clip in range(2, 30):
+        changed = squares(site, args={"residual_clip": float(clip)}, sequence=2 + clip)
+        site.handle(changed, "north")
+    assert seen.count("checked") == 30
+    assert len(site._reaches) == 16
+    site.handle(squares(site, sequence=99), "north")
+    assert seen.count("checked") == 31
+
+
 BEFORE = {
     "too many bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": 52}),
     "negative bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": -1}),
