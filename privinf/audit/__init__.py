@@ -1,4 +1,4 @@
-"""Empirical checks of privacy claims: lower bounds on the loss, sensitivities, noise calls, leaks.
+"""Empirical checks of privacy claims: lower bounds on the loss, and sensitivities.
 
 An audit draws a mechanism on a pair of neighbours and proves, with confidence 99.9%, a lower bound on its
 loss. It fails if the bound is above the claim, and is blind if the bound is far below the mechanism's
@@ -6,8 +6,6 @@ exact loss on that pair (then it would not have seen a fault either).
 """
 
 from privinf.audit.bounds import TradeoffBounds, binomial_bounds, lower_bounds
-from privinf.audit.instrument import NoiseCall, RecordingNoise
-from privinf.audit.leaks import Leak, find_raw_values
 from privinf.audit.likelihood import (
     AuditResult,
     audit_mechanism,
@@ -19,14 +17,10 @@ from privinf.audit.sensitivity import SensitivitySearch, search_sensitivity
 
 __all__ = [
     "AuditResult",
-    "Leak",
-    "NoiseCall",
-    "RecordingNoise",
     "SensitivitySearch",
     "TradeoffBounds",
     "audit_mechanism",
     "binomial_bounds",
-    "find_raw_values",
     "gaussian_log_ratio",
     "lower_bounds",
     "search_sensitivity",

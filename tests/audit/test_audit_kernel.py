@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from support.instrument import RecordingNoise
+from support.leaks import find_raw_values
 
 from privinf.accounting import GaussianLoss, PureLoss, compose
 from privinf.audit import (
-    RecordingNoise,
     audit_mechanism,
     binomial_bounds,
-    find_raw_values,
     gaussian_log_ratio,
     lower_bounds,
     search_sensitivity,

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from federation_sites import NAMES, OPEN, design_of, federation_of, pooled, rows_of
 from scipy import stats
+from support.instrument import RecordingNoise
+from support.leaks import find_raw_values
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger, compose
-from privinf.audit import RecordingNoise, find_raw_values
 from privinf.errors import (
     AlignmentError,
     ArgumentError,

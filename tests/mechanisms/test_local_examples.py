@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chisquare
+from support.instrument import RecordingNoise
+from support.leaks import find_raw_values
 
 import privinf as pi
 from privinf.accounting import GaussianLoss, PureLoss, compose, gaussian_mu
-from privinf.audit import RecordingNoise, find_raw_values
 from privinf.mechanisms import LocalExamples, Rows, local_examples
 from privinf.mechanisms.example_budget import Parts, plan_budget, remaining_mu
 from privinf.noise import LatticeNoise

@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 from scipy import stats
+from support.instrument import RecordingNoise
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger, compose, epsilon_to_rho, rho_to_epsilon
-from privinf.audit import RecordingNoise
 from privinf.errors import ArgumentError, BudgetExceededError, SensitivityError
 from privinf.mechanisms import noisy_scalar
 from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
+from support.instrument import RecordingNoise
 
 import privinf as pi
-from privinf.audit.instrument import RecordingNoise
 from privinf.errors import AlignmentError, ArgumentError, BudgetExceededError, SchemaError
 from privinf.mechanisms import sign_channel
 from privinf.mechanisms.sign_channel import SignChannel, assign_coordinates, mean_sign

@@ -7,10 +7,10 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from support.instrument import RecordingNoise
 from test_noise_exactness import assert_discrete_gaussian
 from test_noise_laplace import assert_discrete_laplace
 
-from privinf.audit import RecordingNoise
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 from privinf.noise.discrete_gaussian import discrete_gaussian

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from support.instrument import RecordingNoise
 
-from privinf.audit import RecordingNoise
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step, laplace
 from privinf.noise.entropy import SYSTEM
 

@@ -8,16 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import logsumexp
+from support.instrument import RecordingNoise
+from support.leaks import find_raw_values
 
 import privinf as pi
-from privinf.audit import (
-    RecordingNoise,
-    audit_mechanism,
-    find_raw_values,
-    search_sensitivity,
-    tradeoff_mu,
-    wave_log_density,
-)
+from privinf.audit import audit_mechanism, search_sensitivity, tradeoff_mu, wave_log_density
 from privinf.mechanisms import RandomizedResponse, gaussian, modulation_map, rows
 from privinf.mechanisms.modulation_map import orthonormal_directions
 from privinf.mechanisms.rows import encode

@@ -9,9 +9,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from support.instrument import RecordingNoise
+from support.leaks import find_raw_values
 
 import privinf as pi
-from privinf.audit import RecordingNoise, find_raw_values, search_sensitivity
+from privinf.audit import search_sensitivity
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
