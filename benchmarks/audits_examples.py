@@ -16,7 +16,8 @@ import pytest
 from tables import load
 
 from privinf.accounting import compose
-from privinf.mechanisms import local_examples, rows
+from privinf.mechanisms import rows
+from privinf.mechanisms.local import examples as local_examples
 from privinf.schema import Design
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,8 @@ import pytest
 from tables import load
 
 import privinf as pi
-from privinf.mechanisms import party_release
-from privinf.mechanisms.mixing_matrix import MixingMatrix
+from privinf.mechanisms.mixing import party_release
+from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
 

@@ -21,14 +21,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from privinf.inference.corrected_scores import (
-    CorrectedLeastSquares,
-    LinearScores,
-    NoisyRecordMoments,
-    NoisyTotals,
-)
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.identification import THRESHOLD, identification
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.solution import solve
+from privinf.moments.equation import NoisyTotals
+from privinf.moments.records import NoisyRecordMoments
 
 SLOPES = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
 DELTA = 1e-5

@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit
 
-from privinf.engines.dp_optimizers import Optimizer, optimise
-from privinf.engines.glm_sums import GlmSums
-from privinf.engines.sketch import LearnedSpace, Sketch
 from privinf.federation import NoisySum
+from privinf.glm.first_order import Optimizer, optimise
+from privinf.glm.sketch import LearnedSpace, Sketch
+from privinf.glm.sums import GlmSums
 from privinf.mechanisms.philox import words_run
-from privinf.mechanisms.site_rows import stream_of
+from privinf.mechanisms.statistics.block import stream_of
 
 Features = Literal["low", "uneven", "mixed", "full"]
 

@@ -14,9 +14,9 @@ import pandas as pd
 from tables import RESULTS, write_table
 
 from privinf.accounting import Ledger
-from privinf.engines.glm_sums import GlmSums
-from privinf.engines.sketch import LearnedSpace, Probes, Sketch, debiased_square
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.glm.sketch import LearnedSpace, Probes, Sketch, debiased_square
+from privinf.glm.sums import GlmSums
 from privinf.schema import Design
 
 LEARNED = RESULTS / "dome_learned.csv"

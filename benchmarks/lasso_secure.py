@@ -27,11 +27,11 @@ from tables import RESULTS, write_table
 from verify_lasso import BOUNDS, response
 
 import privinf as pi
-from privinf.engines import hard_thresholding
-from privinf.engines.hard_thresholding import SparseFit
-from privinf.engines.sparse_sums import SparseSums
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError, WeakIdentificationWarning
-from privinf.models import debiased_lasso_fits
+from privinf.lasso import fits as debiased_lasso_fits
+from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import SparseFit
 from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign, lasso_design
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privinf.mechanisms.mixing_matrix import MixingMatrix
+from privinf.mechanisms.mixing.matrix import MixingMatrix
 
 TARGET = Path(__file__).parent / "results" / "mixing_speed.md"
 KINDS = ("signs", "hadamard", "countsketch")

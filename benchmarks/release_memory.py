@@ -48,7 +48,7 @@ with them. Importing the package alone takes {start:.1f} s and {base:.0f} MB.
 
 READING = """
 import sys
-from privinf.mechanisms.table_files import table_source
+from privinf.mechanisms.files import table_source
 from privinf.schema import Schema
 source = table_source(sys.argv[1])
 names = sys.argv[2].split(",")

@@ -27,7 +27,7 @@ from privinf.federation import (
     SitePolicy,
     pinned_keys,
 )
-from privinf.federation.masking import PairKeys, degree
+from privinf.federation.secure.masking import PairKeys, degree
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
 

@@ -316,8 +316,12 @@ def clean_errors(scale: float) -> None:
 
 
 def _gradient(seed: np.random.SeedSequence, *, m: int, orthogonal: bool, data: tuple) -> dict:
-    from privinf.mechanisms.modulation_map import ModulationMap, modulated_message, orthonormal_directions
-    from privinf.models.modulation_theory import modulation_noise_cov
+    from privinf.mechanisms.local.modulation_map import (
+        ModulationMap,
+        modulated_message,
+        orthonormal_directions,
+    )
+    from privinf.modulation.theory import modulation_noise_cov
     from privinf.noise import SimulationNoise
 
     rng = np.random.default_rng(seed)
@@ -334,8 +338,8 @@ def _gradient(seed: np.random.SeedSequence, *, m: int, orthogonal: bool, data: t
 
 def gradient(scale: float) -> None:
     """Theorem 8.1 against simulation."""
-    from privinf.mechanisms.modulation_map import orthonormal_directions
-    from privinf.models.modulation_theory import gradient_variance, modulation_cumulants, modulation_noise_cov
+    from privinf.mechanisms.local.modulation_map import orthonormal_directions
+    from privinf.modulation.theory import gradient_variance, modulation_cumulants, modulation_noise_cov
 
     started = time.time()
     rng = np.random.default_rng(1)

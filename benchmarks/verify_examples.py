@@ -22,18 +22,21 @@ import pandas as pd
 from tables import RESULTS, limits, monte_carlo, write_table
 
 import privinf as pi
-from privinf.engines.example_sgd import fit_sgd
 from privinf.errors import ConvergenceError, NotAvailableError
-from privinf.inference.examples import ExampleScores, LabelNoise, ResponseColumns, score_test, solve_root
 from privinf.inference.sandwich import sandwich
-from privinf.inference.transforms.variances import (
+from privinf.iwp.equation import ExampleScores
+from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.noise import LabelNoise, ResponseColumns
+from privinf.iwp.root import solve_root
+from privinf.iwp.score_test import score_test
+from privinf.iwp.systems import example_system
+from privinf.iwp.transforms.variances import (
     bernoulli_variance,
     exponential_variance,
     quadratic_variance,
     response_variances,
 )
 from privinf.mechanisms import RandomizedResponse
-from privinf.models.example_systems import example_system
 from privinf.noise import SimulationNoise
 from studies.examples import LOGIT, classification_design, examples_target, labelled_examples, staged_examples
 

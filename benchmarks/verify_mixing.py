@@ -29,14 +29,14 @@ from tables import monte_carlo as replicated
 
 import privinf as pi
 from privinf.accounting import classic_mu
-from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.identification import identification
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED, identification_forecast
-from privinf.mechanisms.party_plan import PartyPlan
-from privinf.mechanisms.plan_check import IDENTIFIED
+from privinf.mechanisms.mixing.party import PartyPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mechanisms.mixing.plan_check import IDENTIFIED
+from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED, identification_forecast
+from privinf.mixing.equation import MixedLeastSquares
 from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
 
 monte_carlo = partial(replicated, progress=False)

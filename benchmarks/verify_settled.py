@@ -29,8 +29,8 @@ from scipy.special import expit
 from tqdm import tqdm
 
 import privinf as pi
-from privinf.engines import settling
-from privinf.models import federated_glm_results
+from privinf.glm import results as federated_glm_results
+from privinf.glm import settling
 
 RESULTS = Path(__file__).parent / "results" / "settled.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054

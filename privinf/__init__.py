@@ -70,15 +70,15 @@ __all__ = [
 
 _ON_DEMAND = ("audit", "datasets", "federation", "plotting", "simulation")
 _ELSEWHERE = {
-    "DOME": "privinf.engines.dp_optimizers",
-    "DPAdam": "privinf.engines.dp_optimizers",
-    "DPSGD": "privinf.engines.dp_optimizers",
-    "DebiasedLasso": "privinf.models.debiased_lasso",
-    "FederatedGLM": "privinf.models.federated_glm",
+    "DOME": "privinf.glm.first_order",
+    "DPAdam": "privinf.glm.first_order",
+    "DPSGD": "privinf.glm.first_order",
+    "DebiasedLasso": "privinf.lasso.model",
+    "FederatedGLM": "privinf.glm.model",
     "LedgerFile": "privinf.accounting.files",
-    "Newton": "privinf.engines.newton_rounds",
-    "RandomSketch": "privinf.engines.dp_optimizers",
-    "sparse_mean": "privinf.models.sparse_mean",
+    "Newton": "privinf.glm.newton",
+    "RandomSketch": "privinf.glm.first_order",
+    "sparse_mean": "privinf.lasso.sparse_mean",
 }
 
 

@@ -29,8 +29,8 @@ from tqdm import tqdm
 import privinf as pi
 from privinf.accounting import calibrate_mu, classic_mu, gaussian_epsilon
 from privinf.datasets import Dataset, load
-from privinf.models.modulation_systems import modulation_system
-from privinf.models.modulation_theory import reconstruction_bound
+from privinf.modulation.equation import modulation_system
+from privinf.modulation.theory import reconstruction_bound
 from privinf.simulation import rates, replicate
 from studies.designs import sphere_design
 from studies.dp_fedsgd import dp_fedsgd, paper_rho

@@ -24,10 +24,10 @@ from page import Page
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, classic_mu
-from privinf.inference.corrected_scores import MixedLeastSquares
-from privinf.inference.shrinkage import shrunk_slopes
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.party_plan import PartyPlan
+from privinf.mechanisms.mixing.party import PartyPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mixing.equation import MixedLeastSquares
+from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.simulation import replicate
 from studies.mixing import MIXING_PARTIES, mixed_rows_limit, mixing_design, mixing_sums, noisy_rows_gram
 

@@ -508,7 +508,7 @@ say(
 say("## 6. The shrunk fit")
 say(
     """
-    The rule (`privinf.inference.shrinkage`) is regression calibration and a ridge, averaged over what is
+    The rule (`privinf.mixing.shrinkage`) is regression calibration and a ridge, averaged over what is
     plausible. Each mixed column is multiplied by the share of it that is signal; covariances between columns
     are used as far as they stand out of the noise; and slopes have a normal prior whose size, R² and the
     label's variance, is averaged over a public grid by how well each explains the released rows. With no

@@ -31,10 +31,10 @@ from page import FAINT, INK, Page
 
 import privinf as pi
 from privinf.datasets import load
-from privinf.engines.example_sgd import fit_sgd
-from privinf.inference.examples import solve_root
-from privinf.inference.transforms import logistic_derivatives, truncation_bias
-from privinf.models.example_systems import example_system
+from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.root import solve_root
+from privinf.iwp.systems import example_system
+from privinf.iwp.transforms import logistic_derivatives, truncation_bias
 from privinf.releases import Release
 from studies.examples import classification_design
 

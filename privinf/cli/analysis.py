@@ -11,10 +11,10 @@ import click
 from privinf.accounting import PrivacyReport
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
 from privinf.errors import AlignmentError, ArgumentError
-from privinf.mechanisms.mixing_plan import MixingPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mixing.joined import JOINED
+from privinf.mixing.results import MixingResults
 from privinf.models import BGMOLS, DGMOLS, RMGMOLS, join
-from privinf.models.joined import JOINED
-from privinf.models.mixing_results import MixingResults
 from privinf.releases import Release, load_release
 from privinf.results.rendering import PrivateSummary
 

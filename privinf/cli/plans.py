@@ -12,10 +12,10 @@ import click
 from privinf.cli.columns import read_columns
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
 from privinf.errors import ArgumentError
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.mixing_theory import DEFAULT_RSQUARED
-from privinf.mechanisms.party_plan import PartyPlan
-from privinf.mechanisms.tables import read_roster
+from privinf.mechanisms.blocks import read_roster
+from privinf.mechanisms.mixing.party import PartyPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED
 from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 
 

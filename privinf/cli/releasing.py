@@ -17,8 +17,8 @@ from privinf.accounting.files import LedgerFile
 from privinf.cli.errors import Refusal
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.tables import TableRows, open_table
+from privinf.mechanisms.blocks import TableRows, open_table
+from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.releases import Release
 from privinf.typing import Integers, Missing
 

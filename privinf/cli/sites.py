@@ -17,7 +17,7 @@ from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, wr
 from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
-from privinf.mechanisms.table_files import require_columns, table_source
+from privinf.mechanisms.files import require_columns, table_source
 from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text
 

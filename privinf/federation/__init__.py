@@ -8,11 +8,11 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 from privinf.federation.daemon import RemoteSite, SiteDaemon
 from privinf.federation.flower import FlowerFederation
 from privinf.federation.in_process import Federation, InProcessFederation
-from privinf.federation.keys import IdentityKey, Roster, pinned_keys
 from privinf.federation.messages import Query, Reply
 from privinf.federation.noisy import NoisyGram, NoisySum
 from privinf.federation.policy import SitePolicy
-from privinf.federation.secure_sum import SecureServer
+from privinf.federation.secure.keys import IdentityKey, Roster, pinned_keys
+from privinf.federation.secure.server import SecureServer
 from privinf.federation.site import Site
 from privinf.federation.site_ledger import SiteLedger
 from privinf.federation.trusted import TrustedServer

@@ -10,7 +10,7 @@ import numpy as np
 from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.doors import doors
-from privinf.mechanisms.sparse_statistics import ROOT2_BELOW, from_isometric
+from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
 from privinf.typing import Floats
 
 

@@ -23,7 +23,7 @@ from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
 from privinf.mechanisms.catalogue import SHIPPED, look_up
-from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms.statistics.ops import Reach
 from privinf.validation import check_count, check_positive
 
 # Float arithmetic between the server's figures and the site's.

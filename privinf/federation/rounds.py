@@ -17,7 +17,7 @@ from privinf.federation.in_process import Federation
 from privinf.federation.messages import Query, Reply, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
-from privinf.mechanisms.site_ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
 from privinf.typing import SumRelation
 from privinf.validation import check_choice, shown

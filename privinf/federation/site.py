@@ -21,13 +21,11 @@ from privinf.errors import (
     UnavailableColumnsWarning,
     UnforeseenError,
 )
-from privinf.federation.keys import IdentityKey, Roster
-from privinf.federation.masking import PairKeys
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
-from privinf.federation.site_designs import SiteDesigns
-from privinf.federation.site_ledger import Journal, SiteLedger
-from privinf.federation.site_masking import (
+from privinf.federation.secure.keys import IdentityKey, Roster
+from privinf.federation.secure.masking import PairKeys
+from privinf.federation.secure.site import (
     SumTerms,
     check_room,
     check_roster,
@@ -36,10 +34,12 @@ from privinf.federation.site_masking import (
     quantised,
     read_terms,
 )
+from privinf.federation.site_designs import SiteDesigns
+from privinf.federation.site_ledger import Journal, SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.rows import as_rows
-from privinf.mechanisms.site_ops import Reach, SiteOp
-from privinf.mechanisms.site_rows import SiteBlock
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
 from privinf.typing import Floats
 from privinf.version import __version__

@@ -17,7 +17,7 @@ from privinf.errors import (
 )
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.site_rows import SiteBlock, made_up, stream_of
+from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
 from privinf.schema import Design, Schema
 
 # What a design that comes with a question may have: columns, bytes of its matrix; and, so that it is checked

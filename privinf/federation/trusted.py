@@ -30,9 +30,9 @@ from privinf.federation.rounds import (
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
-from privinf.mechanisms.noisy_top_k import NoisyTopK, TopK
-from privinf.mechanisms.site_ops import Reach, SiteOp
-from privinf.mechanisms.site_rows import exact_bits
+from privinf.mechanisms.selection import NoisyTopK, TopK
+from privinf.mechanisms.statistics.block import exact_bits
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.partialling import partialled
 
 # The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.partialling import concentrate, kept_columns
 from privinf.inference.score_law import ScoreLaw
 from privinf.inference.score_surface import ScoreSurface

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
-from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import is_positive_definite
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.partialling import concentrate, kept_columns
 from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
 from privinf.typing import Floats

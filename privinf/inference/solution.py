@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate, is_positive_definite
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.sandwich import sandwich, score_meat
 from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number

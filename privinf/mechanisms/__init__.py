@@ -1,16 +1,16 @@
 """Mechanisms: the only room that sees raw rows. Rows go in, a `Release` comes out."""
 
-from privinf.mechanisms.local_examples import LocalExamples
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.modulation import Modulation, ModulationSession
+from privinf.mechanisms.blocks import RowBlocks, open_table
+from privinf.mechanisms.local.examples import LocalExamples
+from privinf.mechanisms.local.modulation import Modulation, ModulationSession
+from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.mechanisms.mixing.party import PartyPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.moments import Moments
 from privinf.mechanisms.noisy_scalar import noisy_scalar
-from privinf.mechanisms.noisy_top_k import NoisyTopK, TopK, private_max
-from privinf.mechanisms.party_plan import PartyPlan
-from privinf.mechanisms.random_mixing import GaussianRows, RandomMixing
-from privinf.mechanisms.randomized_response import RandomizedResponse
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.tables import RowBlocks, open_table
+from privinf.mechanisms.selection import NoisyTopK, TopK, private_max
 
 __all__ = [
     "GaussianRows",

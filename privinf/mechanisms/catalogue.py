@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.mechanisms.form_statistics import FORM_OPS
-from privinf.mechanisms.glm_statistics import GLM_OPS
-from privinf.mechanisms.moment_statistics import MOMENT_OPS
-from privinf.mechanisms.single_statistics import SINGLE_OPS
-from privinf.mechanisms.site_ops import SiteOp
-from privinf.mechanisms.sparse_statistics import SPARSE_OPS
-from privinf.mechanisms.vector_statistics import VECTOR_OPS
+from privinf.mechanisms.statistics.forms import FORM_OPS
+from privinf.mechanisms.statistics.glm import GLM_OPS
+from privinf.mechanisms.statistics.moments import MOMENT_OPS
+from privinf.mechanisms.statistics.ops import SiteOp
+from privinf.mechanisms.statistics.regression import SPARSE_OPS
+from privinf.mechanisms.statistics.scores import SINGLE_OPS
+from privinf.mechanisms.statistics.vector_statistics import VECTOR_OPS
 from privinf.studied import studied
 
 SITE_OPS: dict[str, SiteOp] = SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS

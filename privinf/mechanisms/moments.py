@@ -12,7 +12,8 @@ from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
-from privinf.mechanisms.moments_geometry import (
+from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
+from privinf.mechanisms.statistics.geometry import (
     MomentLayout,
     MomentScale,
     ResidualPlan,
@@ -20,7 +21,6 @@ from privinf.mechanisms.moments_geometry import (
     residual_moment_sensitivity,
     second_moment_sensitivity,
 )
-from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema

@@ -115,7 +115,7 @@ class Results(DescribedResults):
         return summarize(self, alpha=alpha, title=title)
 
     def plot(self, **options: Any) -> Any:
-        """Plot coefficients with total and noise-free intervals; see `privinf.plotting.coefficients`."""
+        """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
         from privinf.plotting import coefficients
 
         return coefficients(self, **options)

@@ -11,9 +11,9 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
+from privinf.inference.linear_scores import LinearScores
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Floats

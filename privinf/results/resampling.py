@@ -17,8 +17,8 @@ from privinf.inference.bootstrap import (
     pairs_bootstrap,
     parametric_bootstrap,
 )
-from privinf.inference.corrected_scores import LinearScores
 from privinf.inference.estimate import Estimate
+from privinf.inference.linear_scores import LinearScores
 from privinf.results.draws import draws_dataset
 from privinf.schema import Design
 from privinf.typing import BootstrapMethod, Floats, RngLike

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.corrected_scores import LinearScores
+from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_sets import ScoreSet, score_sets
 from privinf.inference.score_test import ScoreTestResult
 from privinf.inference.score_test import score_test as test_system

@@ -6,7 +6,7 @@ Algorithms 1 and 2: the learned directions stay as they are where the units chan
 
 from __future__ import annotations
 
-from privinf.engines.dp_optimizers import Hooks, register_variant
+from privinf.glm.first_order import Hooks, register_variant
 
 HOOKS = Hooks(
     moments=True,

@@ -23,11 +23,11 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
-from privinf.engines.hard_thresholding import GRAM_ROOM
-from privinf.engines.sparse_sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.sparse.debiased import Debiased
-from privinf.inference.sparse.precision import floored
+from privinf.lasso.coordinates import Debiased
+from privinf.lasso.precision import floored
+from privinf.lasso.sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
+from privinf.lasso.thresholding import GRAM_ROOM
 from privinf.typing import Flags, Floats
 
 Form = Literal["residual", "response"]

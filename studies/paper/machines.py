@@ -18,8 +18,8 @@ from typing import cast
 
 import numpy as np
 
-from privinf.engines.sparse_sums import UNCLIPPED, SparseSums
-from privinf.inference.sparse.debiased import Debiased
+from privinf.lasso.coordinates import Debiased
+from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.typing import Floats
 from studies.paper.engine import (
     PaperBudget,

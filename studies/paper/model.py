@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport, rho_to_epsilon
-from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
-from privinf.models.debiased_lasso_machines import MachineResults
-from privinf.models.debiased_lasso_plan import Accounting
-from privinf.models.debiased_lasso_results import LassoResults
-from privinf.models.debiased_lasso_rows import LassoRows
-from privinf.models.local_parties import LocalParties
+from privinf.federation.local import LocalParties
+from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.plan import Accounting
+from privinf.lasso.results import LassoResults
+from privinf.lasso.rows import LassoRows
+from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.validation import check_count
 from studies.paper.engine import (
     Form,
@@ -132,7 +132,7 @@ def fit_paper(
     Examples
     --------
     >>> import numpy as np
-    >>> from privinf.models.debiased_lasso_rows import rows_of_arrays
+    >>> from privinf.lasso.rows import rows_of_arrays
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((20_000, 10))
     >>> y = X[:, 0] - X[:, 5] + 0.5 * rng.standard_normal(20_000)

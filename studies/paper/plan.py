@@ -10,8 +10,8 @@ from typing import Any, Literal
 from privinf.accounting import epsilon_to_rho
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.models.debiased_lasso_plan import Accounting
-from privinf.models.debiased_lasso_rows import TYPICAL, LassoRows
+from privinf.lasso.plan import Accounting
+from privinf.lasso.rows import TYPICAL, LassoRows
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
 from studies.paper.engine import Form, PaperBudget, PaperTuning
 

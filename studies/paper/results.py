@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.engines.sparse_sums import SparseUnits
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.inference.sparse.debiased import Debiased
-from privinf.inference.sparse.joint import joint_covariance, score_correlation
-from privinf.models.debiased_lasso_machines import MachineResults
-from privinf.models.debiased_lasso_results import LassoResults, sparse_settings
+from privinf.lasso.coordinates import Debiased
+from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.joint import joint_covariance, score_correlation
+from privinf.lasso.results import LassoResults, sparse_settings
+from privinf.lasso.sums import SparseUnits
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 from studies.paper.engine import SparseVector, precision_diagonal

@@ -9,8 +9,8 @@ that of an entry (l_inf):
 - ``paper_scores``: sum Pi_Rw(w_j'x) Pi_R(r), 2 R_w R;
 - ``single_slopes``: sum Pi_Rw(w_j'x) x_j 1(|r| < R) with |x_j| <= c, the slope of the scores, 2 R_w c.
 
-The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.sparse_statistics`; squares
-of the scores and sums with multipliers are in `privinf.mechanisms.form_statistics`.
+The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.statistics.regression`; squares
+of the scores and sums with multipliers are in `privinf.mechanisms.statistics.forms`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.catalogue import register
-from privinf.mechanisms.form_statistics import FORM_ARGUMENTS, clipped_forms, width_of_forms
-from privinf.mechanisms.site_ops import COMMON, Reach, SiteOp, named
-from privinf.mechanisms.site_rows import (
+from privinf.mechanisms.statistics.block import (
     Args,
     SiteBlock,
     clipped,
@@ -32,6 +30,8 @@ from privinf.mechanisms.site_rows import (
     unit_of,
     vector,
 )
+from privinf.mechanisms.statistics.forms import FORM_ARGUMENTS, clipped_forms, width_of_forms
+from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats
 from privinf.validation import check_choice
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.inference.examples import score_test
-from privinf.models.example_systems import example_system
+from privinf.iwp.score_test import score_test
+from privinf.iwp.systems import example_system
 from privinf.simulation import binomial_limits
 from studies.examples import examples_target, labelled_examples, staged_examples
 

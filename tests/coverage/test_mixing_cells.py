@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 import privinf as pi
-from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.identification import identification
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
-from privinf.mechanisms.mixing_matrix import MixingMatrix
-from privinf.mechanisms.mixing_plan import MixingPlan
-from privinf.mechanisms.party_plan import PartyPlan
+from privinf.mechanisms.mixing.matrix import MixingMatrix
+from privinf.mechanisms.mixing.party import PartyPlan
+from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mixing.equation import MixedLeastSquares
 from privinf.simulation import binomial_limits
 from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
 

@@ -119,9 +119,9 @@ def test_client_average_is_as_good_as_one_shot_and_pooling_is_not():
 
 def test_pooled_scores_must_be_clustered_by_client():
     """Clustered scores cover; the mutant that takes nT scores as independent does not."""
-    from privinf.inference.corrected_scores import CorrectedLeastSquares
+    from privinf.inference.corrected_features import CorrectedLeastSquares
     from privinf.inference.solution import solve
-    from privinf.models.modulation_systems import modulation_system
+    from privinf.modulation.equation import modulation_system
 
     rng, reps = np.random.default_rng(7), 150
     clustered, independent = np.zeros(5), np.zeros(5)

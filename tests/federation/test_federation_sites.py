@@ -20,7 +20,7 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, Query, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.noise import SimulationNoise
 
 

@@ -20,9 +20,9 @@ from privinf.errors import (
     PrivinfError,
 )
 from privinf.federation import IdentityKey, InProcessFederation, Query, Roster, SecureServer, Site, SitePolicy
-from privinf.federation.secure_sum import add_words
+from privinf.federation.secure.server import add_words
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.simulation import binomial_limits
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import IdentityKey, Roster, pinned_keys
-from privinf.federation.masking import (
+from privinf.federation.secure.masking import (
     COMPLETE,
     FAILURE_BITS,
     PairKeys,

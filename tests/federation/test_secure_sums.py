@@ -20,11 +20,11 @@ from privinf.federation import (
     SitePolicy,
     TrustedServer,
 )
-from privinf.federation.secure_sum import masked_sum
-from privinf.federation.site_masking import quantised, read_terms
-from privinf.federation.sum_plan import plan_sum
+from privinf.federation.secure.plan import plan_sum
+from privinf.federation.secure.server import masked_sum
+from privinf.federation.secure.site import quantised, read_terms
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms.statistics.ops import Reach
 from privinf.simulation import binomial_limits
 
 FIVE = ("a", "b", "c", "d", "e")
@@ -252,7 +252,7 @@ def test_sums_that_could_pass_64_bits_are_refused_before_any_charge():
     terms = read_terms(query, pi.LedgerEntry.from_dict(query.charges[0]))
     from dataclasses import replace
 
-    from privinf.federation.site_masking import check_room
+    from privinf.federation.secure.site import check_room
 
     check_room(terms, len(small), 3.0)
     with pytest.raises(SensitivityError, match="64 bits"):
@@ -285,7 +285,7 @@ def test_bad_options():
 @pytest.mark.parametrize(("size", "limit"), [(100, 0.1), (10_000, 0.2)])
 def test_twenty_sites_are_fast_without_the_sampler(size, limit):
     from privinf.federation import pinned_keys
-    from privinf.federation.masking import PairKeys
+    from privinf.federation.secure.masking import PairKeys
 
     names = tuple(sorted(f"s{i:02d}" for i in range(20)))
     owned, roster = pinned_keys(names)

@@ -12,7 +12,7 @@ from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensit
 from privinf.errors import NotAvailableError, PrivinfError
 from privinf.federation import Query, RemoteSite, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.federation.site_ledger import Journal
-from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.statistics.ops import SiteOp
 
 SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0), "g": ["p", "q"]})
 

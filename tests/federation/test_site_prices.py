@@ -19,9 +19,10 @@ from privinf.accounting import (
     pure_rho,
 )
 from privinf.errors import PrivinfError
-from privinf.federation import SitePolicy, TrustedServer, policy, site_masking
-from privinf.federation.site_masking import check_room, check_terms, read_terms
-from privinf.mechanisms.site_ops import Reach
+from privinf.federation import SitePolicy, TrustedServer, policy
+from privinf.federation.secure import site as site_masking
+from privinf.federation.secure.site import check_room, check_terms, read_terms
+from privinf.mechanisms.statistics.ops import Reach
 
 OPEN = SitePolicy(trusted_server=True)
 # Two entries of at most 1, in a ball of radius 1: a record moves the sum by 2, an entry by 2.

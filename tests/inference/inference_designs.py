@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from privinf.inference.corrected_scores import CorrectedLeastSquares, NoisyRecordMoments, NoisyTotals
+from privinf.inference.corrected_features import CorrectedLeastSquares
+from privinf.moments.equation import NoisyTotals
+from privinf.moments.records import NoisyRecordMoments
 
 
 def clean_rows(rng, n, d, *, intercept=False, sigma=0.3):

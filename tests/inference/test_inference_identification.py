@@ -9,7 +9,7 @@ import pytest
 from inference_designs import clean_rows, noisy_features, noisy_records, noisy_totals
 from scipy.stats import binom
 
-from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.identification import THRESHOLD, identification
 from privinf.inference.solution import solve
 

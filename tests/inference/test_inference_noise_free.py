@@ -7,8 +7,10 @@ import pytest
 import statsmodels.api as sm
 from inference_designs import clean_rows, isometric, noisy_features, noisy_records, noisy_totals
 
-from privinf.inference.corrected_scores import CorrectedLeastSquares, NoisyRecordMoments, NoisyTotals
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.solution import solve
+from privinf.moments.equation import NoisyTotals
+from privinf.moments.records import NoisyRecordMoments
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-13}
 
@@ -103,7 +105,7 @@ def test_many_blocks_and_clusters_across_them_change_nothing(monkeypatch, rows):
     whole = CorrectedLeastSquares(X, y, np.zeros((4, 4)), groups=groups)
     beta = np.array([0.3, 1.0, 0.0, -1.0])
     expected = whole.meat(beta), whole.tensor(), whole.scores(beta)
-    monkeypatch.setattr("privinf.inference.corrected_scores.protocol.BLOCK", 37)
+    monkeypatch.setattr("privinf.inference.linear_scores.BLOCK", 37)
     blocked = CorrectedLeastSquares(X, y, np.zeros((4, 4)), groups=groups)
     for got, want in zip((blocked.meat(beta), blocked.tensor(), blocked.scores(beta)), expected, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-12)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import binom, chi2
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
-from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.score_sets import ScoreSet, score_sets
 from privinf.inference.score_test import score_test
 

@@ -7,9 +7,11 @@ import pytest
 from inference_designs import clean_rows, noisy_features, noisy_records, noisy_totals
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.corrected_scores import CorrectedLeastSquares, NoisyRecordMoments, NoisyTotals
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.sandwich import score_meat
 from privinf.inference.solution import solve
+from privinf.moments.equation import NoisyTotals
+from privinf.moments.records import NoisyRecordMoments
 
 MAKERS = {"features": (noisy_features, 0.6), "totals": (noisy_totals, 8.0), "records": (noisy_records, 0.5)}
 WEIGHTED = [{}, {"groups": True}, {"weights": True}, {"groups": True, "weights": True}]

@@ -9,11 +9,13 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms import glm_families, glm_statistics, site_rows
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.glm_statistics import GLM_OPS, batch_of, sketch_of
-from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import from_isometric
+from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics import families as glm_families
+from privinf.mechanisms.statistics import glm as glm_statistics
+from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
+from privinf.mechanisms.statistics.glm import GLM_OPS, batch_of, sketch_of
+from privinf.mechanisms.statistics.regression import from_isometric
 
 P, EDGE = 3, 2.0
 THETA = np.array([0.8, -0.4, 0.3])

@@ -12,8 +12,9 @@ from support.leaks import find_raw_values
 
 import privinf as pi
 from privinf.accounting import GaussianLoss, PureLoss, compose, gaussian_mu
-from privinf.mechanisms import LocalExamples, Rows, local_examples
-from privinf.mechanisms.example_budget import Parts, plan_budget, remaining_mu
+from privinf.mechanisms import LocalExamples, Rows
+from privinf.mechanisms.local import examples as local_examples
+from privinf.mechanisms.local.budget import Parts, plan_budget, remaining_mu
 from privinf.noise import LatticeNoise
 from privinf.releases import load_release
 from privinf.schema import Design

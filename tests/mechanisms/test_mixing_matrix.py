@@ -10,8 +10,8 @@ from scipy.linalg import hadamard
 from scipy.stats import chi2
 
 from privinf.errors import AlignmentError, ArgumentError
-from privinf.mechanisms.mixing_kernels import HadamardKernel, walsh_hadamard
-from privinf.mechanisms.mixing_matrix import MixingMatrix
+from privinf.mechanisms.mixing.kernels import HadamardKernel, walsh_hadamard
+from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.philox import cipher_blocks, words_of, words_run
 
 KINDS = ("signs", "hadamard", "countsketch")

@@ -8,7 +8,7 @@ import pytest
 
 import privinf as pi
 from privinf import errors
-from privinf.mechanisms.mixing_theory import MixingGuess, auto_rows, identification_forecast
+from privinf.mechanisms.mixing.theory import MixingGuess, auto_rows, identification_forecast
 
 A, B = pi.Schema({"age": (18.0, 90.0), "sex": ["f", "m"]}), pi.Schema({"bmi": (15.0, 60.0), "cost": (0, 9)})
 PARTIES = {"clinic": pi.PartyPlan(A, 1.0, 1e-6), "payer": pi.PartyPlan(B, 0.5, 1e-6)}

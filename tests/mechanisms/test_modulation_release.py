@@ -8,7 +8,7 @@ import pytest
 
 import privinf as pi
 from privinf.mechanisms import Modulation, Rows
-from privinf.mechanisms.modulation_map import (
+from privinf.mechanisms.local.modulation_map import (
     ModulationMap,
     modulated_message,
     orthonormal_directions,
@@ -143,7 +143,7 @@ def test_directions_are_orthonormal_and_avoid_the_coefficients():
 
 
 def test_planned_share_is_better_than_its_neighbours():
-    from privinf.mechanisms import modulation_map
+    from privinf.mechanisms.local import modulation_map
 
     share = planned_response_share(0.5, 4.0, 2.0, 4)
     assert 0.02 < share < 0.9

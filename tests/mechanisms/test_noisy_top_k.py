@@ -12,7 +12,7 @@ import privinf as pi
 from privinf.accounting import Budget, Ledger, compose, epsilon_to_rho, rho_to_epsilon
 from privinf.errors import ArgumentError, BudgetExceededError, SensitivityError
 from privinf.mechanisms import noisy_scalar
-from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
+from privinf.mechanisms.selection import NoisyTopK, private_max
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
 
 SOURCES = [lambda: SimulationNoise(0), LatticeNoise]

@@ -9,9 +9,9 @@ import pytest
 import privinf as pi
 from privinf import errors
 from privinf.mechanisms import GaussianRows, RandomMixing
-from privinf.mechanisms.mixing_matrix import MixingMatrix
-from privinf.mechanisms.mixing_theory import default_share
-from privinf.mechanisms.party_release import UNIT
+from privinf.mechanisms.mixing.matrix import MixingMatrix
+from privinf.mechanisms.mixing.party_release import UNIT
+from privinf.mechanisms.mixing.theory import default_share
 
 N, K = 300, 20
 SCHEMA = pi.Schema({"a": (-1.0, 3.0), "g": ["u", "v", "w"], "b": (0.0, 1.0)})

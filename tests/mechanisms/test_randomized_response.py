@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 import privinf as pi
 from privinf.mechanisms import RandomizedResponse
-from privinf.mechanisms.randomized_response import response_matrix
+from privinf.mechanisms.local.responses import response_matrix
 from privinf.noise import LatticeNoise, SimulationNoise
 
 

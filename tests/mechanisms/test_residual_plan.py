@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from privinf.inference.corrected_scores import NoisyTotals
-from privinf.mechanisms.moments_geometry import MomentScale, ResidualPlan
+from privinf.mechanisms.statistics.geometry import MomentScale, ResidualPlan
+from privinf.moments.equation import NoisyTotals
 
 
 def scale_of(**changed):

@@ -9,8 +9,8 @@ from support.instrument import RecordingNoise
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, BudgetExceededError, SchemaError
-from privinf.mechanisms import sign_channel
-from privinf.mechanisms.sign_channel import SignChannel, assign_coordinates, mean_sign
+from privinf.mechanisms.local import signs as sign_channel
+from privinf.mechanisms.local.signs import SignChannel, assign_coordinates, mean_sign
 from privinf.noise import SimulationNoise
 
 SEEDED = {"rng": 0, "public_seed": 0}

@@ -7,10 +7,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms import single_statistics, site_rows
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.single_statistics import SINGLE_OPS
-from privinf.mechanisms.site_rows import SiteBlock, exact_bits
+from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics import scores as single_statistics
+from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
+from privinf.mechanisms.statistics.scores import SINGLE_OPS
 
 P, LOW, HIGH = 3, -2.0, 2.0
 OP = SINGLE_OPS["target_scores"]

@@ -8,10 +8,12 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms import form_statistics, site_rows, sparse_statistics
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_rows import SiteBlock, exact_bits
-from privinf.mechanisms.sparse_statistics import from_isometric, isometric_pairs
+from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics import forms as form_statistics
+from privinf.mechanisms.statistics import regression as sparse_statistics
+from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
+from privinf.mechanisms.statistics.regression import from_isometric, isometric_pairs
 from studies.paper import statistics as paper_statistics
 
 P, LOW, HIGH = 4, -2.0, 2.0

@@ -14,9 +14,9 @@ import pytest
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, StorageError
-from privinf.mechanisms import table_files
+from privinf.mechanisms import files as table_files
+from privinf.mechanisms.blocks import RowBlocks, open_table, read_roster
 from privinf.mechanisms.roster import read_ids, roster_digest
-from privinf.mechanisms.tables import RowBlocks, open_table, read_roster
 
 SCHEMA = pi.Schema({"age": (18.0, 90.0), "sex": pi.Factor(["f", "m"])})
 SECRET = 98765432109

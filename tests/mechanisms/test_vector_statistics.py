@@ -7,9 +7,10 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms import site_rows, vector_statistics
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_rows import SiteBlock, exact_bits
+from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics import vector_statistics
+from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 
 P, LOW, HIGH = 4, -2.0, 2.0
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}

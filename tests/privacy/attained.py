@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.glm_families import score_diameter
-from privinf.mechanisms.site_rows import SiteBlock
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.families import score_diameter
 from studies.paper import statistics as _registers  # noqa: F401
 
 P, LOW, HIGH, Y = 3, -2.0, 2.0, 3.0

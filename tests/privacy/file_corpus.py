@@ -29,8 +29,8 @@ from privinf.federation import (
     SitePolicy,
     pinned_keys,
 )
+from privinf.mechanisms.blocks import open_table
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.tables import open_table
 
 N = 60
 KEY = b"a key of the holder"

@@ -37,13 +37,14 @@ from privinf.accounting import (
 )
 from privinf.accounting.composition import ParallelTotal, Total, compose
 from privinf.errors import PrivinfError
-from privinf.federation import InProcessFederation, Site, rounds, site_masking
-from privinf.federation.keys import IdentityKey
-from privinf.mechanisms import noisy_top_k
-from privinf.mechanisms.noisy_top_k import Peeling
-from privinf.mechanisms.randomized_response import RandomizedResponse
+from privinf.federation import InProcessFederation, Site, rounds
+from privinf.federation.secure import site as site_masking
+from privinf.federation.secure.keys import IdentityKey
+from privinf.mechanisms import selection as noisy_top_k
+from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, Rows
-from privinf.mechanisms.site_rows import SiteBlock
+from privinf.mechanisms.selection import Peeling
+from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.noise import LatticeNoise, OpenDPNoise, entropy, grid_step
 
 HOLDERS = (Rows, EncodedRows, SiteBlock, Site, InProcessFederation)

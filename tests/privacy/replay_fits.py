@@ -14,8 +14,8 @@ import privinf as pi
 from privinf.accounting import Ledger
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.noisy_scalar import noisy_scalar
-from privinf.mechanisms.noisy_top_k import NoisyTopK, private_max
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.selection import NoisyTopK, private_max
 from privinf.noise import LatticeNoise
 from studies.paper.statistics import PAPER_OPS
 

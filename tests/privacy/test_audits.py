@@ -13,8 +13,9 @@ from support.leaks import find_raw_values
 
 import privinf as pi
 from privinf.audit import audit_mechanism, search_sensitivity, tradeoff_mu, wave_log_density
-from privinf.mechanisms import RandomizedResponse, gaussian, modulation_map, rows
-from privinf.mechanisms.modulation_map import orthonormal_directions
+from privinf.mechanisms import RandomizedResponse, gaussian, rows
+from privinf.mechanisms.local import modulation_map
+from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.mechanisms.rows import encode
 from privinf.noise import LatticeNoise, SimulationNoise
 

@@ -5,8 +5,8 @@ import pytest
 
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, pinned_keys
-from privinf.mechanisms import site_ops
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics import ops as site_ops
 from privinf.schema import Design
 
 MU, DRAWS, CLIP, ROWS = 2.0, 3000, 4.0, 9
@@ -60,7 +60,7 @@ def test_a_sites_total_that_is_not_clipped_is_seen(trust, monkeypatch):
     monkeypatch.setattr(site_ops, "clipped_total", lambda total, args: total)
     if trust == "secure-sum":
         # the range check of secure sums would stop it before
-        monkeypatch.setattr("privinf.federation.site_masking.TOLERANCE", 9.0)
+        monkeypatch.setattr("privinf.federation.secure.site.TOLERANCE", 9.0)
     assert audit(trust, draws=400).exceeded
 
 

@@ -31,7 +31,7 @@ from privinf.accounting import Budget, Ledger
 from privinf.accounting.files import LedgerFile
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import IdentityKey, Roster, SiteLedger, site_ledger
-from privinf.mechanisms.tables import open_table
+from privinf.mechanisms.blocks import open_table
 from privinf.schema.table import Schema
 
 EACH = 9  # damaged files of a kind
@@ -346,7 +346,7 @@ class Anything:
 
 
 def test_mutant_keys_have_no_checksum(kinds, tmp_path, monkeypatch):
-    from privinf.federation import keys
+    from privinf.federation.secure import keys
 
     monkeypatch.setattr(keys, "_seal", lambda secret: kinds["identity key"].content.split()[1].decode())
     assert "another number" in outcomes(kinds, tmp_path, ["identity key"], 40)

@@ -89,17 +89,17 @@ def test_room_imports_only_what_it_may(path):
 def test_models_reach_rows_only_through_the_mechanisms_doors():
     doors = {
         "privinf.mechanisms",
-        "privinf.mechanisms.mixing_matrix",
-        "privinf.mechanisms.mixing_plan",
-        "privinf.mechanisms.mixing_theory",
-        "privinf.mechanisms.parties",
-        "privinf.mechanisms.party_plan",
-        "privinf.mechanisms.modulation",
-        "privinf.mechanisms.modulation_map",
+        "privinf.mechanisms.mixing.matrix",
+        "privinf.mechanisms.mixing.plan",
+        "privinf.mechanisms.mixing.theory",
+        "privinf.mechanisms.mixing.parties",
+        "privinf.mechanisms.mixing.party",
+        "privinf.mechanisms.local.modulation",
+        "privinf.mechanisms.local.modulation_map",
         "privinf.mechanisms.moments",
-        "privinf.mechanisms.noisy_top_k",
+        "privinf.mechanisms.selection",
         "privinf.mechanisms.rows",
-        "privinf.mechanisms.sign_channel",
+        "privinf.mechanisms.local.signs",
     }
     for path in PACKAGE.glob("models/*.py"):
         used = {name for name in imports(path) if name.startswith("privinf.mechanisms")}

@@ -15,8 +15,10 @@ from scipy.special import log_softmax, ndtr
 from privinf.accounting import compose
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.mechanisms import NoisyTopK, catalogue, noisy_top_k, sparse_statistics
-from privinf.mechanisms.noisy_top_k import Peeling
+from privinf.mechanisms import NoisyTopK, catalogue
+from privinf.mechanisms import selection as noisy_top_k
+from privinf.mechanisms.selection import Peeling
+from privinf.mechanisms.statistics import regression as sparse_statistics
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
 
@@ -318,7 +320,7 @@ def test_mutant_noise_reused_in_a_second_call():
 
 def reach_of_half(args, columns):
     """Add/remove where replace-one is due."""
-    from privinf.mechanisms.site_ops import Reach
+    from privinf.mechanisms.statistics.ops import Reach
 
     bound = args["clip"] * args["residual_clip"]
     return Reach((2,), bound, bound, bound, "CR")
@@ -337,7 +339,7 @@ SCORE_MUTANTS = {
     "CR where 2CR is due": ("reach", 1.0),
     "noise forgotten": ((SimulationNoise, "perturb", without_noise), 1.0),
     "norm not clipped": ((sparse_statistics, "clip_norms", unclipped_norms), 3.0),
-    "residual not clipped": (("privinf.mechanisms.site_rows.clipped", unclipped), 3.0),
+    "residual not clipped": (("privinf.mechanisms.statistics.block.clipped", unclipped), 3.0),
 }
 
 

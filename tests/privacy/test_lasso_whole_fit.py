@@ -22,14 +22,15 @@ from scipy.stats import rankdata
 import privinf as pi
 from privinf.accounting import Ledger, epsilon_to_rho
 from privinf.audit import audit_mechanism
-from privinf.engines import debiasing, hard_thresholding
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import TrustedServer
+from privinf.lasso import debiasing
+from privinf.lasso import fits as debiased_lasso_fits
+from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso.plan import LassoShares
 from privinf.mechanisms import catalogue
-from privinf.mechanisms.site_ops import Reach
-from privinf.mechanisms.site_rows import SiteBlock
-from privinf.models import debiased_lasso_fits
-from privinf.models.debiased_lasso_plan import LassoShares
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise import SimulationNoise
 
 N, P = 50, 5

@@ -13,7 +13,8 @@ import pytest
 import privinf as pi
 from privinf.accounting import compose
 from privinf.audit import audit_mechanism
-from privinf.mechanisms import LocalExamples, RandomizedResponse, local_examples, rows
+from privinf.mechanisms import LocalExamples, RandomizedResponse, rows
+from privinf.mechanisms.local import examples as local_examples
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
 
@@ -259,7 +260,7 @@ MUTANTS = {
     ),
     "keep and other swapped": ((RandomizedResponse, "respond", swapped), LABEL, LEVEL_Y, 0.0),
     "responses not charged to the features": (
-        (pi.mechanisms.example_budget, "remaining_mu", responses_for_free),
+        (pi.mechanisms.local.budget, "remaining_mu", responses_for_free),
         FEATURES,
         LEVEL_X,
         DELTA,

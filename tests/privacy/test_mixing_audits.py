@@ -16,8 +16,9 @@ from scipy.special import ndtr
 
 import privinf as pi
 from privinf.audit import audit_mechanism, binomial_bounds
-from privinf.mechanisms import gaussian, party_release
-from privinf.mechanisms.mixing_matrix import MixingMatrix
+from privinf.mechanisms import gaussian
+from privinf.mechanisms.mixing import party_release
+from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.schema import Design
 
 MU = 2.5

@@ -14,7 +14,7 @@ from test_secure_sum_audit import asked as sent_by_honest
 
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site
-from privinf.federation.masking import PURPOSE, apply_masks
+from privinf.federation.secure.masking import PURPOSE, apply_masks
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.moments import default_response_weight

@@ -30,8 +30,8 @@ from privinf.accounting.scopes import total_of
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import SitePolicy
 from privinf.mechanisms.noisy_scalar import noisy_scalar
-from privinf.mechanisms.noisy_top_k import NoisyTopK
-from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms.selection import NoisyTopK
+from privinf.mechanisms.statistics.ops import Reach
 
 # ---- audits: each returns what it complains of, nothing where all is well
 

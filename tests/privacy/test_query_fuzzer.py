@@ -13,7 +13,7 @@ from privinf.errors import PrivinfError, SchemaError
 from privinf.federation import Query, Site
 from privinf.federation.site_designs import SiteDesigns
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import SiteOp
+from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.schema import expressions
 
 

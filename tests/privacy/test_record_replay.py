@@ -11,8 +11,9 @@ from replay_fits import ASKED, FITS, LONG, PAIRS, WHERE, allowed, run_of
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.errors import PrivinfWarning, SchemaError, SensitivityError
-from privinf.mechanisms import gaussian, moments, noisy_top_k
-from privinf.mechanisms.randomized_response import RandomizedResponse
+from privinf.mechanisms import gaussian, moments
+from privinf.mechanisms import selection as noisy_top_k
+from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.noise import LatticeNoise
 from privinf.schema import Design
 

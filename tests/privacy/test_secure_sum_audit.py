@@ -14,10 +14,10 @@ import pytest
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.federation import site as site_module
-from privinf.federation.masking import PURPOSE, PairKeys, apply_masks
+from privinf.federation.secure.masking import PURPOSE, PairKeys, apply_masks
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
 
 NAMES, HONEST, COLLUDING = ("a", "b", "c", "d"), ("a", "b"), ("c", "d")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from privinf.audit import audit_mechanism
-from privinf.mechanisms import RandomizedResponse, sign_channel
-from privinf.mechanisms.sign_channel import SignChannel
+from privinf.mechanisms import RandomizedResponse
+from privinf.mechanisms.local import signs as sign_channel
+from privinf.mechanisms.local.signs import SignChannel
 
 DRAWS = 100_000
 EPSILON = 1.2

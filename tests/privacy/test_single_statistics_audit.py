@@ -8,8 +8,9 @@ import pytest
 
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.mechanisms import catalogue, single_statistics
-from privinf.mechanisms.site_ops import Reach
+from privinf.mechanisms import catalogue
+from privinf.mechanisms.statistics import scores as single_statistics
+from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
 

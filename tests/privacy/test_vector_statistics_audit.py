@@ -10,10 +10,10 @@ import privinf as pi
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
-from privinf.mechanisms import vector_statistics
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.site_ops import Reach
-from privinf.mechanisms.site_rows import SiteBlock
+from privinf.mechanisms.statistics import vector_statistics
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.ops import Reach
 from privinf.schema import Design
 
 MU, FAR = 3.0, 8.0

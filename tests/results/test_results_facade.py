@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, compare
 from privinf.schema import Design

@@ -7,7 +7,7 @@ import pytest
 from privinf import plotting
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 from privinf.schema import Design

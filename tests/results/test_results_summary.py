@@ -6,7 +6,7 @@ import pytest
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.errors import ArgumentError
-from privinf.inference.corrected_scores import CorrectedLeastSquares
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
 from privinf.results import Results

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from privinf.engines.sparse_sums import SparseSums, SparseUnits
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.schema import Design
 from studies.lasso import LassoDesign
 from studies.paper.engine import (

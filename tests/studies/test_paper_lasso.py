@@ -11,7 +11,7 @@ import privinf as pi
 from privinf.accounting import epsilon_to_rho, rho_to_epsilon
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, PrivinfError
 from privinf.federation import TrustedServer
-from privinf.models.debiased_lasso_rows import rows_of_arrays
+from privinf.lasso.rows import rows_of_arrays
 from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 from studies.paper.model import fit_paper

@@ -8,9 +8,9 @@ from scipy import stats
 
 import privinf as pi
 from privinf.errors import ArgumentError
-from privinf.inference.corrected_scores import MixedLeastSquares
 from privinf.inference.solution import solve
-from privinf.mechanisms.mixing_matrix import MixingMatrix
+from privinf.mechanisms.mixing.matrix import MixingMatrix
+from privinf.mixing.equation import MixedLeastSquares
 from studies.mixing import (
     MIXING_PARTIES,
     PeopleSums,

@@ -1,1 +1,0 @@
-"""Optimisers driven by releases: state in, state out; they never see a row."""

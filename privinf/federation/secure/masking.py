@@ -1,0 +1,158 @@
+r"""Pairwise masks modulo 2^64 that cancel in the sum over a roster, and the graph of who shares them.
+
+Sites u and v that are joined in the graph share the mask m_uv = ChaCha20(HKDF(X25519(sk_u, pk_v), info)), a
+vector of uniform 64-bit words; the one whose name sorts later adds it and the other takes it away. `info` is
+the SHA-256 of the **whole** query (statistic, arguments, roster, position in the session, charges): no two
+questions share a mask, and sites that were asked different questions get a sum of uniform garbage.
+
+Up to `COMPLETE` sites the graph is complete. Beyond, it is a circle in a pseudorandom order on which
+everybody is joined to the m nearest on each side (a Harary graph of degree k = 2m, as in Bell et al.).
+Whoever sees all messages and knows c sites' keys learns the sum over every connected component of the other
+sites, and nothing else. These fall apart only if m consecutive sites of the circle are all among the c, so
+
+    P(not connected) <= n c (c-1)...(c-m+1) / (n (n-1)...(n-m+1)),
+
+and `degree` takes the smallest m that makes it at most 2^-100. The order is fixed by the SHA-256 of the
+pinned roster and the names that take part. So small a probability keeps it out of reach to search, by trial
+of keys or of rosters with faked drop-outs, for a graph that cuts a site off. Drop-outs need no further
+degree: a sum that lacks a site is not unmasked; the graph is drawn again for the sites that are left. The c
+sites must have been chosen without regard to the graph; `degree` never counts with fewer than a tenth of all.
+
+References
+----------
+Bell, Bonawitz, Gascon, Lepoint and Raykova (2020), "Secure single-server aggregation with (poly)logarithmic
+overhead". Bonawitz et al. (2017), "Practical secure aggregation for privacy-preserving machine learning".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privinf.errors import ArgumentError
+from privinf.federation.secure.keys import IdentityKey, Roster, primitives
+
+Words: TypeAlias = NDArray[np.uint64]
+
+COMPLETE = 50
+FAILURE_BITS = 100
+PURPOSE = b"privinf masked sum 1:"
+
+
+def degree(sites: int, colluding: int) -> int:
+    """Return how many others each of `sites` shares a mask with, against `colluding` sites and the server.
+
+    Examples
+    --------
+    >>> degree(50, 5), degree(200, 20), degree(1000, 100)
+    (49, 42, 64)
+    """
+    if sites <= COMPLETE:
+        return sites - 1
+    colluding = max(colluding, sites // 10)
+    log2_bound = math.log2(sites)
+    for side in range(1, sites // 2):
+        if colluding < side:
+            return 2 * side
+        log2_bound += math.log2((colluding - side + 1) / (sites - side + 1))
+        if log2_bound <= -FAILURE_BITS:
+            return 2 * side
+    return sites - 1
+
+
+def neighbours(name: str, roster: tuple[str, ...], pinned: str, colluding: int) -> tuple[str, ...]:
+    """Return whom a site shares masks with, among a sorted roster; `pinned` is the pinned roster's digest."""
+    k = degree(len(roster), colluding)
+    if k == len(roster) - 1:
+        return tuple(other for other in roster if other != name)
+    circle, position = _circle(roster, pinned)
+    here = position[name]
+    steps = (step for side in range(1, k // 2 + 1) for step in (-side, side))
+    return tuple(circle[(here + step) % len(circle)] for step in steps)
+
+
+@lru_cache(maxsize=16)
+def _circle(roster: tuple[str, ...], pinned: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Return the sites in their pseudorandom order, and where each stands."""
+    seed = hashlib.sha256("\0".join((pinned, *roster)).encode()).digest()
+    circle = tuple(sorted(roster, key=lambda name: hashlib.sha256(seed + name.encode()).digest()))
+    return circle, {name: place for place, name in enumerate(circle)}
+
+
+def extract(shared: bytes) -> bytes:
+    """Return the pseudorandom key of a shared secret: HKDF-Extract with SHA-256 and no salt (RFC 5869)."""
+    return hmac.digest(bytes(32), shared, "sha256")
+
+
+def expand(key: bytes, info: bytes) -> bytes:
+    """Return 32 bytes of HKDF-Expand with SHA-256 (RFC 5869)."""
+    return hmac.digest(key, info + b"\x01", "sha256")
+
+
+def stream(key: bytes, size: int) -> Words:
+    """Return `size` uniform words: the ChaCha20 key stream of a key that is used for nothing else."""
+    ciphers = primitives("hazmat.primitives.ciphers")
+    encryptor = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, bytes(16)), None).encryptor()
+    return np.frombuffer(encryptor.update(bytes(8 * size)), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def apply_masks(values: Words, own: str, keys: Iterable[tuple[str, bytes]]) -> Words:
+    """Return values plus the masks shared with others, given by name and mask key, modulo 2^64."""
+    masked = values.copy()
+    for other, key in keys:
+        if own > other:
+            masked += stream(key, values.size)
+        else:
+            masked -= stream(key, values.size)
+    return masked
+
+
+class PairKeys:
+    """The secrets that a site shares with the others of its pinned roster, each computed once.
+
+    Parameters
+    ----------
+    key : IdentityKey
+    roster : Roster
+
+    Notes
+    -----
+    **Privacy.** As secret as the identity key. Not pickled.
+    """
+
+    __slots__ = ("_key", "_pairs", "roster")
+
+    def __init__(self, key: IdentityKey | None, roster: Roster | None) -> None:
+        if not isinstance(key, IdentityKey) or not isinstance(roster, Roster):
+            raise ArgumentError("secure sums need both key=IdentityKey(...) and roster=Roster(...)")
+        self._key, self.roster = key, roster
+        self._pairs: dict[str, bytes] = {}
+
+    def owns(self, name: str) -> bool:
+        """Return whether the roster names this key's owner so."""
+        return self.roster.keys.get(name) == self._key.public
+
+    def pair(self, other: str, info: bytes) -> bytes:
+        """Return a key for one purpose that only this site and `other` can derive."""
+        if other not in self._pairs:
+            self._pairs[other] = extract(self._key.shared(self.roster.keys[other]))
+        return expand(self._pairs[other], info)
+
+    def masked(self, values: Words, own: str, roster: tuple[str, ...], colluding: int, digest: str) -> Words:
+        """Return a site's words under its masks for the query of this digest."""
+        info = PURPOSE + bytes.fromhex(digest)
+        others = neighbours(own, roster, self.roster.digest, colluding)
+        return apply_masks(values, own, ((other, self.pair(other, info)) for other in others))
+
+    def __repr__(self) -> str:
+        return f"<PairKeys with {len(self.roster)} sites, not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("shared secrets are not pickled")

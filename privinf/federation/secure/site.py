@@ -1,0 +1,216 @@
+r"""A site's part in a secure sum: check what is asked, quantise, add its share of the noise, mask.
+
+**Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits (`site_rows`), towards zero
+or inside the clip, so that no clip is passed and sums over a site's rows have no rounding. The site's sum is
+rounded to the grid g, a power of two, in int64. A record stands at one site only, so that replacing it moves
+one of these integer vectors, by at most S/g + sqrt(D) steps in l2, with S the exact replace-one sensitivity
+of the statistic and D its number of entries. That is what is charged.
+
+**Noise.** Each site adds discrete Gaussian noise of variance sigma^2 / (m - c) steps^2, with m sites on the
+roster, c of them counted as colluding: the honest ones alone carry the guarantee. A sum of
+discrete Gaussians of sd s is a discrete Gaussian up to a factor of 1 +- 10 m exp(-pi^2 s^2) in the
+probabilities (Kairouz, Liu and Steinke), which is below 10^-60 at the least sd that a site accepts, four
+steps. With s of 2^20 steps or more it is as good as mu-GDP (see `privinf.noise.lattice`) and charged so; on a
+coarser grid only zCDP is known, and only `ConcentratedLoss` is accepted.
+
+**Range.** The sum of what the sites send is read back from 64 bits. Each refuses before anything is charged
+if its rows times the largest number a record can add, plus 64 sds of its noise, pass 2^63 / m steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry
+from privinf.errors import ArgumentError, NotAvailableError, SensitivityError
+from privinf.federation.messages import Query
+from privinf.federation.policy import NOISE_TERMS, TOLERANCE, SitePolicy
+from privinf.federation.secure.masking import PairKeys, Words
+from privinf.mechanisms.statistics.block import stream_of
+from privinf.mechanisms.statistics.ops import Reach
+from privinf.noise import LatticeNoise, NoiseSource, SimulationNoise
+from privinf.noise.discrete_gaussian import LARGEST_SIGMA
+from privinf.typing import Floats, Integers
+from privinf.validation import shown
+
+LEAST_SIGMA = 4.0
+GAUSSIAN_SIGMA = 2.0**20
+NOISE_REACH = 64.0
+MOST_GRID = 2.0**1000
+# The one protocol of this package, as a question names it.
+KIND = "masked"
+TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed"})
+
+
+@dataclass(frozen=True, slots=True)
+class SumTerms:
+    """What a query asks of every site on its roster.
+
+    Attributes
+    ----------
+    roster : tuple of str
+        Names of those who take part, sorted; all of them must answer.
+    max_colluding : int
+        How many of them may be in league with the server.
+    carriers : int
+        How many honest sites' noise the sum is sure to hold.
+    grid : float
+        Unit of the integers, a power of two.
+    sigma : float
+        Sd of one site's noise, in steps; 0 without noise.
+    seed : int or None
+        Of simulation noise.
+    """
+
+    roster: tuple[str, ...]
+    max_colluding: int
+    carriers: int
+    grid: float
+    sigma: float
+    seed: int | None
+
+
+def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
+    """Return the terms of a query for a secure sum.
+
+    Raises
+    ------
+    ArgumentError
+        They are not well formed, or of another protocol.
+    """
+    given = query.masking
+    if given.get("kind") != KIND:
+        raise ArgumentError(f"no secure sum of kind {shown(given.get('kind'))} is known")
+    unknown = sorted(set(given) - TERMS)
+    if unknown:
+        raise ArgumentError(f"a secure sum knows no {', '.join(map(repr, unknown))}")
+    roster = given.get("roster")
+    if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
+        raise ArgumentError("roster must be a list of names")
+    if roster != sorted(set(roster)):
+        raise ArgumentError("roster must be sorted and name every site once")
+    seed = given.get("seed")
+    if seed is not None and not _whole(seed, 0):
+        raise ArgumentError("the terms of the secure sum are not well formed")
+    colluding = given.get("max_colluding")
+    if not _whole(colluding, 0):
+        raise ArgumentError("max_colluding must be a whole number")
+    if colluding >= len(roster):
+        raise ArgumentError(f"max_colluding={colluding} leaves no honest site among {len(roster)}")
+    grid, scale = _grid(given), float(entry.noise.get("scale", math.nan))
+    carriers = len(roster) - colluding
+    sigma = scale / grid / math.sqrt(carriers)
+    if not (0.0 <= sigma < math.inf):
+        raise ArgumentError("the ledger line states no scale of the noise")
+    return SumTerms(tuple(roster), colluding, carriers, grid, sigma, seed)
+
+
+def _grid(given: Mapping[str, Any]) -> float:
+    grid = given.get("grid")
+    if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
+        raise ArgumentError("grid must be a positive number")
+    if math.frexp(grid)[0] != 0.5:
+        raise ArgumentError("grid must be a power of two")
+    return float(grid)
+
+
+def _whole(value: Any, least: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_terms(query: Query, terms: SumTerms, entry: LedgerEntry, reach: Reach, policy: SitePolicy) -> None:
+    """Raise unless a secure sum is one that the policy allows and that costs what its ledger line says.
+
+    Raises
+    ------
+    NotAvailableError
+        The policy asks for more sites, for more of them that may collude, or for other noise.
+    ArgumentError
+        The ledger line states too little, or a loss that the grid is too coarse for.
+    """
+    if len(terms.roster) < policy.min_sites:
+        raise NotAvailableError(f"its policy takes part in sums over at least {policy.min_sites} sites")
+    if terms.max_colluding < policy.max_colluding:
+        raise NotAvailableError(f"its policy counts with {policy.max_colluding} colluding sites")
+    if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
+        raise ArgumentError("the ledger line says secure of noise that is not")
+    if terms.sigma == 0.0:
+        return
+    if not entry.secure and terms.seed is None:
+        raise ArgumentError("simulation noise needs its seed")
+    if entry.secure and not query.args.get("bits"):
+        raise ArgumentError("secure sums need bits: without them sums of doubles are not exact")
+    if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
+        raise ArgumentError("the noise of one site must span 4 to 2^50 steps of the grid")
+    check_price(terms, entry, reach)
+
+
+def check_price(terms: SumTerms, entry: LedgerEntry, reach: Reach) -> None:
+    """Raise ArgumentError unless a ledger line states the sensitivity on the grid and a loss that it has."""
+    needed = reach.sensitivity(entry.relation) + terms.grid * math.sqrt(reach.size)
+    if entry.mechanism != "gaussian" or entry.sensitivity is None or entry.sensitivity.norm != "l2":
+        raise ArgumentError("a secure sum is a Gaussian release with an l2 sensitivity")
+    if not set(entry.noise) <= NOISE_TERMS:
+        raise ArgumentError("a secure sum is one release of a whole sum")
+    if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
+        raise ArgumentError(f"the line {entry.label!r} leaves out what the grid adds to the sensitivity")
+    fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
+    if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
+        raise ArgumentError(
+            f"the line {entry.label!r} must state its loss in zCDP: on so coarse a grid no mu is known"
+        )
+
+
+def check_room(terms: SumTerms, rows: int, bound: float) -> None:
+    """Raise SensitivityError if a sum over sites could pass 64 bits."""
+    most = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
+    if not most < 2.0**63 / len(terms.roster):
+        raise SensitivityError("the sum could pass 64 bits on this grid: ask for a coarser one (grid_bits)")
+
+
+def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: str) -> PairKeys:
+    """Return the site's keys for a sum.
+
+    Raises
+    ------
+    NotAvailableError
+        The site has no key, or the roster is not part of the one it has pinned, with itself in it.
+    """
+    if pairs is None:
+        raise NotAvailableError("it has no key and roster for secure sums")
+    if not pairs.owns(name):
+        raise NotAvailableError("its pinned roster has another key under this name")
+    if query.masking.get("pinned") != pairs.roster.digest:
+        raise NotAvailableError("its pinned roster is another one")
+    if name not in terms.roster:
+        raise NotAvailableError("it is not on the roster of this sum")
+    if not set(terms.roster) <= set(pairs.roster.keys):
+        raise NotAvailableError("the roster names a site that is not in its pinned roster")
+    return pairs
+
+
+def quantised(total: Floats, terms: SumTerms, rows: int, bound: float) -> Integers:
+    """Return a site's sum in steps of the grid, flat; no entry larger than so many rows can make it."""
+    most = math.floor(rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0)
+    with np.errstate(all="ignore"):
+        steps = np.rint(np.nan_to_num(np.ravel(total)) / terms.grid)
+    return np.clip(steps, -most, most).astype(np.int64)
+
+
+def noisy_words(steps: Integers, terms: SumTerms, name: str) -> Words:
+    """Return integers plus the site's share of the noise, as words modulo 2^64."""
+    if terms.sigma > 0.0:
+        steps = source_of(terms, name).gaussian_steps(steps, terms.sigma)
+    return np.asarray(steps, dtype=np.int64).view(np.uint64)
+
+
+def source_of(terms: SumTerms, name: str) -> NoiseSource:
+    """Return the noise: secure, or simulated from a seed that the policy has allowed."""
+    if terms.seed is None:
+        return LatticeNoise()
+    return SimulationNoise(np.random.default_rng([terms.seed, stream_of(name)]))

@@ -1,0 +1,191 @@
+"""From an estimating equation to a result: solve in scaled units, report in the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privinf.accounting import Ledger, PrivacyReport
+from privinf.errors import ArgumentError
+from privinf.inference.estimate import Estimate
+from privinf.inference.identification import identification
+from privinf.inference.linear_scores import LinearScores
+from privinf.inference.solution import solve
+from privinf.releases import Release
+from privinf.results import Results
+from privinf.typing import Floats, Stabilization, Target
+from privinf.validation import check_choice, check_number, check_positive
+
+ResultsT = TypeVar("ResultsT", bound=Results)
+
+LAST_ITERATE = (
+    "the last iterate keeps the optimisation error (I - eta A)^T b and has no valid interval: use "
+    "estimator='client-average', which is made from the same messages"
+)
+CLIPPED = "Target: the regression among rows clipped to the public bounds."
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How to solve the equation.
+
+    Attributes
+    ----------
+    stabilization : {"none", "fuller", "ridge"}
+    ridge : float
+        gamma, scaled units; > 0 means "ridge".
+    fuller : float or None
+        Fuller's constant; None: d + 4.
+    target : {"population", "sample", "penalized"}
+    """
+
+    stabilization: Stabilization = "none"
+    ridge: float = 0.0
+    fuller: float | None = None
+    target: Target = "population"
+
+    def __post_init__(self) -> None:
+        check_choice(self.stabilization, Stabilization, "stabilization")
+        check_choice(self.target, Target, "target")
+        check_number(self.ridge, "ridge", low=0.0)
+        if self.ridge > 0.0 and self.stabilization == "fuller":
+            raise ArgumentError("ridge= and stabilization='fuller' are alternatives: choose one")
+        if self.ridge == 0.0 and self.stabilization == "ridge":
+            raise ArgumentError("stabilization='ridge' needs ridge > 0")
+        if self.ridge > 0.0:
+            object.__setattr__(self, "stabilization", "ridge")
+        if self.fuller is not None:
+            check_positive(self.fuller, "fuller")
+            if self.stabilization != "fuller":
+                raise ArgumentError("fuller= belongs to stabilization='fuller'")
+        if self.target == "penalized" and self.ridge == 0.0:
+            raise ArgumentError("target='penalized' needs ridge > 0")
+
+    def described(self) -> dict[str, str]:
+        """Return the lines of a summary that name a stabilisation."""
+        if self.stabilization == "fuller":
+            constant = "d + 4" if self.fuller is None else f"{self.fuller:g}"
+            return {"Stabilization": f"Fuller, a = {constant}"}
+        if self.stabilization == "ridge":
+            return {"Stabilization": f"ridge {self.ridge:g} (scaled units)"}
+        return {}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the footnotes of a summary that follow from the options."""
+        if self.stabilization != "ridge":
+            return ()
+        if self.target == "penalized":
+            return ("Ridge: coefficients, intervals and tests are for the ridge-penalised target.",)
+        return (
+            "Ridge: coefficients are the ridge estimate, which is biased; standard errors, intervals and "
+            "tests come from the unpenalised moments (target='penalized' has them for the penalised target).",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Coefficients that are reported without intervals, and why there are none.
+
+    Attributes
+    ----------
+    params : ndarray, shape (p,)
+        Scaled units.
+    reason : str
+    """
+
+    params: Floats
+    reason: str
+
+
+def build_results(
+    kind: type[ResultsT],
+    system: LinearScores,
+    *,
+    release: Release,
+    ledger: Ledger | None,
+    model: str,
+    method: str,
+    fit: Fit,
+    options: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    reported: Reported | None = None,
+    sampling_system: LinearScores | None = None,
+    notes: tuple[str, ...] = (),
+) -> ResultsT:
+    """Solve `system` and wrap the estimate, in the user's units, with everything a result shows.
+
+    Parameters
+    ----------
+    kind : type of Results
+    system : LinearScores
+        In scaled units, columns in the design's order.
+    settings : mapping
+        What the model needs to make `system` from `release` again (after loading).
+    reported : Reported, optional
+        Coefficients to report instead of the solution, without intervals.
+    sampling_system : LinearScores, optional
+        Equation with independent rows from which to estimate the error without noise, where `system` has
+        several rows a client.
+    notes : tuple of str
+        More footnotes of the summary.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the release.
+    """
+    design = release.design
+    solution = solve(
+        system,
+        stabilization=fit.stabilization,
+        ridge=fit.ridge,
+        fuller_a=fit.fuller,
+        target=fit.target,
+    )
+    transform, shift = design.to_user
+    if reported is None:
+        estimate = solution.estimate(design.names)
+    else:
+        estimate = Estimate(reported.params, None, design.names, release.nobs, weak_reason=reported.reason)
+    point = None
+    if reported is None and not np.array_equal(solution.point, solution.params):
+        point = transform @ solution.point + shift
+    sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
+    rsquared, scale = fit_measures(system, solution.params, design.constant)
+    clipped = () if release.law.get("noise_free", False) else (CLIPPED,)
+    return kind(
+        estimate.transformed(transform, shift=shift, names=design.names),
+        report=PrivacyReport.of(release.entries, ledger=ledger, delta=release.law["delta"]),
+        design=design,
+        release=release,
+        system=system,
+        sampling_cov=None if sampling is None or reported is not None else transform @ sampling @ transform.T,
+        identification=identification(system),
+        target=fit.target,
+        model=model,
+        method=method,
+        options={**(options or {}), **fit.described()},
+        settings=dict(settings or {}),
+        rsquared=rsquared,
+        scale=None if scale is None else scale * design.y_scale**2,
+        notes=(*clipped, *fit.notes(), *notes),
+        point=point,
+    )
+
+
+def fit_measures(
+    system: LinearScores, params: Floats, constant: int | None
+) -> tuple[float | None, float | None]:
+    """Return (R^2, residual variance), from corrected moments, scaled units.
+
+    R^2 is centred where there is a constant, as statsmodels has it; the residual variance has divisor n.
+    Each is None where the noise leaves a value that it cannot have.
+    """
+    residual = system.residual_variance(params)
+    total = system.residual_variance(np.zeros_like(params))
+    if constant is not None:
+        total -= float(system.g[constant]) ** 2 / float(system.A[constant, constant])
+    rsquared = 1.0 - residual / total if total > 0.0 else -1.0
+    return rsquared if 0.0 <= rsquared <= 1.0 else None, residual if residual >= 0.0 else None

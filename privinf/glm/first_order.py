@@ -1,0 +1,347 @@
+r"""First-order private optimisers on public batches: full gradients, or gradients in a sketch (paper 3).
+
+Every record is in one of B batches, fixed before the data are seen, and in every epoch once: E epochs cost a
+record E releases of sensitivity 2C, whatever B is. A site as a whole is in every batch: protected as a unit,
+it pays for E B releases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from privinf.accounting.budget import ROUNDING
+from privinf.doors import doors
+from privinf.errors import ArgumentError
+from privinf.glm.adam import RunningMoments
+from privinf.glm.settling import Round, Walk
+from privinf.glm.sketch import LearnedSpace, Probes, Sketch
+from privinf.glm.sums import GlmSums
+from privinf.studied import studied
+from privinf.typing import Floats, Integers
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+
+OptimizerVariant = Literal["repaired", "paper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a variant of `DOME` does in its own way.
+
+    Attributes
+    ----------
+    moments : bool
+        Whether it centres, preconditions and takes Adam's steps where nothing else is asked for.
+    probes : {"unbiased", "orthonormal"}
+    averages : bool
+        Whether the last iterates are averaged.
+    tracked : callable (sketched, gradient) -> ndarray
+        The vector that the learned directions follow.
+    rescaled : callable (space, ratio) -> LearnedSpace
+        The learned directions in the next round's units, `ratio` of this one's.
+    """
+
+    moments: bool
+    probes: Probes
+    averages: bool
+    tracked: Callable[[Floats, Floats], Floats]
+    rescaled: Callable[[LearnedSpace, Floats], LearnedSpace]
+
+
+_VARIANTS: dict[OptimizerVariant, Hooks] = {
+    "repaired": Hooks(False, "unbiased", True, lambda sketched, gradient: sketched, LearnedSpace.rescaled)
+}
+
+
+def register_variant(name: OptimizerVariant, hooks: Hooks) -> None:
+    """Add a variant of `DOME`; studies do this on import."""
+    _VARIANTS[name] = hooks
+
+
+def hooks_of(variant: OptimizerVariant) -> Hooks:
+    """Return what a variant does; "paper" is in studies.
+
+    Raises
+    ------
+    NotAvailableError
+        It is of studies, which cannot be imported here.
+    """
+    if variant not in _VARIANTS:
+        studied(f"{variant}.dome", f"DOME(variant={variant!r})")
+    return _VARIANTS[variant]
+
+
+@doors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DPSGD:
+    """Stochastic gradient ascent on clipped scores of full dimension.
+
+    Parameters
+    ----------
+    epochs : int
+        Times that every record takes part.
+    batches : int
+        Rounds an epoch; a batch has about n / batches records.
+    step : float
+        Size of a step, in units in which every bounded column is in [-1, 1].
+    clip : float
+        C: a record's (sketched) score is shrunk to this norm. The noise grows with it; below the length of a
+        typical row in these units the loss is that of a clipped score.
+    average : float
+        Share of the last iterates that are averaged; 0 for the last one alone.
+    final_share : float
+        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+
+    Notes
+    -----
+    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
+    ledger sees.
+    """
+
+    epochs: int = 5
+    batches: int = 20
+    step: float = 1.0
+    clip: float = 4.0
+    average: float = 0.5
+    final_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_count(self.epochs, "epochs")
+        check_count(self.batches, "batches")
+        check_positive(self.step, "step")
+        check_positive(self.clip, "clip")
+        check_number(self.average, "average", low=0.0, high=1.0, open_high=True)
+        check_fraction(self.final_share, "final_share")
+
+
+@doors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DPAdam(DPSGD):
+    """Adam on clipped scores of full dimension, its second moment corrected for the noise.
+
+    Parameters
+    ----------
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`.
+    """
+
+    step: float = 0.02
+
+
+@doors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSketch(DPSGD):
+    """Stochastic gradient ascent in a new random k-dimensional sketch every round (Chen et al. 2022).
+
+    Parameters
+    ----------
+    k : int
+        Numbers that a site sends a round.
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`.
+    """
+
+    k: int = 40
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not work in slotted dataclasses
+        DPSGD.__post_init__(self)
+        check_count(self.k, "k")
+
+
+@doors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DOME(DPSGD):
+    """Gradients in a sketch of directions learned from past releases and random probes.
+
+    Parameters
+    ----------
+    k : int
+        Columns of the sketch: numbers that a site sends a round.
+    most_learned : int
+        Largest number of learned directions.
+    energy : float
+        Share of the spectrum of past gradients that they are to hold.
+    variant : {"repaired", "paper"}
+        "repaired" scales the probes so that the gradient's estimate is unbiased, neither centres nor
+        preconditions, and steps along it. "paper" centres and preconditions with Adam's moments, projects,
+        tracks the gradient itself, and takes Adam's steps without averaging: far worse losses. It is one of
+        the repository's studies (``studies.paper.dome``), not in the wheel.
+    centre, precondition : bool, optional
+        Subtract Adam's first moment, divide by the root of its second; default by the variant.
+    probes : {"unbiased", "orthonormal"}, optional
+        Default by the variant.
+    adam : bool, optional
+        Adam's steps instead of plain ones; default by the variant.
+    epochs, batches, step, clip, average, final_share
+        As for `DPSGD`; the paper variant averages nothing.
+
+    Notes
+    -----
+    **Privacy.** As for `DPSGD`: the sketch, and Adam's moments, are functions of past releases. A replaced
+    record moves a sum by 2C; the paper counts C, for a record that is left out.
+
+    Where the paper is silent: second moments are corrected for their start at 0, and kept above a tenth of
+    the noise's average variance. Sites are sent the learned directions and the probes' seed, not the sketch.
+
+    References
+    ----------
+    "Communication efficient, differentially private distributed optimization using correlation-aware
+    sketching", Algorithms 1 and 2.
+    """
+
+    k: int = 40
+    most_learned: int = 5
+    energy: float = 0.9
+    variant: OptimizerVariant = "repaired"
+    centre: bool | None = None
+    precondition: bool | None = None
+    probes: Probes | None = None
+    adam: bool | None = None
+
+    def __post_init__(self) -> None:
+        DPSGD.__post_init__(self)
+        if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
+            raise ArgumentError("most_learned must be below k: some probes find new directions")
+        check_fraction(self.energy, "energy")
+        hooks = hooks_of(check_choice(self.variant, OptimizerVariant, "variant"))
+        for name in ("centre", "precondition", "adam"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                raise ArgumentError(f"{name} must be True or False")
+            object.__setattr__(self, name, hooks.moments if value is None else value)
+        object.__setattr__(self, "probes", check_choice(self.probes or hooks.probes, Probes, "probes"))
+        if not hooks.averages:
+            object.__setattr__(self, "average", 0.0)
+
+
+Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
+
+
+def optimise(
+    sums: GlmSums,
+    start: Floats,
+    mu: float,
+    options: Optimizer,
+    seed: int,
+    watched: Integers | None = None,
+) -> Walk:
+    """Run a private optimiser from a public start; the path keeps the iterates at the end of every epoch.
+
+    Parameters
+    ----------
+    sums : GlmSums
+    start : ndarray, shape (d,)
+    mu : float
+        Price of the whole run; infinite for no noise.
+    options : DPSGD, DPAdam, RandomSketch or DOME
+    seed : int
+        Public: batches and probes.
+    watched : ndarray of int, optional
+        Coefficients in which the laws of the rounds are kept; default: in none.
+
+    Notes
+    -----
+    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint, unless sites are the units. What is
+    returned is made of releases.
+    """
+    paid = options.epochs * sums.parts(options.batches)
+    price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / paid)
+    rounds = options.epochs * options.batches
+    averaged = max(1, math.ceil(options.average * rounds))
+    theta, path, steps, total = np.array(start), [start], [], np.zeros_like(start)
+    state = _OptimizerRounds(options, len(start), seed)
+    for number in range(rounds):
+        theta = theta + options.step * state.direction(sums, theta, price, number)
+        if watched is not None:
+            steps.append(state.law(watched))
+        if number >= rounds - averaged:
+            total += theta
+        if (number + 1) % options.batches == 0:
+            path.append(theta)
+    return Walk(total / averaged, path, rounds, steps, averaged)
+
+
+class _OptimizerRounds:
+    """What the server keeps from round to round; functions of past releases.
+
+    Of the last round, for the law of its error: `gain`, the direction per unit of the score; `noise`, the
+    variances of the score's noise; `dilution`, by which a sketch raises the variance of what it shows.
+    """
+
+    def __init__(self, options: Optimizer, d: int, seed: int) -> None:
+        if isinstance(options, (RandomSketch, DOME)) and options.k > d:
+            raise ArgumentError(f"k={options.k} is more than the {d} coefficients")
+        self.options, self.seed = options, seed
+        self.moments = RunningMoments.start(d)
+        self.space = LearnedSpace.empty(d)
+        self.unit: Floats = np.ones(d)
+        self.gain: Floats = np.ones(d)
+        self.noise: Floats = np.zeros(d)
+        self.dilution = 1.0
+
+    def direction(self, sums: GlmSums, theta: Floats, price: float, number: int) -> Floats:
+        """Ask for one batch, take it in, and return the direction of the step."""
+        options = self.options
+        sketch, told = self._sketch(number)
+        released, sd = sums.batch(
+            theta, price, clip=options.clip, batches=options.batches, batch=number % options.batches,
+            seed=self.seed, **told,
+        )  # fmt: skip
+        raw = released if sketch is None else sketch.matrix @ released
+        spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
+        gradient, variance = raw * self.unit, sd**2 * spread * self.unit**2
+        self.noise, self.dilution = variance, len(raw) / len(released)
+        if isinstance(options, DOME) and options.centre:
+            gradient = gradient + self.moments.first
+        adam = isinstance(options, DPAdam) or (isinstance(options, DOME) and bool(options.adam))
+        if adam or (isinstance(options, DOME) and (options.centre or options.precondition)):
+            self.moments.update(gradient, variance)
+        if isinstance(options, DOME):
+            self._learn(options, raw, gradient)
+        if adam:
+            self.gain = 1.0 / self.moments.unit
+        return self.moments.direction if adam else gradient
+
+    def law(self, watched: Integers) -> Round:
+        """Return the law of the last round in some coefficients."""
+        options = self.options
+        gain = options.step * self.gain[watched]
+        return Round(gain, self.noise[watched], options.batches * self.dilution)
+
+    def _sketch(self, number: int) -> tuple[Sketch | None, dict[str, Any]]:
+        options = self.options
+        if not isinstance(options, (RandomSketch, DOME)):
+            return None, {}
+        kind: Probes = options.probes or "unbiased" if isinstance(options, DOME) else "unbiased"
+        # The batches' seed keys another stream of the same family.
+        sketch = Sketch.of(self.space, options.k, self.seed + 1 + number, kind)
+        told = dict(sketch.told)
+        if isinstance(options, DOME) and options.centre:
+            told["moment"] = self.moments.first
+        if isinstance(options, DOME) and options.precondition:
+            told["unit"] = self.unit
+        return sketch, told
+
+    def _learn(self, options: DOME, raw: Floats, gradient: Floats) -> None:
+        """Track what is sketched, or what the variant takes for it, in the next round's units."""
+        hooks = hooks_of(options.variant)
+        if options.most_learned:
+            tracked = hooks.tracked(raw, gradient)
+            self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
+        if options.precondition:
+            unit = self.moments.unit
+            self.space = hooks.rescaled(self.space, self.unit / unit)
+            self.unit = unit

@@ -1,0 +1,326 @@
+"""Generalised linear models over parties: private fit by a trusted server or secure sums, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.accounting.ledger import check_ledger
+from privinf.doors import doors
+from privinf.errors import ArgumentError
+from privinf.federation import SecureServer, TrustedServer
+from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
+from privinf.federation.local import FEDERATED_TRUST
+from privinf.glm.first_order import Optimizer, optimise
+from privinf.glm.newton import Newton, OneStep, newton_path, one_step
+from privinf.glm.plan import FitPlan, plan_fit
+from privinf.glm.results import FederatedGLMResults, Told, glm_results, weak_results
+from privinf.glm.rows import GlmRows, Unit, rows_of_arrays, rows_of_formula
+from privinf.glm.settling import Walk
+from privinf.glm.sums import Clients, GlmSums
+from privinf.schema import Schema
+from privinf.typing import CovType, Family, Floats, RngLike, SumRelation, Trust
+from privinf.validation import check_choice
+
+HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
+
+
+@doors
+class FederatedGLM:
+    r"""Linear, logistic or Poisson regression over one or more parties.
+
+    Made by `from_formula` or `from_arrays`.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="server"`` parties
+    send un-noised sums to a server that they trust, and everything that leaves it is noised; with
+    ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total
+    (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
+    released.
+
+    With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
+    correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and
+    ends with one Newton step D from noisy score and Hessian H at the last iterate theta_T, whose error is
+    known:
+
+    .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
+
+    The residuals of the linear and the Poisson model are clipped at a public E (`residual_clip`, by default
+    so wide that the response's bounds keep inside): where it binds, the target is that of a clipped score.
+
+    References
+    ----------
+    "Communication efficient, differentially private distributed optimization using correlation-aware
+    sketching", for `DOME`; the one-step intervals are this package's.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 3))
+    >>> y = rng.uniform(size=20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
+    >>> sites = [(y[:5000], X[:5000]), (y[5000:], X[5000:])]
+    >>> model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * 3, family="binomial")
+    >>> fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> bool((abs(fit.params - [1.0, -0.5, 0.0]) < 4 * fit.bse).all())
+    True
+    """
+
+    _rows: GlmRows
+    _trust: Trust
+    ledger: Ledger
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        *,
+        schema: Schema,
+        family: Family,
+        radius: float | None = None,
+        residual_clip: float | None = None,
+        trust: Trust = "server",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a federation whose sites hold the rows (or a data frame).
+
+        Parameters
+        ----------
+        formula : str
+        data : Federation or DataFrame
+            The sites must have the same schema, and a policy that goes with `trust`.
+        schema : Schema
+            Bounds of columns and response; binomial responses are numeric with the bounds (0, 1).
+        family : {"gaussian", "binomial", "poisson"}
+        radius : float, optional
+            R, in units in which every bounded column is in [-1, 1]; default: the longest row that the bounds
+            allow. A smaller one means less noise, and less weight for longer rows.
+        residual_clip : float, optional
+            E, for the linear and the Poisson model.
+        trust : {"server", "secure-sum"}
+            "secure-sum" needs a federation whose sites have keys.
+        ledger : Ledger, optional
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        rows = rows_of_formula(formula, data, schema, family, radius, residual_clip)
+        return cls._over(rows, check_choice(trust, FEDERATED_TRUST, "trust"), ledger)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+        *,
+        bounds: Any,
+        family: Family,
+        y_bounds: Any = None,
+        radius: float | None = None,
+        residual_clip: float | None = None,
+        trust: Trust = "server",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a party; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        parties : sequence or mapping of (y, X)
+        bounds : sequence of (low, high), or mapping
+            Of every column but the constant.
+        y_bounds : (low, high)
+            For the linear and the Poisson model; values outside are clipped.
+        family, radius, residual_clip, trust, ledger
+            As in `from_formula`.
+        """
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
+        rows = rows_of_arrays(parties, bounds, family, y_bounds, radius, residual_clip, keyed=keyed)
+        return cls._over(rows, trust, ledger)
+
+    @classmethod
+    def _over(cls, rows: GlmRows, trust: Trust, ledger: Ledger | None) -> Self:
+        model = cls.__new__(cls)
+        model._rows, model._trust = rows, trust
+        model.ledger = check_ledger(ledger)
+        return model
+
+    def fit(
+        self,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        optimizer: Newton | Optimizer | None = None,
+        public_seed: int = 0,
+        max_colluding: int = 0,
+        relation: SumRelation = "replace-one",
+        unit: Unit = "record",
+        client_clip: float | None = None,
+        cov_type: CovType = "HC0",
+        targets: Sequence[str] | None = None,
+        nuisance: Sequence[str] = (),
+        checkpoint: str | PathLike[str] | None = None,
+        rng: RngLike = None,
+    ) -> FederatedGLMResults:
+        """Fit the model.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The joint budget of everything released; ``epsilon=inf`` adds no noise. `delta` is 1/(2n) by
+            default.
+        optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
+            By default `Newton` where the dimension allows intervals, else `DPSGD`. Newton's method without
+            noise runs to convergence.
+        public_seed : int
+            Of batches and probes; fixed before the data are seen.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
+        relation : {"replace-one", "zero-out"}
+            What the budget promises. Under "zero-out" a record is replaced by one that contributes nothing:
+            with C for 2C the same budget buys noise of half the size, and promises less, since a record that
+            is replaced by another one is protected at twice the mu. The ledger, and the sites' policies, must
+            be of that relation.
+        unit : {"record", "client"}
+            What is replaced: a record, or all records of a site at once. A site is in every batch and every
+            round, and pays for each; without `client_clip` it counts as so many records as the largest site
+            has.
+        client_clip : float, optional
+            C of ``unit="client"``: a site's summed score is shrunk to this norm, and moves a sum by 2C at
+            most. First-order optimizers need it; sums over a batch of n_i/B records are about
+            sqrt(n_i/B) times as long as one record's score once the fit is near.
+        cov_type : {"HC0", "nonrobust"}
+            "nonrobust" takes the Hessian for the meat too, which is right where the model's variance is, for
+            the logistic and the Poisson model, and saves the release of a meat (a tenth of the final budget).
+        targets, nuisance : sequence of str
+            Coefficients to report alone, also where there are too many for a Hessian of all of them; and
+            those whose columns the targets' may be correlated with. The final step is in these columns (and
+            the constant) alone, and their number is what the dimension rule counts. It takes for granted
+            that, given these columns, a target's is uncorrelated with every other one, weighted by the
+            curvature.
+        checkpoint : path, optional
+            Folder of this fit alone, in which every question and release is kept: the same call goes on where
+            one that was stopped had come to, and pays nothing twice. With ``trust="server"`` it holds the
+            secret key of the noise: protect it as you protect the rows.
+        rng : None, int or Generator
+            Seeds simulation noise; None: secure noise.
+
+        Raises
+        ------
+        ArgumentError
+            The request is wrong; nothing was spent.
+        BudgetExceededError
+            The ledger's limit would be passed; nothing was spent.
+        ConvergenceError, NotPositiveDefiniteError
+            Without noise: there is no finite estimate, or columns are collinear.
+        StorageError
+            The folder of `checkpoint` holds another fit, or lacks the key of its noise.
+
+        Notes
+        -----
+        **Privacy.** `privacy` counts every release. Settings that were chosen by looking at the data are not
+        charged unless the fits that they were chosen by are in the same ledger; the summary says what is.
+
+        Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian; where sites are the
+        units, n is the number of rows over that of the largest site. Beyond that the whole budget goes to the
+        fit, which has coefficients only. So it does where `client_clip` could bind: its bias is not known.
+        Standard errors take rows as independent, those of one site too.
+
+        A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
+        strong signals, a clip that is small against the response) and has coefficients only, unless what the
+        step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
+        """
+        rows = self._rows
+        plan = plan_fit(
+            epsilon,
+            delta,
+            optimizer,
+            public_seed,
+            rows=rows,
+            unit=unit,
+            client_clip=client_clip,
+            targets=targets,
+            nuisance=nuisance,
+            cov_type=cov_type,
+        )
+        folder = None
+        if checkpoint is not None:
+            block = () if plan.block is None else plan.block.columns.tolist()
+            settings = replace(plan, block=None), block, self._trust, relation, max_colluding
+            fit = fit_digest(rows.design, rows.model, *settings)
+            folder = FitFolder(Path(checkpoint), fit, keyed=self._trust == "server")
+        left = plan.mu if folder is None else folder.unspent(plan.mu, self.ledger)
+        if 0.0 < left < math.inf:
+            self.ledger.check(GaussianLoss(left))
+        before = len(self.ledger.entries)
+        sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
+        walk, method = _run(sums, rows.start, plan)
+        found = _last_step(sums, walk.params, plan)
+        kept = sums.server
+        entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
+        report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
+        options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
+        if relation != "replace-one":
+            options["Neighbours"] = relation
+        if unit != "record":
+            options["Protected unit"] = unit
+        told = Told(method, options, walk, sums.meter, report)
+        if found is None:
+            return weak_results(rows, told, plan.weak or HIDDEN, plan.block)
+        return glm_results(rows, found, told, cov_type, plan.block)
+
+    def _sums(
+        self,
+        rng: RngLike,
+        max_colluding: int,
+        folder: FitFolder | None,
+        relation: SumRelation = "replace-one",
+        clients: Clients | None = None,
+    ) -> GlmSums:
+        rows = self._rows
+        options: dict[str, Any] = {
+            "ledger": self.ledger, "rng": rng, "relation": relation,
+            "design": None if rows.design.schema is None else rows.design,
+        }  # fmt: skip
+        if self._trust == "secure-sum":
+            server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
+        elif max_colluding:
+            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+        else:
+            server = TrustedServer(rows.federation, **options)
+        constant = rows.design.constant if rows.family == "poisson" else None
+        asked = server if folder is None else CheckpointedServer(server, folder)
+        return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant, clients)
+
+    def __repr__(self) -> str:
+        size = f"{self._rows.total} rows x {self._rows.p} columns"
+        return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} sites (rows not shown)>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the model holds raw rows: pickle the results instead")
+
+
+def _last_step(sums: GlmSums, params: Floats, plan: FitPlan) -> OneStep | None:
+    """Return the step that ends the fit; None where there are to be no intervals, or can be none."""
+    if plan.weak:
+        return None
+    return one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
+
+
+def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Walk, str]:
+    """Return the walk to where the rounds ended, and the method's name."""
+    watched = np.arange(0 if plan.weak else sums.p) if plan.block is None else plan.block.columns
+    if isinstance(plan.optimizer, Newton):
+        walk = newton_path(sums, start, plan.rounds_mu, plan.optimizer, watched)
+    else:
+        walk = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed, watched)
+    return walk, f"{type(plan.optimizer).__name__}, {walk.length} rounds"

@@ -1,0 +1,220 @@
+r"""Newton's method on noisy scores and Hessians, and the one-step estimate whose law is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.accounting.budget import ROUNDING
+from privinf.doors import doors
+from privinf.errors import ConvergenceError, NotPositiveDefiniteError
+from privinf.glm.settling import Round, Walk
+from privinf.glm.sums import GlmSums
+from privinf.inference.sandwich import semidefinite
+from privinf.typing import Floats, Integers
+from privinf.validation import check_count, check_fraction
+
+# Of the final release: score, Hessian, meat.
+FINAL_SHARES = (0.7, 0.2, 0.1)
+# Of a round before that: its Hessian, and how budgets grow from round to round.
+EARLY_HESSIAN, GROWTH = 0.2, 2.0
+# The dimension rule: beyond it the noise of the Hessian biases its inverse.
+RULE = 0.1
+MOST_ROUNDS, TOLERANCE = 100, 1e-11
+
+
+@doors
+@dataclass(frozen=True, slots=True)
+class Newton:
+    """Newton's method: a noisy score and Hessian a round, then the final release.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds before the final release.
+    final_share : float
+        Share of the budget (mu^2) that the final release gets.
+
+    Notes
+    -----
+    **Privacy.** Public settings. Every round reads every row: its price adds up.
+    """
+
+    rounds: int = 3
+    final_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_count(self.rounds, "rounds")
+        check_fraction(self.final_share, "final_share")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Columns whose coefficients the final step moves: named targets, and what they may go along with.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        The targets first.
+    radius : float
+        The longest row over these columns.
+    targets : tuple of str
+    """
+
+    columns: Integers
+    radius: float
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneStep:
+    """The final release at theta_T: a Newton step and the law of its error, scaled units.
+
+    Attributes
+    ----------
+    params : ndarray, shape (p,)
+        theta_T + bread^-1 score.
+    start : ndarray, shape (p,)
+        theta_T.
+    bread, meat : ndarray, shape (p, p)
+        Mean Hessian and mean outer product of the scores, noisy; the meat made `semidefinite`, or the Hessian
+        once more where the model's variance is taken for it.
+    score_sd, bread_sd : float
+        Sd of the noise of the mean score, and of the diagonal of the bread.
+    """
+
+    params: Floats
+    start: Floats
+    bread: Floats
+    meat: Floats
+    score_sd: float
+    bread_sd: float
+
+    @property
+    def shift(self) -> float:
+        """How far the step moved linear predictors, root mean square: at most about that.
+
+        sqrt(D'HD / v) with the mean curvature v bounded from below by the largest diagonal entry of H, as
+        scaled columns are in [-1, 1].
+        """
+        length2 = float(self.step @ self.bread @ self.step)
+        return math.sqrt(max(length2, 0.0) / float(np.diag(self.bread).max()))
+
+    @property
+    def step(self) -> Floats:
+        """D, shape (p,)."""
+        return self.params - self.start
+
+    @property
+    def noise_meat(self) -> Floats:
+        """Covariance of what the noise adds to ``bread (params - truth)``.
+
+        Of the score, and of the bread's noise N times the step D: N has independent entries, of sd s on the
+        diagonal and s / sqrt 2 above it, so Cov(N D) = s^2/2 (|D|^2 I + D D').
+        """
+        step, eye = self.step, np.eye(len(self.params))
+        hessian = self.bread_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
+        return np.asarray(self.score_sd**2 * eye + hessian)
+
+
+def intervals_possible(p: int, n: float, mu: float) -> bool:
+    """Return whether ``p^1.5 <= 0.1 n mu_H``: whether the Hessian's noise leaves its inverse nearly unbiased.
+
+    Parameters
+    ----------
+    p : int
+    n : float
+        Rows; where sites are the units, in units of the largest one.
+    mu : float
+        Price of the final release; sqrt(2 rho_H) is the root of its Hessian's share times mu.
+    """
+    return math.pow(p, 1.5) <= RULE * n * math.sqrt(FINAL_SHARES[1]) * mu
+
+
+def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watched: Integers) -> Walk:
+    """Return the walk over all rounds, their laws in the coefficients `watched`.
+
+    Every round gets twice the budget of the one before.
+
+    Without noise (infinite `mu`) it runs to convergence, whatever `options` say.
+
+    Raises
+    ------
+    ConvergenceError
+        Without noise: no convergence, as where a logistic model separates the rows.
+    """
+    path, steps = [start], []
+    rounds = MOST_ROUNDS if math.isinf(mu) else options.rounds
+    for number in range(1, rounds + 1):
+        theta, price = path[-1], _round_price(mu, number, rounds)
+        score, score_sd = sums.score(theta, price * math.sqrt(1.0 - EARLY_HESSIAN), f"score, round {number}")
+        hessian, sd = sums.hessian(
+            theta, price * math.sqrt(EARLY_HESSIAN), curvature="bound", label=f"Hessian, round {number}"
+        )
+        step, gain = _step(score, hessian, sd, sums.scaled_constant)
+        path.append(theta + step)
+        steps.append(Round(gain[np.ix_(watched, watched)], np.full(len(watched), score_sd**2)))
+        if math.isinf(mu) and np.abs(path[-1] - theta).max() <= TOLERANCE * (1.0 + np.abs(theta).max()):
+            return Walk(path[-1], path, number, steps)
+    if math.isinf(mu):
+        raise ConvergenceError(
+            f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
+        )
+    return Walk(path[-1], path, rounds, steps)
+
+
+def _round_price(mu: float, number: int, rounds: int) -> float:
+    if math.isinf(mu):
+        return mu
+    shares = GROWTH ** np.arange(1, rounds + 1)
+    return mu * math.sqrt(float(shares[number - 1] / shares.sum()) * ROUNDING)
+
+
+def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> tuple[Floats, Floats]:
+    """Return Newton's step and its derivative in the score, near the solution.
+
+    Directions in which noise hides the curvature are held back.
+    """
+    shift = np.zeros(len(score))
+    if constant is not None:
+        # Poisson: scaling all means by c is exact in the Hessian, whose column of the constant sums x mean.
+        mean = max(hessian[constant, constant], 1e-12)
+        ratio = float(np.clip((mean + score[constant]) / mean, 0.05, 20.0))
+        shift[constant] = math.log(ratio)
+        score = score + (1.0 - ratio) * hessian[:, constant]
+        hessian, sd = ratio * hessian, ratio * sd
+    values, vectors = np.linalg.eigh(hessian)
+    # The operator norm of the noise is about sd sqrt(2 p).
+    floor = sd * math.sqrt(2.0 * len(score))
+    if floor == 0.0 and values[0] <= 1e-13 * values[-1]:
+        raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
+    gain = np.asarray((vectors / np.maximum(values, floor)) @ vectors.T)
+    return shift + gain @ score, gain
+
+
+def one_step(
+    sums: GlmSums, theta: Floats, mu: float, *, robust: bool = True, block: Block | None = None
+) -> OneStep | None:
+    """Release score, Hessian and, where `robust`, meat at `theta`, and take one Newton step from there.
+
+    Without a meat its share goes to the others. None where the noise of the Hessian hides it: there is no
+    step, and no covariance. With a block the step is in its columns B alone: a coefficient j of it is right
+    if E[v x_k (x_j - x_B'g)] = 0 for every other column k, g the weighted regression of x_j on the rest of B,
+    since then the error D of the other coefficients enters H_BB^-1 (s_B - H_B- D) only through the sampling
+    error of that mean, of order |D| / sqrt n.
+    """
+    spent = 1.0 if robust else sum(FINAL_SHARES[:2])
+    prices = [mu if math.isinf(mu) else mu * math.sqrt(share / spent * ROUNDING) for share in FINAL_SHARES]
+    before = theta
+    if block is not None:
+        sums, before = sums.of_block(block.columns, block.radius), theta[block.columns]
+    score, score_sd = sums.score(theta, prices[0], "final score")
+    bread, bread_sd = sums.hessian(theta, prices[1], curvature="exact", label="final Hessian")
+    meat = semidefinite(sums.meat(theta, prices[2])[0]) if robust else bread
+    # No more than the operator norm of the noise: the columns could be collinear.
+    if np.linalg.eigvalsh(bread)[0] <= bread_sd * math.sqrt(2.0 * len(score)):
+        return None
+    step = np.linalg.solve(bread, score)
+    return OneStep(before + step, before, bread, meat, score_sd, bread_sd)

@@ -1,0 +1,149 @@
+"""What a fit of a generalised linear model spends, and on what: checks before a charge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from privinf.accounting import calibrate_mu
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.first_order import DPSGD, Optimizer
+from privinf.glm.newton import Block, Newton, intervals_possible
+from privinf.glm.rows import GlmRows, Unit
+from privinf.glm.sums import Clients
+from privinf.typing import CovType
+from privinf.validation import check_choice, check_count, check_fraction, check_number
+
+LARGEST_SEED = 2**62
+# By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
+REACH = 0.0075
+
+BEYOND = (
+    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
+    "use fewer coefficients, spend more, or bring more rows (more sites, where sites are the units)"
+)
+BINDING = (
+    "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
+    "bias is not known: leave it out, or state the most that a site's rows can reach"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FitPlan:
+    """A checked request: prices are mu of Gaussian DP, infinite for no noise.
+
+    Attributes
+    ----------
+    mu, rounds_mu, final_mu : float
+        All, the rounds', and the final release's (0 where there is none).
+    delta : float
+        At which epsilon is reported.
+    optimizer : Newton or Optimizer
+    public_seed : int
+    clients : Clients or None
+        Where sites are the units of privacy.
+    robust : bool
+        Whether the final release has a meat.
+    block : Block or None
+        Of the final release; all columns without one.
+    weak : str
+        Why there will be no intervals; empty where the fit ends with the release that they need.
+    """
+
+    mu: float
+    rounds_mu: float
+    final_mu: float
+    delta: float
+    optimizer: Newton | Optimizer
+    public_seed: int
+    clients: Clients | None
+    robust: bool = True
+    block: Block | None = None
+    weak: str = ""
+
+
+def plan_fit(
+    epsilon: float,
+    delta: float | None,
+    optimizer: Newton | Optimizer | None,
+    public_seed: int,
+    *,
+    rows: GlmRows,
+    unit: Unit = "record",
+    client_clip: float | None = None,
+    cov_type: CovType = "HC0",
+    targets: Sequence[str] | None = None,
+    nuisance: Sequence[str] = (),
+) -> FitPlan:
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
+    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+    delta = 0.5 / rows.total if delta is None else check_fraction(delta, "delta")
+    mu = calibrate_mu(epsilon=epsilon, delta=delta)
+    if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
+        raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
+    seed = check_count(public_seed, "public_seed", least=0)
+    if seed >= LARGEST_SEED:
+        raise ArgumentError("public_seed must be below 2^62")
+    block, clients = rows.block(targets, nuisance), rows.clients(unit, client_clip)
+    share = (Newton() if optimizer is None else optimizer).final_share
+    final = mu if math.isinf(mu) else mu * math.sqrt(share)
+    robust = check_choice(cov_type, CovType, "cov_type") == "HC0"
+    if not robust and rows.family == "gaussian":
+        raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
+    # Replacing a site is like replacing its records, one after the other.
+    units = rows.total / (1 if clients is None else clients.rows)
+    possible = intervals_possible(rows.p, units, final)
+    if block is not None and not possible:
+        optimizer = optimizer or _near(rows)
+        final = mu if math.isinf(mu) else mu * math.sqrt(share := optimizer.final_share)
+        _check_targets(block, rows, units, mu, final)
+    chosen = optimizer or (Newton() if possible else DPSGD())
+    _check_optimizer(chosen, clients, rows, possible)
+    weak = "" if possible or block is not None else BEYOND
+    if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
+        weak = BINDING
+    rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
+    return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
+
+
+def _near(rows: GlmRows) -> DPSGD:
+    """Return the descent that comes near all coefficients: full batches, whole scores, steps of 1/V."""
+    return DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
+
+
+def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:
+    """Raise NotAvailableError unless a block's step is right beside so many other coefficients.
+
+    Their noise, of order R/(n mu) each, adds to the linear predictor a variance of order p R^2/(n mu)^2,
+    which moves a logistic slope by a like share of itself: REACH keeps that at about a twentieth.
+    """
+    if rows.family != "binomial":
+        raise NotAvailableError(
+            "targets= with so many coefficients (p^1.5 > 0.1 n mu_H) is offered for family='binomial'"
+        )
+    if not math.sqrt(rows.p) * rows.radius <= REACH * units * mu:
+        raise NotAvailableError(
+            f"targets= beside {rows.p} coefficients: the noise of the others would bias them "
+            f"(R p^0.5 > {REACH} n mu): spend more, bring more rows, or state a smaller radius="
+        )
+    if not intervals_possible(len(block.columns), units, final):
+        raise NotAvailableError(
+            f"{len(block.columns)} columns of targets=, nuisance= and the constant: the noise would hide "
+            "their Hessian: name fewer"
+        )
+
+
+def _check_optimizer(
+    chosen: Newton | Optimizer, clients: Clients | None, rows: GlmRows, possible: bool
+) -> None:
+    if not possible and isinstance(chosen, Newton):
+        raise NotAvailableError(
+            f"Newton's method with {rows.p} coefficients and {rows.total} rows: the noise would hide the "
+            "Hessian (p^1.5 > 0.1 n mu_H): use DPSGD() or DOME()"
+        )
+    if clients is not None and clients.clip is None and not isinstance(chosen, Newton):
+        raise ArgumentError(
+            f"{type(chosen).__name__} with unit='client' needs client_clip=, the norm to which a site's "
+            "summed score is clipped"
+        )

@@ -1,0 +1,197 @@
+"""Results of FederatedGLM: the common facade, the public path, what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.doors import doors
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.newton import Block, OneStep
+from privinf.glm.rows import GlmRows
+from privinf.glm.settling import Walk, error_of_start, settling
+from privinf.glm.sums import BYTES, Meter
+from privinf.inference.estimate import Estimate
+from privinf.inference.prediction import predict_mean
+from privinf.inference.sandwich import sandwich
+from privinf.results import Results
+from privinf.results.link import LinkPrediction, mean_response
+from privinf.results.prediction import Prediction
+from privinf.typing import Floats, Loss, Which
+from privinf.validation import check_choice
+
+UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
+CHARGED = (
+    "{} earlier releases are charged to the same ledger, with this fit epsilon {:.4g} at delta {:g}; "
+    "settings chosen by anything else about private data are not charged."
+)
+
+UNSETTLED = (
+    "the fit did not settle: its rounds ended far from the solution, and the last Newton step was {:.1f} of "
+    "its own standard errors long, which leaves a remainder that intervals do not know of; use more rounds "
+    "(Newton(rounds=6)), larger steps or a larger share for them (final_share=), more rows or budget, "
+    "tighter bounds{}"
+)
+WIDER_CLIP = ", or a larger residual_clip"
+
+APART = (
+    "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
+    "uncorrelated with every other one, weighted by the curvature."
+)
+
+LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
+
+
+@doors
+class FederatedGLMResults(Results):
+    """Results of `FederatedGLM`.
+
+    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests need
+    per-record scores, which no one releases: they are not available.
+    """
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if len(self.names) < len(self._context.settings["names"]):
+            raise NotAvailableError("predictions need all coefficients: this fit reports named targets alone")
+        return super()._rows(exog, transform)
+
+    @property
+    def _no_moments(self) -> str | None:
+        return "this model releases no squares of residuals"
+
+    def _check_settings(self) -> None:
+        check_choice(self.family, tuple(LOSSES), "family")
+        if any(len(line) != 3 for line in self._context.settings["rounds"]):
+            raise ArgumentError("every question of a fit has a name, floats down and floats up")
+        self.trace.astype(float), self.communication
+
+    @property
+    def family(self) -> str:
+        """The family."""
+        return str(self._context.settings["family"])
+
+    @cached_property
+    def trace(self) -> pd.DataFrame:
+        """Public iterates, user units: one row a round, the start first."""
+        return pd.DataFrame(
+            np.array(self._context.settings["trace"]), columns=self._context.settings["names"]
+        )
+
+    @cached_property
+    def communication(self) -> pd.DataFrame:
+        """What one site received and sent, question by question: floats and bytes, down and up."""
+        found = pd.DataFrame(
+            list(self._context.settings["rounds"]), columns=["question", "floats_down", "floats_up"]
+        )
+        return found.assign(bytes_down=BYTES * found["floats_down"], bytes_up=BYTES * found["floats_up"])
+
+    def predict(self, exog: Any, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
+        """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
+
+        Parameters
+        ----------
+        exog : DataFrame or array
+        transform : bool
+            False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+        """
+        check_choice(which, Which, "which")
+        rows, index = self._rows(exog, transform)
+        linear: Floats = rows @ self.params.to_numpy()
+        if which == "mean":
+            linear = mean_response(LOSSES[self.family], linear)
+        return pd.Series(linear, index, name=which)
+
+    def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
+        """Return predicted means with standard errors (delta method) and intervals (from the predictor's)."""
+        rows, index = self._rows(exog, transform)
+        linear = predict_mean(rows, self._estimate.params, self._estimate.covariance)
+        return Prediction(cast("Any", LinkPrediction(linear, LOSSES[self.family])), index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What a fit says of itself: method, options of the summary, its rounds, what was sent, its cost."""
+
+    method: str
+    options: Mapping[str, str]
+    walk: Walk
+    meter: Meter
+    report: PrivacyReport
+
+    def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
+        """Return the surroundings of the estimate; `notes` for the summary."""
+        trace = [(rows.to_user @ theta).tolist() for theta in self.walk.path]
+        settings = {
+            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds],
+            "names": list(rows.design.names),
+        }  # fmt: skip
+        return {
+            "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
+            "options": self.options, "settings": settings, "notes": (*notes, self._tuning()),
+        }  # fmt: skip
+
+    def _tuning(self) -> str:
+        """Say whether what came before this fit, such as a search for its settings, was charged."""
+        report = self.report
+        earlier = len({entry.id for entry in report.recorded} - {entry.id for entry in report.entries})
+        if not earlier:
+            return UNCHARGED
+        return CHARGED.format(earlier, report.cumulative.epsilon(), report.default_delta)
+
+
+def glm_results(
+    rows: GlmRows, found: OneStep, told: Told, cov_type: str, block: Block | None
+) -> FederatedGLMResults:
+    """Return the results of a fit that ended with a one-step estimate, in the user's units.
+
+    Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
+    """
+    sampling = sandwich(found.bread, found.meat, rows.total)
+    noise = sandwich(found.bread, found.noise_meat, 1)
+    names, back = rows.design.names, rows.to_user
+    if block is not None:
+        found_names = tuple(names[j] for j in block.columns)
+        names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
+    else:
+        found_names = names
+    context = told.context(rows, *([] if block is None else [APART]))
+    if block is not None:
+        context["design"] = None
+    reason = _unsettled(rows, found, told.walk, sampling + noise)
+    if reason:
+        weak = Estimate(
+            found.params, None, found_names, rows.total, cov_type="none", weak_reason=reason
+        ).transformed(back, names=names)
+        return FederatedGLMResults(weak, **context)
+    estimate = Estimate(
+        found.params, sampling + noise, found_names, rows.total, None, found.bread, noise, cov_type=cov_type
+    ).transformed(back, names=names)
+    return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
+
+
+def _unsettled(rows: GlmRows, found: OneStep, walk: Walk, covariance: Floats) -> str:
+    """Return why the last step was too long for intervals; empty where it was not."""
+    start = error_of_start(walk, found.bread, found.meat, rows.total)
+    # The linear model's curvature changes as residuals enter the clip or leave it.
+    unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
+    how = settling(found.step, covariance, start, found.shift / unit)
+    if how.settled:
+        return ""
+    return UNSETTLED.format(how.length, "" if rows.family == "binomial" else WIDER_CLIP)
+
+
+def weak_results(rows: GlmRows, told: Told, reason: str, block: Block | None) -> FederatedGLMResults:
+    """Return the results of a fit without a last step: where its rounds ended, with the reason."""
+    names, found, context = rows.design.names, rows.to_user @ told.walk.params, told.context(rows)
+    if block is not None:
+        chosen = block.columns[: len(block.targets)]
+        names, found, context["design"] = block.targets, found[chosen], None
+    estimate = Estimate(found, None, names, rows.total, cov_type="none", weak_reason=reason)
+    return FederatedGLMResults(estimate, **context)

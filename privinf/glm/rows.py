@@ -1,0 +1,244 @@
+"""A generalised linear model over a federation: doors of its rows, bounds, units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.federation import Federation, Query
+from privinf.federation.local import ONE_PARTY, Parties, in_process, parts_of
+from privinf.glm.newton import Block
+from privinf.glm.sums import Clients
+from privinf.mechanisms.rows import Rows
+from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
+from privinf.typing import Family, Floats
+from privinf.validation import check_choice, check_positive
+
+Unit = Literal["record", "client"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlmRows:
+    """A federation, its design, and the public bounds that the statistics of a model need.
+
+    Attributes
+    ----------
+    design : Design
+    federation : Federation
+    family : str
+    radius : float
+        R: rows longer than it, in scaled units, count with weight R^2/||x||^2.
+    residual_clip : float or None
+        E; None for the logistic model.
+    center, scale : ndarray, shape (p,)
+        Scaled units: bounded columns, public ones too, fall into [-1, 1].
+    rows : mapping of str to int
+        Numbers of rows by site.
+
+    Notes
+    -----
+    **Privacy.** Holds no rows: the federation does. Numbers of rows are public.
+    """
+
+    design: Design
+    federation: Federation
+    family: Family
+    radius: float
+    residual_clip: float | None
+    center: Floats
+    scale: Floats
+    rows: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+        return sum(self.rows.values())
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return len(self.design.names)
+
+    def clients(self, unit: Unit, clip: float | None) -> Clients | None:
+        """Return sites as units of privacy, None where records are (ArgumentError for bad requests)."""
+        if check_choice(unit, Unit, "unit") == "record":
+            if clip is not None:
+                raise ArgumentError('client_clip= belongs to unit="client"')
+            return None
+        return Clients(max(self.rows.values()), None if clip is None else check_positive(clip, "client_clip"))
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What every statistic of the model is told; units only where they are not the user's."""
+        design = self.design
+        told: dict[str, Any] = {"family": self.family, "radius": self.radius}
+        if self.residual_clip is not None:
+            told["residual_clip"] = self.residual_clip
+        if self.family == "poisson":
+            told["mean_cap"] = design.y_high
+        if self.center.any():
+            told["center"] = self.center
+        if (self.scale != 1.0).any():
+            told["scale"] = self.scale
+        return told
+
+    def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
+        """Return the columns of the final release: targets, nuisance, the constant; None for all."""
+        if targets is None:
+            if nuisance:
+                raise ArgumentError("nuisance= belongs to targets=")
+            return None
+        names, constant = list(self.design.names), _constant_name(self.design)
+        for what, given in (("targets", targets), ("nuisance", nuisance)):
+            if isinstance(given, str) or not set(given) <= set(names) - {constant}:
+                raise ArgumentError(f"{what} must be a list of coefficients, the constant not among them")
+        wanted = [*targets, *nuisance]
+        if not targets or len(set(wanted)) < len(wanted):
+            raise ArgumentError("targets and nuisance must name coefficients once, at least one target")
+        chosen = np.array([names.index(name) for name in [*wanted, *([constant] if constant else [])]])
+        low, high = self.limits
+        reach = np.maximum(np.abs(low), np.abs(high))[chosen]
+        return Block(chosen, min(self.radius, float(np.linalg.norm(reach))), tuple(targets))
+
+    def can_bind(self, clients: Clients) -> bool:
+        """Return whether some records of one site could have a summed score longer than its clip."""
+        longest = self.radius * (1.0 if self.residual_clip is None else self.residual_clip)
+        return clients.clip is not None and clients.clip < clients.rows * longest
+
+    @property
+    def start(self) -> Floats:
+        """The public start, scaled units: the middle of the response's bounds, by the constant."""
+        start = np.zeros(self.p)
+        low, high = self.design.y_low, self.design.y_high
+        if self.design.constant is None or self.family == "binomial" or low is None or high is None:
+            return start
+        middle = (low + high) / 2.0
+        start[self.design.constant] = middle if self.family == "gaussian" else math.log(middle)
+        return start
+
+    @property
+    def limits(self) -> tuple[Floats, Floats]:
+        """Bounds of the columns in scaled units; of the constant, 1 and 1."""
+        return _limits(self.design, self.center, self.scale)
+
+    @property
+    def to_user(self) -> Floats:
+        """T, shape (p, p): ``params_user = T params_scaled``."""
+        transform = np.diag(1.0 / self.scale)
+        if self.design.constant is not None:
+            transform[self.design.constant] -= self.center / self.scale
+        return transform
+
+
+def rows_of_formula(
+    formula: str, data: Any, schema: Schema, family: Family, radius: Any, residual_clip: Any
+) -> GlmRows:
+    """Return the rows that a formula makes of a federation's tables, or of one data frame."""
+    check_choice(family, Family, "family")
+    design = resolve_design(schema, formula, response="protected", radius=None)
+    if not hasattr(data, "ask"):
+        data = in_process(design, {ONE_PARTY: Rows(data)}, zero_out=True)
+    return _bound(design, data, family, radius, residual_clip)
+
+
+def rows_of_arrays(
+    parties: Parties,
+    bounds: Any,
+    family: Family,
+    y_bounds: Any,
+    radius: Any,
+    residual_clip: Any,
+    *,
+    keyed: bool,
+) -> GlmRows:
+    """Return the rows of one pair (y, X) a party, as sites of this process; `keyed` for secure sums."""
+    check_choice(family, Family, "family")
+    parts, names = parts_of(parties)
+    if family == "binomial":
+        if y_bounds is not None:
+            raise ArgumentError("y_bounds= is for other families: a binomial response is 0 or 1")
+        y_bounds = (0.0, 1.0)
+    if y_bounds is None:
+        raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
+    public = ["const"] if "const" in names else []
+    design = Design.from_arrays(names, bounds=bounds, public=public, y_bounds=y_bounds)
+    return _bound(
+        design, in_process(design, parts, keyed=keyed, zero_out=True), family, radius, residual_clip
+    )
+
+
+def _bound(
+    design: Design, federation: Federation, family: Family, radius: Any, residual_clip: Any
+) -> GlmRows:
+    low, high = design.y_low, design.y_high
+    if low is None or high is None:
+        raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+    if family == "binomial" and (low, high) != (0.0, 1.0):
+        raise SchemaError("a binomial response is 0 or 1: declare the bounds (0, 1)")
+    if family == "poisson" and low < 0.0:
+        raise SchemaError("a Poisson response is not negative: declare bounds from 0")
+    for name, private, top in zip(design.names, design.private, design.high, strict=True):
+        if not private and not math.isfinite(top) and name != _constant_name(design):
+            raise SensitivityError(f"the public column {name!r} needs bounds too: its rows enter the scores")
+    center, scale = _units(design)
+    return GlmRows(
+        design,
+        federation,
+        family,
+        _radius(design, radius, *_limits(design, center, scale)),
+        _residual_clip(design, family, residual_clip),
+        center,
+        scale,
+        {reply.site: reply.rows for reply in federation.ask(Query("describe"))},
+    )
+
+
+def _constant_name(design: Design) -> str | None:
+    return None if design.constant is None else design.names[design.constant]
+
+
+def _units(design: Design) -> tuple[Floats, Floats]:
+    """Return centres and scales: the design's, and for its public numeric columns by the same rule."""
+    center, scale = design.center.copy(), design.scale.copy()
+    for j, column in enumerate(design.columns):
+        if design.private[j] or column.indicator or j == design.constant:
+            continue
+        low, high = design.low[j], design.high[j]
+        centred = design.constant is not None
+        center[j] = (low + high) / 2.0 if centred else 0.0
+        scale[j] = (high - low) / 2.0 if centred else max(abs(low), abs(high))
+    return center, scale
+
+
+def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    low, high = (design.low - center) / scale, (design.high - center) / scale
+    if design.constant is not None:
+        low[design.constant] = high[design.constant] = 1.0
+    return low, high
+
+
+def _radius(design: Design, radius: Any, low: Floats, high: Floats) -> float:
+    """Return R: the longest row that the bounds allow, or what was asked for."""
+    if radius is not None:
+        return check_positive(radius, "radius")
+    reach = np.maximum(np.abs(low), np.abs(high))[~design.private]
+    return math.sqrt(design.norm**2 + float(reach @ reach))
+
+
+def _residual_clip(design: Design, family: Family, residual_clip: Any) -> float | None:
+    if family == "binomial":
+        if residual_clip is not None:
+            raise ArgumentError("residual_clip= is for other families: |y - p| <= 1")
+        return None
+    if residual_clip is not None:
+        return check_positive(residual_clip, "residual_clip")
+    low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
+    if family == "poisson":
+        return high
+    return high - low if design.constant is not None else max(high - low, abs(low), abs(high))

@@ -1,0 +1,305 @@
+"""Corrected least squares on features released with additive noise (errors in variables)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from privinf.errors import ArgumentError, NotPositiveDefiniteError
+from privinf.inference.linear_scores import (
+    LargeSample,
+    Units,
+    check_weights,
+    determined_difference,
+    homoskedastic_variance,
+    refuse_dependent_rows,
+)
+from privinf.inference.partialling import partialled
+from privinf.typing import Flags, Floats, SamplingKind
+from privinf.validation import check_array, check_number
+
+
+class CorrectedLeastSquares(LargeSample):
+    r"""Least squares on x + u with Cov(u) = S known.
+
+    Parameters
+    ----------
+    X : (n, p) array
+        Released features, rescaled so that ``E[x released | x] = x``; public columns included.
+    y : (n,) array
+        Response, in clear or with added noise.
+    noise_cov : (p, p) array
+        S; zero rows and columns for public columns.
+    y_noise_var : float, default 0
+        Variance of the noise in y.
+    fourth_directions, fourth_cumulants : (k, p) and (k,) arrays, optional
+        Non-Gaussian components of u: directions and fourth cumulants of independent symmetric terms.
+    groups : (n,) integer codes, optional
+        Clusters; the noise of different rows is independent even within one.
+    weights : (n,) array, optional
+        Public positive weights.
+    shared_response_noise : bool, default False
+        The noise in y is one draw for each cluster (the same response sent once, used in many rows).
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that do not match, entries that are not finite, or bad weights and groups.
+    NotPositiveDefiniteError
+        If S is not positive semidefinite.
+
+    Notes
+    -----
+    Estimating function of record i, mean zero at the truth whatever the noise level:
+
+    .. math:: \psi_i(b) = w_i [x_i (y_i - x_i'b) + S b],
+
+    so A = mean w x x' - mean(w) S and g = mean w x y (Fuller 1987). Noise in y is part of the residual.
+
+    **Privacy.** A function of the release alone.
+
+    References
+    ----------
+    Fuller, W. A. (1987), Measurement Error Models, sections 2.2 and 3.1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1, 1, (50_000, 2))
+    >>> y = x @ [1.0, -1.0]
+    >>> system = CorrectedLeastSquares(x + rng.standard_normal(x.shape), y, np.eye(2))
+    >>> np.round(np.linalg.solve(system.A, system.g), 1)
+    array([ 1., -1.])
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_cov: ArrayLike,
+        *,
+        y_noise_var: float = 0.0,
+        fourth_directions: ArrayLike | None = None,
+        fourth_cumulants: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        shared_response_noise: bool = False,
+    ) -> None:
+        features = check_array(X, "X", ndim=2)
+        response = check_array(y, "y", ndim=1)
+        n, p = features.shape
+        if n == 0 or p == 0 or response.shape != (n,):
+            raise ArgumentError(f"X of shape {features.shape} and y of shape {response.shape} do not match")
+        self.n = n
+        self.noise_cov = _noise_covariance(noise_cov, p)
+        self.y_noise_var = check_number(y_noise_var, "y_noise_var", low=0.0)
+        self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
+        self._fourth = _fourth_components(fourth_directions, fourth_cumulants, p)
+        self._shared_response_noise = shared_response_noise
+        self._units = Units(n, groups)
+        given = check_weights(weights, n)
+        self._X, self._y = self._units.sort(features), self._units.sort(response)
+        self._weights = None if given is None else self._units.sort(given)
+        self._mean_weight = 1.0 if given is None else float(given.mean())
+        self.cov_type = "HC0" if groups is None else "cluster"
+        self._gram, self.g = self._moments(self._weights)
+        self.A: Floats = self._gram - self._mean_weight * self.noise_cov
+
+    def scores(self, beta: Floats) -> Floats:
+        """Return psi of the m units, shape (m, p), clusters in the order of their codes, times m/n."""
+        scores = np.empty((self._units.count, self.g.shape[0]))
+        for rows, units in self._units.blocks():
+            scores[units] = self._units.totals(self._row_scores(rows, beta), units)
+        if self._units.count != self.n:
+            scores *= self._units.count / self.n
+        return scores
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Return mean w (y - x'b)^2 of the rows without noise; it may be negative."""
+        return self._weighted_variance(self._weights, beta)
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return the centred covariance of psi, divisor n; clustered where there are groups."""
+        gram = np.zeros_like(self.A)
+        for rows, units in self._units.blocks():
+            part = self._units.totals(self._row_scores(rows, beta), units)
+            gram += part.T @ part
+        return self._units.covariance(gram / self.n, self.g - self.A @ beta)
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        r"""Return the covariance of root-n psibar over the noise, given the clean rows.
+
+        Notes
+        -----
+        With q = b'Sb + sigma_y^2, r the residual, s_r = mean r^2 - q and v_j, k_j the fourth cumulants:
+        ``s_r S + q M + S b b'S + sum_j k_j (v_j'b)^2 v_j v_j' - psibar b'S - S b psibar'`` (the last two
+        vanish at the estimate). Rows are independent, so clusters change nothing; with weights every
+        mean is of w^2. Checked by simulation in the tests.
+        """
+        gram, cross, mean_square = self._squared_weight_moments()
+        squares = None if self._weights is None else self._weights**2
+        S, Sb = self.noise_cov, self.noise_cov @ beta
+        q = float(beta @ Sb) + self.y_noise_var
+        psibar = cross - gram @ beta + mean_square * Sb
+        directions, cumulants = self._fourth
+        fourth = (directions.T * (cumulants * (directions @ beta) ** 2)) @ directions
+        meat = max(self._weighted_variance(squares, beta), 0.0) * S + q * gram
+        meat += mean_square * (np.outer(Sb, Sb) + fourth) - np.outer(psibar, Sb) - np.outer(Sb, psibar)
+        if self._shared_response_noise:
+            meat += self.y_noise_var * self._between_rows(gram)
+        return meat
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""
+        clean = determined_difference(self.meat(beta), self.noise_meat(beta), self._units.count)
+        if clean is not None:
+            return clean, "heteroskedastic"
+        refuse_dependent_rows(self._units)
+        gram, _, mean_square = self._squared_weight_moments()
+        variance = homoskedastic_variance(self, beta) / self._mean_weight
+        return variance * (gram - mean_square * self.noise_cov), "homoskedastic"
+
+    def tensor(self) -> Floats:
+        """Return C with ``meat(b) = sum_kl w_k w_l C_kl``, from fourth moments summed block by block."""
+        p = self.g.shape[0]
+        upper = np.triu_indices(p)
+        width = upper[0].shape[0] + p
+        gram, total = np.zeros((width, width)), np.zeros(width)
+        for rows, units in self._units.blocks():
+            part = self._units.totals(self._row_moments(rows, upper), units)
+            gram += part.T @ part
+            total += part.sum(axis=0)
+        covariance = self._units.covariance(gram / self.n, total / self.n)
+        position = np.empty((p + 1, p), dtype=np.int64)
+        position[upper], position[upper[::-1]] = np.arange(width - p), np.arange(width - p)
+        position[p] = np.arange(width - p, width)
+        sign = np.append(-np.ones(p), 1.0)
+        tensor: Floats = covariance[position[:, None, :, None], position[None, :, None, :]]
+        tensor *= np.multiply.outer(sign, sign)[:, :, None, None]
+        return tensor
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return (mean(w) S, 2 sqrt(d/n)): pure noise puts the smallest eigenvalue near minus that."""
+        columns = int((~self.noise_free).sum())
+        return self._mean_weight * self.noise_cov, 2.0 * np.sqrt(columns / self._effective_n())
+
+    def fuller_gram(self, a: float | None = None) -> Floats:
+        r"""Return ``mean w x x' - kappa S``, kappa = min(1, l - 1/n) - a/n; always positive definite.
+
+        Parameters
+        ----------
+        a : float, optional
+            Fuller's constant, default d + 4.
+
+        Notes
+        -----
+        l is the smallest root of ``det(M_zz - l S_zz) = 0``, z = (y, x), noise-free columns partialled
+        out (Fuller 1987, equation 2.5.6). Every root of the x block alone is at least l, hence the
+        modified matrix exceeds ((1 + a)/n) S.
+        """
+        private = ~self.noise_free
+        d = int(private.sum())
+        if d == 0:
+            return self.A
+        n = self._effective_n()
+        constant = d + 4.0 if a is None else check_number(a, "fuller_a", low=0.0)
+        kappa = min(1.0, self._smallest_root(private) - 1.0 / n) - constant / n
+        return self._gram - kappa * self._mean_weight * self.noise_cov
+
+    def _smallest_root(self, private: Flags) -> float:
+        weighted = self._y if self._weights is None else self._weights * self._y
+        joint = np.block([[self._gram, self.g[:, None]], [self.g, self._y @ weighted / self.n]])
+        joint = partialled(joint, np.append(private, True))
+        S = self._mean_weight * self.noise_cov[np.ix_(private, private)]
+        if self.y_noise_var > 0.0:
+            S = linalg.block_diag(S, np.array([[self._mean_weight * self.y_noise_var]]))
+        elif joint[-1, -1] > 0.0:
+            joint = joint[:-1, :-1] - np.outer(joint[:-1, -1], joint[:-1, -1]) / joint[-1, -1]
+        else:
+            joint = joint[:-1, :-1]
+        return float(linalg.eigh(joint, S, eigvals_only=True)[0])
+
+    def _effective_n(self) -> float:
+        if self._weights is None:
+            return float(self.n)
+        return float(self._weights.sum() ** 2 / (self._weights @ self._weights))
+
+    def _moments(self, weights: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean w x x' and mean w x y."""
+        if weights is None:
+            return self._X.T @ self._X / self.n, self._X.T @ self._y / self.n
+        gram, cross = np.zeros((self._X.shape[1],) * 2), np.zeros(self._X.shape[1])
+        for rows, _ in self._units.blocks():
+            weighted = self._X[rows] * weights[rows, None]
+            gram += weighted.T @ self._X[rows]
+            cross += weighted.T @ self._y[rows]
+        return (gram + gram.T) / (2 * self.n), cross / self.n
+
+    def _squared_weight_moments(self) -> tuple[Floats, Floats, float]:
+        """Return mean w^2 x x', mean w^2 x y and mean w^2."""
+        if self._weights is None:
+            return self._gram, self.g, 1.0
+        squares = self._weights**2
+        return *self._moments(squares), float(squares.mean())
+
+    def _row_scores(self, rows: slice, beta: Floats) -> Floats:
+        X = self._X[rows]
+        scores = X * (self._y[rows] - X @ beta)[:, None]
+        scores += self.noise_cov @ beta
+        if self._weights is not None:
+            scores *= self._weights[rows, None]
+        return scores
+
+    def _row_moments(self, rows: slice, upper: tuple[np.ndarray, np.ndarray]) -> Floats:
+        """Return (x x' - S upper triangle, x y) of each row, weighted."""
+        X = self._X[rows]
+        pairs = X[:, upper[0]]
+        pairs *= X[:, upper[1]]
+        pairs -= self.noise_cov[upper]
+        values = np.hstack([pairs, X * self._y[rows, None]])
+        if self._weights is not None:
+            values *= self._weights[rows, None]
+        return values
+
+    def _weighted_variance(self, weights: Floats | None, beta: Floats) -> float:
+        """Return mean w r^2 less what the noise adds: the (weighted) residual variance without noise."""
+        residual = self._y - self._X @ beta
+        q = float(beta @ self.noise_cov @ beta) + self.y_noise_var
+        if weights is None:
+            return float(residual @ residual / self.n - q)
+        return float(weights @ residual**2 / self.n - weights.mean() * q)
+
+    def _between_rows(self, squared_gram: Floats) -> Floats:
+        """Return mean over records of x_i x_j' w_i w_j summed over the other rows j of i's cluster."""
+        total = np.zeros_like(self.A)
+        for rows, units in self._units.blocks():
+            X = self._X[rows] if self._weights is None else self._X[rows] * self._weights[rows, None]
+            sums = self._units.totals(X, units)
+            total += sums.T @ sums
+        between: Floats = total / self.n - squared_gram
+        return between
+
+
+def _noise_covariance(value: ArrayLike, p: int) -> Floats:
+    S = check_array(value, "noise_cov", ndim=2)
+    if S.shape != (p, p) or not np.allclose(S, S.T, rtol=1e-10, atol=0.0):
+        raise ArgumentError(f"noise_cov must be a symmetric ({p}, {p}) matrix")
+    S = (S + S.T) / 2
+    if np.linalg.eigvalsh(S)[0] < -1e-10 * max(float(np.abs(S).max()), 1e-300):
+        raise NotPositiveDefiniteError("noise_cov is not positive semidefinite")
+    return S
+
+
+def _fourth_components(
+    directions: ArrayLike | None, cumulants: ArrayLike | None, p: int
+) -> tuple[Floats, Floats]:
+    if (directions is None) != (cumulants is None):
+        raise ArgumentError("fourth_directions and fourth_cumulants belong together")
+    if directions is None or cumulants is None:
+        return np.zeros((0, p)), np.zeros(0)
+    V = check_array(directions, "fourth_directions", ndim=2)
+    k = check_array(cumulants, "fourth_cumulants", ndim=1)
+    if V.shape != (k.shape[0], p):
+        raise ArgumentError(f"fourth_directions must have shape ({k.shape[0]}, {p}), got {V.shape}")
+    return V, k

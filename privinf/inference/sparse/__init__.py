@@ -1,1 +1,0 @@
-"""Sparse regression: clip radii, precision columns, debiased coordinates, their joint law."""

@@ -1,0 +1,137 @@
+"""Released examples as the estimating functions read them: block by block, with their noise law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError
+from privinf.iwp.noise import Combinations, LabelNoise, ResponseColumns
+from privinf.typing import Flags, Floats
+from privinf.validation import check_array, check_number
+
+_CELLS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Features and labels as sent, and the law of their noise.
+
+    Attributes
+    ----------
+    X : (n, p) array
+        Features as sent, public columns included.
+    labels : (n,) array
+        Level codes, or numbers.
+    noise : (p,) array
+        Gaussian variances; 0 for public and responded columns.
+    responses : tuple of ResponseColumns
+        Features under response that are not in clear.
+    label : LabelNoise or float
+        Response of the labels, or variance of the Gaussian noise in them (0: in clear).
+    """
+
+    X: Floats
+    labels: Floats
+    noise: Floats
+    responses: tuple[ResponseColumns, ...]
+    label: LabelNoise | float
+
+    @classmethod
+    def checked(
+        cls,
+        X: ArrayLike,
+        labels: ArrayLike,
+        noise: ArrayLike,
+        *,
+        label: LabelNoise | float,
+        responses: tuple[ResponseColumns, ...],
+    ) -> Examples:
+        """Check shapes, finiteness, codes and indicators.
+
+        Raises
+        ------
+        ArgumentError
+            Naming the argument, never a value of a row.
+        """
+        features = check_array(X, "X", ndim=2)
+        codes = check_array(labels, "labels", ndim=1)
+        variances = check_array(noise, "noise", ndim=1)
+        n, p = features.shape
+        if n == 0 or p == 0 or codes.shape != (n,) or variances.shape != (p,):
+            raise ArgumentError(
+                f"X of shape {features.shape}, labels of shape {codes.shape} and noise of shape "
+                f"{variances.shape} do not match"
+            )
+        if (variances < 0.0).any():
+            raise ArgumentError("noise must hold variances: none may be negative")
+        _check_responses(responses, features, variances)
+        if isinstance(label, LabelNoise):
+            _check_codes(codes, label.levels)
+        else:
+            check_number(label, "label", low=0.0)
+        sent = tuple(response for response in responses if not response.clear)
+        return cls(features, codes, variances, sent, label)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.X.shape[0])
+
+    @property
+    def noise_free(self) -> Flags:
+        """Which columns were released as they are, shape (p,)."""
+        flags: Flags = self.noise == 0.0
+        for response in self.responses:
+            flags[list(response.columns)] = False
+        return flags
+
+    @property
+    def clear_label(self) -> bool:
+        """Whether the label was released as it is."""
+        return self.label.clear if isinstance(self.label, LabelNoise) else self.label == 0.0
+
+    def combinations(self) -> Combinations:
+        """Return the level combinations of the features under response."""
+        return Combinations.of(self.responses, self.X.shape[1])
+
+    def blocks(self, width: int = 1) -> Iterator[slice]:
+        """Yield slices of rows, shorter where each row needs `width` evaluations."""
+        size = max(_CELLS // max(width, 1), 256)
+        for start in range(0, self.n, size):
+            yield slice(start, min(start + size, self.n))
+
+    def label_weights(self, rows: slice) -> Floats:
+        """Return the inverse weights (b, L) of a block's labels; a label under response only."""
+        assert isinstance(self.label, LabelNoise)
+        return self.label.weights(self.labels[rows].astype(np.int64))
+
+    def label_moments(self, rows: slice, values: Floats | None) -> tuple[Floats, Floats]:
+        """Return unbiased y and y^2 of a block; `values` are those of the levels, None for the codes."""
+        if not isinstance(self.label, LabelNoise):
+            y = self.labels[rows] if values is None else values[self.labels[rows].astype(np.int64)]
+            return y, y**2 - self.label
+        levels = np.arange(self.label.levels, dtype=np.float64) if values is None else values
+        if self.label.clear:
+            y = levels[self.labels[rows].astype(np.int64)]
+            return y, y**2
+        weights = self.label_weights(rows)
+        return weights @ levels, weights @ levels**2
+
+
+def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: Floats) -> None:
+    columns = [column for response in responses for column in response.columns]
+    if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):
+        raise ArgumentError(f"columns under response must be distinct positions in 0..{X.shape[1] - 1}")
+    if noise[columns].any():
+        raise ArgumentError("a column under randomized response must have noise variance 0")
+    for response in responses:
+        response.check_sent(X)
+
+
+def _check_codes(codes: Floats, levels: int) -> None:
+    if ((codes != np.floor(codes)) | (codes < 0) | (codes >= levels)).any():
+        raise ArgumentError(f"labels must be the codes 0, ..., {levels - 1} of the declared levels")

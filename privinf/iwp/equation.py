@@ -1,0 +1,298 @@
+"""The estimating function of released examples: generalised linear losses corrected for the noise."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError
+from privinf.inference.estimate import is_positive_definite
+from privinf.inference.linear_scores import determined_difference
+from privinf.inference.sandwich import sandwich
+from privinf.iwp.data import Examples
+from privinf.iwp.engines import engine_for, ignoring_noise
+from privinf.iwp.noise import LabelNoise, ResponseColumns
+from privinf.typing import Flags, Floats, Loss
+from privinf.validation import check_choice, check_count, check_number
+
+Correction = Literal["exact", "conditional", "series", "none"]
+
+BINARY = ("quadratic", "exponential", "logistic")
+CORRECTIONS: dict[str, tuple[str, ...]] = {
+    "squared": ("exact", "none"),
+    "quadratic": ("exact", "series", "none"),
+    "exponential": ("exact", "series", "none"),
+    "logistic": ("conditional", "series", "none"),
+    "multinomial": ("conditional", "none"),
+    "poisson": ("exact", "none"),
+}
+NO_CLEAN_CONDITIONAL = (
+    "the error that the same rows would have had without noise is not identified: under Gaussian noise the "
+    "conditional score is unbiased under the model, not record by record"
+)
+NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part is not known"
+NO_CLEAN_NAIVE = "the naive fit ignores the noise, and so cannot say what part of its error the noise causes"
+NO_CLEAN_MANY = (
+    "beyond 64 level combinations of the features under response the noise part of the error is not computed"
+)
+NO_CLEAN_WEAK = (
+    "the error that the same rows would have had without noise is not identified: the noise outweighs it"
+)
+
+
+class ExampleScores:
+    r"""Score of a generalised linear loss on features and labels that were released with noise.
+
+    Parameters
+    ----------
+    X : (n, p) array
+        Features as sent, in scaled units, public columns (the constant among them) included.
+    labels : (n,) array
+        Codes 0, ..., L - 1 as sent; numbers, with noise or in clear, for the squared and Poisson losses.
+    noise : (p,) array
+        Variances of the Gaussian noise; 0 for public columns and columns under response.
+    loss : {"squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"}
+        Quadratic: (y x'theta - 1)^2/2, exponential: e^(-y x'theta), both with y = -1 or 1 for codes 0, 1.
+    correction : {"exact", "conditional", "series", "none"}
+        "exact": squared, quadratic, exponential, Poisson. "conditional": logistic and multinomial.
+        "series": quadratic, exponential and logistic. "none": the naive fit, as if nothing were noisy.
+    label : LabelNoise or float, default 0
+        Response of the labels, or the variance of the Gaussian noise in them.
+    responses : tuple of ResponseColumns
+        Features under randomized response.
+    truncation : int, optional
+        K of the series; required there, `chosen_truncation` finds it by the paper's criterion.
+    ridge : float, default 0
+        Penalty ``ridge ||theta||^2/2`` on the penalized coefficients, part of the estimating function.
+    penalized : (p,) bool array, optional
+        Default all columns.
+
+    Attributes
+    ----------
+    n, p : int
+        Records and parameters: (L - 1) times the columns, class by class, for the multinomial loss.
+    noise_free : (p,) bool array
+        Parameters of columns that were released as they are.
+    noise : (p,) array
+        Gaussian variance of each parameter's column.
+    data, effective : Examples
+        The release as declared, and as the scores take it: without its noise for the naive fit.
+    penalized : (columns,) bool array
+    loss, correction : str
+    truncation : int or None
+    ridge : float
+
+    Raises
+    ------
+    ArgumentError
+        For shapes, codes, options or noise laws that do not fit; never with a value of a row.
+
+    Notes
+    -----
+    With S the noise covariance, eta = x'theta and s = theta'S theta (x, y as released) the score is
+
+    ======================  =====================================================================
+    squared, quadratic      ``x (y - eta) + S theta``
+    exponential             ``e^(-y eta - s/2) (y x + S theta)``
+    Poisson                 ``x y - e^(eta - s/2) (x - S theta)``
+    logistic, conditional   ``(y - expit(eta + (y - 1/2) s)) (x + y S theta)``, y = 0 or 1
+    series                  minus the gradient of ``sum_{k<=K} (-s/2)^k/k! f^(2k)(y eta)``
+    ======================  =====================================================================
+
+    and labels and features under response enter through the inverse Bernoulli transform outside: a sum
+    over levels of inverse weights times the score there (at most 64 combinations of features; the squared
+    and quadratic losses have closed forms for any number). All are unbiased, record by record, for the
+    clean score; the conditional score is unbiased under the model; the series is biased.
+
+    **Privacy.** A function of the release alone.
+
+    References
+    ----------
+    Stefanski, L. A. and Carroll, R. J. (1987), Biometrika 74, 703-716; Nakamura, T. (1990), Biometrika 77,
+    127-137.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1, 1, (100_000, 1))
+    >>> codes = rng.random(100_000) < 1 / (1 + np.exp(-2 * x[:, 0]))
+    >>> noisy = x + 0.5 * rng.standard_normal(x.shape)
+    >>> system = ExampleScores(noisy, codes, [0.25], loss="logistic", correction="conditional")
+    >>> bool(abs(system.mean_score(np.array([2.0]))[0]) < 0.005)
+    True
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        labels: ArrayLike,
+        noise: ArrayLike,
+        *,
+        loss: Loss,
+        correction: Correction,
+        label: LabelNoise | float = 0.0,
+        responses: tuple[ResponseColumns, ...] = (),
+        truncation: int | None = None,
+        ridge: float = 0.0,
+        penalized: ArrayLike | None = None,
+    ) -> None:
+        check_choice(loss, Loss, "loss")
+        check_choice(correction, Correction, "correction")
+        check_options(loss, correction, truncation)
+        _check_label(loss, label)
+        self.loss: Loss = loss
+        self.correction: Correction = correction
+        self.truncation = truncation
+        self.ridge = check_number(ridge, "ridge", low=0.0)
+        binary = LabelNoise(2, 1.0, 0.0) if loss in BINARY and not isinstance(label, LabelNoise) else label
+        self.data = Examples.checked(X, labels, noise, label=binary, responses=responses)
+        columns = self.data.X.shape[1]
+        self.effective = ignoring_noise(self.data) if correction == "none" else self.data
+        self._engine = engine_for(self.effective, loss, correction, truncation)
+        self.n, self.p = self.data.n, self._engine.size
+        classes = self.p // columns
+        self.noise: Floats = np.tile(self.data.noise, classes)
+        self.noise_free: Flags = np.tile(self.data.noise_free, classes)
+        self.penalized = _penalized(penalized, columns)
+        self._penalty = self.ridge * np.tile(self.penalized, classes)
+
+    def scores(self, theta: Floats) -> Floats:
+        """Return psi of all records, shape (n, p); the penalty is part of it."""
+        scores = np.empty((self.n, self.p))
+        for rows in self.blocks():
+            scores[rows] = self._engine.scores(theta, rows)
+        scores -= self._penalty * theta
+        return scores
+
+    def mean_score(self, theta: Floats) -> Floats:
+        """Return the mean of psi, shape (p,)."""
+        total = np.zeros(self.p)
+        for rows in self.blocks():
+            total += self._engine.totals(theta, rows)
+        return total / self.n - self._penalty * theta
+
+    def jacobian(self, theta: Floats) -> Floats:
+        """Return the bread: minus the derivative of the mean score, shape (p, p)."""
+        return self.score_and_jacobian(theta)[1]
+
+    def score_and_jacobian(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return (mean_score, jacobian) in one pass."""
+        total, slope = np.zeros(self.p), np.zeros((self.p, self.p))
+        for rows in self.blocks():
+            part, derivative = self._engine.derivatives(theta, rows)
+            total += part
+            slope += derivative
+        return total / self.n - self._penalty * theta, np.diag(self._penalty) - slope / self.n
+
+    def weighted_jacobian(self, theta: Floats, weights: Floats) -> Floats:
+        """Return minus the mean of ``weights_i dpsi_i/dtheta``, shape (p, p)."""
+        slope = np.zeros((self.p, self.p))
+        for rows in self.blocks():
+            slope += self._engine.derivatives(theta, rows, weights[rows])[1]
+        return float(weights.mean()) * np.diag(self._penalty) - slope / self.n
+
+    def meat(self, theta: Floats) -> Floats:
+        """Return the centred covariance of psi, divisor n, shape (p, p)."""
+        mean, gram = np.zeros(self.p), np.zeros((self.p, self.p))
+        for rows in self.blocks():
+            part = self._engine.scores(theta, rows)
+            gram += part.T @ part
+            mean += part.sum(axis=0)
+        mean /= self.n
+        meat: Floats = gram / self.n - np.outer(mean, mean)
+        return meat
+
+    def noise_meat(self, theta: Floats) -> Floats | None:
+        """Return the part of the meat that the noise causes, given the clean rows; None where unknown.
+
+        Notes
+        -----
+        ``meat - mean W^-1 B^-1[psi psi']``, the clean second moment by its own exact inverse transform:
+        see `clean_cov` for where there is none.
+        """
+        clean = self._clean_meat(theta)
+        if isinstance(clean, str):
+            return None
+        return self.meat(theta) - clean
+
+    def clean_cov(self, theta: Floats) -> Floats | str:
+        """Return the covariance that the same rows would have given without noise, or why it is unknown.
+
+        Notes
+        -----
+        Squared, quadratic, exponential and Poisson losses always have an unbiased clean meat; the others
+        where no feature has Gaussian noise. A clean meat that is a small difference of two large estimates
+        is refused.
+        """
+        clean = self._clean_meat(theta)
+        if isinstance(clean, str):
+            return clean
+        if self._has_noise():
+            meat = self.meat(theta)
+            determined = determined_difference(meat, meat - clean, self.n)
+            if determined is None:
+                return NO_CLEAN_WEAK
+        bread = self.jacobian(theta)
+        cov = sandwich(bread, clean, self.n)
+        return cov if is_positive_definite(cov) else NO_CLEAN_WEAK
+
+    def _clean_meat(self, theta: Floats) -> Floats | str:
+        if self.correction == "none" and self._has_noise():
+            return NO_CLEAN_NAIVE
+        total = np.zeros((self.p, self.p))
+        for rows in self.blocks():
+            part = self._engine.clean_squares(theta, rows)
+            if part is None:
+                return self._no_clean()
+            total += part
+        mean = self.mean_score(theta) + self._penalty * theta
+        meat: Floats = (total + total.T) / (2 * self.n) - np.outer(mean, mean)
+        return meat
+
+    def _no_clean(self) -> str:
+        if self.correction == "series":
+            return NO_CLEAN_SERIES
+        return NO_CLEAN_MANY if self.correction == "exact" else NO_CLEAN_CONDITIONAL
+
+    def _has_noise(self) -> bool:
+        return not (self.noise_free.all() and self.data.clear_label)
+
+    def blocks(self) -> list[slice]:
+        """Return the slices of rows that the sums go over."""
+        return list(self.data.blocks(self._engine.width))
+
+    def block_scores(self, theta: Floats, rows: slice) -> Floats:
+        """Return psi of a block, shape (b, p), without the penalty."""
+        return self._engine.scores(theta, rows)
+
+
+def check_options(loss: str, correction: str, truncation: int | None) -> None:
+    """Refuse a correction that the loss has not, and a truncation without a series (ArgumentError)."""
+    if correction not in CORRECTIONS[loss]:
+        raise ArgumentError(
+            f"correction={correction!r} is not available for loss={loss!r}: choose among "
+            f"{', '.join(map(repr, CORRECTIONS[loss]))}"
+        )
+    if correction == "series" and truncation is None:
+        raise ArgumentError("correction='series' needs truncation=: chosen_truncation(system) gives one")
+    if correction != "series" and truncation is not None:
+        raise ArgumentError(f"truncation= is for correction='series', not {correction!r}")
+    if truncation is not None:
+        check_count(truncation, "truncation", least=0)
+
+
+def _check_label(loss: str, label: LabelNoise | float) -> None:
+    levels = label.levels if isinstance(label, LabelNoise) else None
+    if loss in BINARY and (levels not in {None, 2} or (levels is None and label != 0.0)):
+        raise ArgumentError(f"loss={loss!r} needs a label of two levels, in clear or under response")
+    if loss == "multinomial" and levels is None:
+        raise ArgumentError("loss='multinomial' needs a label with declared levels: a LabelNoise")
+
+
+def _penalized(mask: ArrayLike | None, columns: int) -> Flags:
+    flags = np.ones(columns, dtype=np.bool_) if mask is None else np.asarray(mask)
+    if flags.dtype != np.bool_ or flags.shape != (columns,):
+        raise ArgumentError(f"penalized must be {columns} booleans, one for each column")
+    return flags

@@ -1,0 +1,390 @@
+"""Generalised linear models from locally private examples (inverse Weierstrass and Bernoulli transforms)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from privinf.accounting import Ledger, PrivacyReport
+from privinf.doors import doors
+from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
+from privinf.fitting.model import ReleaseModel, array_design
+from privinf.fitting.solve import CLIPPED, fit_measures
+from privinf.iwp.checks import (
+    WEIGHTS,
+    SolvingMethod,
+    binary_names,
+    check_combinations,
+    check_label,
+    check_method,
+    check_numeric,
+    check_release,
+    checked_start,
+)
+from privinf.iwp.equation import Correction, ExampleScores, check_options
+from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.identification import identification
+from privinf.iwp.results import IWPGLMResults, blocked_map
+from privinf.iwp.root import solve_root
+from privinf.iwp.score_test import noise_inflation
+from privinf.iwp.solving import Found, averaged, linear_system, rooted, unstarted
+from privinf.iwp.start import chosen_truncation, series_bias
+from privinf.iwp.systems import DEFAULT_CORRECTION, NUMERIC, example_system, parameter_names
+from privinf.mechanisms import LocalExamples, Rows
+from privinf.releases import Release
+from privinf.schema import Schema
+from privinf.typing import BinaryMechanism, Calibration, Floats, Loss, Missing, RngLike
+from privinf.validation import check_choice, check_number
+
+SERIES = (
+    "correction='series' leaves the loss biased by up to {:.2g} per record at the estimate (the criterion of "
+    "the paper's appendix D.7): the estimate is biased, and its intervals do not cover."
+)
+NAIVE = "correction='none' ignores the noise: the estimate is biased, and its intervals do not cover."
+PENALIZED = "Ridge {:g} (scaled units): coefficients, intervals and tests are for the ridge-penalised target."
+TARGETS = {
+    "logistic": "The conditional score is unbiased if the logistic model is right.",
+    "multinomial": "The conditional score is unbiased if the multinomial model is right.",
+}
+
+
+@doors
+class IWPGLM(ReleaseModel):
+    r"""Regression and classification from examples that each client has made private on its own.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for squared and
+        Poisson. Labels of several levels come through a formula and a schema.
+    X : array_like or DataFrame, shape (n, p)
+        Used as it is: add a constant with `privinf.add_constant`, or use a formula.
+    loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
+        "quadratic": (theta'x y - 1)^2/2 and "exponential": exp(-theta'x y), y = -1 or 1.
+    bounds, radius
+        Public bounds of the private columns, the ball, or both (as for `ModulatedOLS`).
+    y_bounds : (low, high)
+        Public bounds of a numeric y; needed for the squared and Poisson losses.
+    public : sequence of column names or positions
+    binary : sequence of column names or positions
+        0/1 columns, sent by randomized response.
+    binary_mechanism : {"response", "gaussian"}
+        "gaussian" sends them as the paper does.
+    missing, ledger
+        As for `ModulatedOLS`.
+    weights : None
+        Not offered.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+    NotAvailableError
+        For weights; with `from_formula` and `from_release` for a label that the loss does not take.
+
+    Notes
+    -----
+    **Privacy.** Local, replace-one: features by one Gaussian release and randomized responses, the label by
+    randomized response or Gaussian noise; see `LocalExamples`. One release serves any number of models.
+
+    Each record's score is replaced by one whose mean over the noise is the clean score: by inverse
+    Weierstrass and Bernoulli transforms where they exist (squared, quadratic, exponential, Poisson), by the
+    conditional score of Stefanski and Carroll for the logistic and multinomial losses, whose series does
+    not converge. All records are released at once, so nothing forces the single pass of the paper's SGD:
+    the default solves ``mean psi(theta) = ridge theta`` and has sandwich intervals.
+
+    References
+    ----------
+    "Inference from locally private examples by inverse Weierstrass private SGD", Theorem 5.1 and
+    Algorithm 1; Stefanski, L. A. and Carroll, R. J. (1987), Biometrika 74, 703-716.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (100_000, 2))
+    >>> y = rng.random(100_000) < 1 / (1 + np.exp(-X @ [1.5, -1.0]))
+    >>> model = pi.IWPGLM(y, X, loss="logistic", radius=2**0.5)
+    >>> fit = model.fit(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)
+    >>> bool((abs(fit.params - [1.5, -1.0]) < 4 * fit.bse).all())
+    True
+    """
+
+    kind = "local-examples"
+    mechanism_class = LocalExamples
+
+    _loss: Loss
+
+    def __init__(
+        self,
+        y: Any,
+        X: Any,
+        *,
+        loss: Loss = "logistic",
+        bounds: Any = None,
+        radius: float | None = None,
+        y_bounds: Any = None,
+        public: Sequence[str | int] = (),
+        binary: Sequence[str | int] = (),
+        binary_mechanism: BinaryMechanism = "response",
+        missing: Missing = "raise",
+        weights: Any = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        if weights is not None:
+            raise NotAvailableError(WEIGHTS)
+        self._loss = check_choice(loss, Loss, "loss")
+        check_numeric(loss, y_bounds)
+        design, features, response, from_data = array_design(
+            y, X, bounds=bounds, radius=radius, y_bounds=y_bounds, public=public
+        )
+        mechanism = LocalExamples(
+            design,
+            label="gaussian" if loss in NUMERIC else "response",
+            binary=binary_names(binary, design.names),
+            binary_mechanism=binary_mechanism,
+            missing=missing,
+            data_bounds=from_data,
+        )
+        self._bind(mechanism, Rows(features, response, missing), ledger)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        *,
+        schema: Schema,
+        loss: Loss = "logistic",
+        missing: Missing = "raise",
+        ledger: Ledger | None = None,
+        **mechanism: Any,
+    ) -> Self:
+        """Build the model from a formula, raw rows and their public schema.
+
+        Parameters
+        ----------
+        formula : str
+        data : DataFrame
+        schema : Schema
+            Labels of levels are declared by their levels, numeric ones by their bounds.
+        loss : str
+        missing : {"raise", "impute-public"}
+        ledger : Ledger, optional
+        **mechanism
+            Options of `LocalExamples`: binary, binary_mechanism, response_shares, radius, label, levels.
+            Unless `label` says otherwise a label declared public is sent in clear, any other as the loss
+            needs it.
+        """
+        check_choice(loss, Loss, "loss")
+        if not isinstance(schema, Schema):
+            raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+        if "weights" in mechanism:
+            raise NotAvailableError(WEIGHTS)
+        if schema.max_rows != 1:
+            raise NotAvailableError(
+                "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
+            )
+        given = {"label": _sent(formula, schema, loss), **mechanism}
+        model = super().from_formula(formula, data, schema=schema, missing=missing, ledger=ledger, **given)
+        check_label(loss, model.mechanism.label.levels)
+        model._loss = loss
+        return model
+
+    @classmethod
+    def from_release(
+        cls,
+        release: Release,
+        *,
+        loss: Loss = "logistic",
+        schema: Schema | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model at the analyst; one release serves any loss that its label allows."""
+        model = super().from_release(release, schema=schema, ledger=ledger)
+        model._loss = check_choice(loss, Loss, "loss")
+        check_label(loss, release.law["label"].get("levels"))
+        check_release(release)
+        return model
+
+    def fit(
+        self,
+        *,
+        epsilon_x: float | None = None,
+        epsilon_y: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        shares: tuple[float, float] | None = None,
+        method: SolvingMethod = "newton",
+        correction: Correction | None = None,
+        ridge: float = 0.0,
+        truncation: int | None = None,
+        start: Any = None,
+        theta_radius: float | None = None,
+        batch: int | None = None,
+        step: float | None = None,
+        decay: float | None = None,
+        average: bool | None = None,
+        burn_in: float | None = None,
+        public_seed: int | None = None,
+        calibration: Calibration | None = None,
+        rng: RngLike = None,
+        source: str | None = None,
+    ) -> IWPGLMResults:
+        """Release (unless built from a release) and estimate.
+
+        Parameters
+        ----------
+        epsilon_x, epsilon_y, delta : float
+            What features and label may spend; or `epsilon` for both, divided by `shares`.
+            ``epsilon=inf`` adds no noise.
+        method : {"newton", "sgd"}
+            Solve the corrected estimating equation, or the paper's single pass of projected stochastic
+            gradient descent over it.
+        correction : {"exact", "conditional", "series", "none"}, optional
+            Default: exact where there is an exact inverse transform, else the conditional score. "series" is
+            the paper's for the logistic loss; "none" ignores the noise.
+        ridge : float
+            Penalty ``ridge ||theta||^2/2`` in the scaled units, constant excepted; intervals are then for the
+            penalised target.
+        truncation : int, optional
+            K of the series; default: the one of 1, 2, 3 with the least bias at regression calibration, by the
+            criterion of the paper's appendix D.7.
+        start : array_like, shape (p,), optional
+            Where to start, user units; default: regression calibration, for a single pass without averaging
+            zero.
+        theta_radius, batch, step, decay, average, burn_in, public_seed
+            For method="sgd", see `privinf.iwp.example_sgd.fit_sgd`: radius of the ball of coefficients in
+            scaled units (required), records a step (128), first step (default: by the paper's theory), its
+            decay, whether to average the iterates (which gives intervals: those of the average, by Polyak and
+            Juditsky), what share of the pass the average leaves out, and a public order of the records.
+        calibration, rng, source
+            As for `ModulatedOLS.fit`.
+
+        Returns
+        -------
+        IWPGLMResults
+            Without standard errors, and saying why, where the equation has no stable root.
+        """
+        settings = self._settings(correction, truncation, ridge)
+        passes: dict[str, Any] = {
+            "theta_radius": theta_radius, "batch": batch, "step": step, "decay": decay, "average": average,
+            "burn_in": burn_in, "public_seed": public_seed,
+        }  # fmt: skip
+        passes = {name: value for name, value in passes.items() if value is not None}
+        check_method(method, passes)
+        first = None if start is None else checked_start(start, self._parameters)
+        spending = {
+            "epsilon_x": epsilon_x, "epsilon_y": epsilon_y, "epsilon": epsilon, "delta": delta,
+            "shares": shares, "calibration": calibration, "rng": rng, "source": source,
+        }  # fmt: skip
+        release = self._given_release(spending)
+        if release is None:
+            release = self.release(**{name: value for name, value in spending.items() if value is not None})
+        if settings["correction"] == "series" and truncation is None:
+            calibrated = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
+            settings["truncation"] = chosen_truncation(example_system(release, calibrated))
+        system = example_system(release, settings)
+        if first is not None:
+            transform, shift = blocked_map(release, self._loss, system.p)
+            first = np.asarray(np.linalg.solve(transform, first - shift), dtype=np.float64)
+        if method == "newton":
+            found = rooted(system, solve_root(system, start=first), release, self._loss)
+            return self._results(release, system, found, settings)
+        try:
+            single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
+            found = averaged(system, single, release, self._loss)
+        except ConvergenceError as reason:
+            found = unstarted(system, first, str(reason), release, self._loss)
+        return self._results(release, system, found, settings)
+
+    def _settings(
+        self, correction: Correction | None, truncation: int | None, ridge: float
+    ) -> dict[str, Any]:
+        chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
+        check_choice(chosen, Correction, "correction")
+        check_options(self._loss, chosen, 1 if chosen == "series" and truncation is None else truncation)
+        if self._release is None:
+            responded = self.mechanism.features.responded
+            check_combinations(self._loss, chosen, [feature.levels for feature in responded])
+        return {
+            "loss": self._loss,
+            "correction": chosen,
+            "truncation": truncation,
+            "ridge": check_number(ridge, "ridge", low=0.0),
+        }
+
+    @property
+    def _parameters(self) -> int:
+        """Number of coefficients, known before anything is released."""
+        if self._release is None:
+            design, levels = self.mechanism.design, self.mechanism.label.levels
+        else:
+            design, levels = self._release.design, self._release.law["label"].get("levels")
+        return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
+
+    def _results(
+        self, release: Release, system: ExampleScores, found: Found, settings: Mapping[str, Any]
+    ) -> IWPGLMResults:
+        names = parameter_names(release, self._loss)
+        transform, shift = blocked_map(release, self._loss, len(names))
+        clean, multinomial = found.clean, self._loss == "multinomial"
+        options = {"Loss": self._loss, "Correction": _described(settings), **found.options}
+        if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
+            options["Noise inflation"] = f"{noise_inflation(system, found.estimate.params):.3g}"
+        linear, design = linear_system(system), release.design
+        rsquared = scale = None
+        if linear is not None:
+            rsquared, scale = fit_measures(linear, found.estimate.params, design.constant)
+        return IWPGLMResults(
+            found.estimate.transformed(transform, shift=shift, names=names),
+            report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),
+            design=None if multinomial else release.design,
+            release=release,
+            system=system,
+            sampling_cov=None if clean is None else transform @ clean @ transform.T,
+            identification=None if _biased(system) else identification(system, found.estimate.params),
+            target="penalized" if settings["ridge"] > 0.0 else "population",
+            model=type(self).__name__,
+            method=found.method,
+            options=options,
+            settings=dict(settings),
+            rsquared=rsquared,
+            scale=None if scale is None else scale * design.y_scale**2,
+            notes=_notes(release, system, found.estimate.params),
+        )
+
+
+def _described(settings: Mapping[str, Any]) -> str:
+    if settings["correction"] == "series":
+        return f"series, K = {settings['truncation']}"
+    return str(settings["correction"])
+
+
+def _biased(system: ExampleScores) -> bool:
+    """Whether the scores have no mean of zero at the truth: intervals and tests would mislead."""
+    if system.correction == "none":
+        return not (system.data.noise_free.all() and system.data.clear_label)
+    exact = system.loss == "quadratic" and system.truncation != 0
+    return system.correction == "series" and bool(system.noise.any()) and not exact
+
+
+def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str, ...]:
+    found = [] if release.law["noise_free"] else [CLIPPED]
+    if system.correction == "conditional" and system.noise.any():
+        found.append(TARGETS[system.loss])
+    if _biased(system):
+        found.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
+    if system.ridge > 0.0:
+        found.append(PENALIZED.format(system.ridge))
+    return tuple(found)
+
+
+def _sent(formula: str, schema: Schema, loss: Loss) -> str:
+    """Return how a label is sent unless the caller says otherwise."""
+    name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
+    bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name
+    if bare in schema and schema[bare].public:
+        return "clear"
+    return "gaussian" if loss in NUMERIC else "response"

@@ -1,0 +1,121 @@
+"""From a root, or a pass of SGD, to an estimate with both kinds of error, scaled units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.inference.corrected_features import CorrectedLeastSquares
+from privinf.inference.estimate import Estimate, is_positive_definite
+from privinf.inference.sandwich import sandwich
+from privinf.iwp.equation import ExampleScores
+from privinf.iwp.example_sgd import ExampleSGD
+from privinf.iwp.root import Root
+from privinf.iwp.systems import parameter_names
+from privinf.releases import Release
+from privinf.typing import Floats, Loss
+
+SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
+# A noise part below this share of the covariance is rounding.
+NEGLIGIBLE_NOISE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a method found, scaled units.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    clean : ndarray, shape (p, p), or None
+        Covariance without noise, where it is identified.
+    method : str
+    options : dict of str
+    """
+
+    estimate: Estimate
+    clean: Floats | None
+    method: str
+    options: dict[str, str]
+
+
+def rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> Found:
+    """Return the root of the estimating equation with its sandwich covariance."""
+    names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
+    if not root.converged:
+        bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
+        return Found(bare, None, method, {})
+    cov = sandwich(system.jacobian(root.params), system.meat(root.params), system.n)
+    if not is_positive_definite(cov):
+        return Found(Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {})
+    estimate, known = _with_cov(system, root.params, cov, names)
+    return Found(estimate, known, method, {})
+
+
+def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: Loss) -> Found:
+    """Return what one pass of stochastic gradient descent gave."""
+    names, schedule = parameter_names(release, loss), single.schedule
+    method = f"SGD, one pass, batches of {schedule.batch}"
+    options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
+    if single.cov is None:
+        bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
+        return Found(bare, None, method, options)
+    estimate, known = _with_cov(system, single.params, single.cov, names)
+    return Found(estimate, known, method, options)
+
+
+def unstarted(
+    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: Loss
+) -> Found:
+    """Return the start as all there is, where a pass had nothing to choose its step by."""
+    point = np.zeros(system.p) if start is None else start
+    names = parameter_names(release, loss)
+    return Found(Estimate(point, None, names, system.n, weak_reason=reason), None, "SGD, not started", {})
+
+
+def _with_cov(
+    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
+) -> tuple[Estimate, Floats | None]:
+    """Return the estimate, and the covariance without noise where it is identified."""
+    known = _clean_cov(system, params)
+    noise = None if known is None else _noise_part(cov, known)
+    scores, bread = system.scores(params), system.jacobian(params)
+    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
+
+
+def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:
+    """Return the linear form of a squared loss without features under response; None for other systems."""
+    data = system.data
+    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
+        return None
+    assert isinstance(data.label, float)
+    return CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
+
+
+def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
+    """Return the covariance without noise; the squared loss falls back on equal residual variances."""
+    clean = system.clean_cov(params)
+    if not isinstance(clean, str):
+        return clean
+    linear = linear_system(system)
+    if linear is None:
+        return None
+    try:
+        meat, _ = linear.clean_meat(params)
+    except NotAvailableError:
+        return None
+    return sandwich(linear.A, meat, linear.n)
+
+
+def _noise_part(cov: Floats, clean: Floats) -> Floats | None:
+    """Return the noise part of a covariance, zero where it is rounding, or None where it is not one."""
+    difference = (cov - clean + (cov - clean).T) / 2.0
+    errors = np.sqrt(np.diag(cov))
+    if (np.abs(difference) <= NEGLIGIBLE_NOISE * np.outer(errors, errors)).all():
+        return np.zeros_like(difference)
+    scale = np.sqrt(np.abs(np.diag(difference)))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    smallest = float(np.linalg.eigvalsh(difference / np.outer(unit, unit))[0])
+    return difference if smallest > -1e-9 else None

@@ -1,0 +1,151 @@
+r"""Debiased coordinates from released scores, slopes and variances.
+
+With first coefficients b0, residuals r = y - x'b0, standardised scores ``u_j = w_j'x / sqrt(w_jj)`` shrunk to
+norm at most C and psi the clip to [-R, R], a fit releases, each with Gaussian noise,
+
+    s_j = mean u_j psi(r),   kappa_j = mean u_j x_j 1(|r| < R),   v_j = mean u_j^2 psi(r)^2.
+
+The score's derivative in the j-th coefficient is -kappa_j and in the others nearly zero (w_j is orthogonal to
+them), so one Newton step has removed the error of b0 up to second order:
+
+    b_j = b0_j + s_j / kappa_j.
+
+kappa and v are means of products, not products of means: under errors whose size depends on x the latter are
+wrong. The variance has four parts, all from released numbers:
+
+    sampling   v_j / (n kappa_j^2)
+    score      Var(noise of s_j) / kappa_j^2
+    slope      (s_j / kappa_j^2)^2 Var(noise of kappa_j)
+    column     E (w_j' Z d)^2, d the error of b0 on the support (see `privinf.lasso.precision`)
+
+The error of b0 has the covariance ``(q sigma^2 / n + t^2) P``, P the inverse of the Gram matrix on the
+support, q the relative sampling variance of the clipped gradient steps and t the noise of the last of them in
+whitened coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.typing import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreRelease:
+    """What was released of the scores of k targets: means over n records and the sd of their noise.
+
+    Attributes
+    ----------
+    score, slope, square : ndarray, shape (k,)
+        s, kappa and v.
+    score_sd : float
+        Sd of the noise of an entry of s.
+    slope_sd : float or ndarray, shape (k,)
+        Sd of the noise of kappa.
+    n : int
+    """
+
+    score: Floats
+    slope: Floats
+    square: Floats
+    score_sd: float
+    slope_sd: float | Floats
+    n: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Debiased:
+    """Debiased coordinates and the parts of their variances, each of shape (k,).
+
+    Attributes
+    ----------
+    params : ndarray
+    sampling, score, slope, column : ndarray
+        Parts of the variance, as the module describes them.
+    """
+
+    params: Floats
+    sampling: Floats
+    score: Floats
+    slope: Floats
+    column: Floats
+
+    @property
+    def privacy(self) -> Floats:
+        """Variance that the noise of the releases causes."""
+        return self.score + self.slope + self.column
+
+    @property
+    def variance(self) -> Floats:
+        """Total variance."""
+        return self.sampling + self.privacy
+
+
+def steadied(values: Floats, noise_sd: float) -> Floats:
+    """Return noisy positive numbers, shrunk towards their mean by the share that noise has in their spread.
+
+    Parameters
+    ----------
+    values : ndarray, shape (k,)
+        Such as the variances of k standardised scores, which are equal under errors independent of features.
+    noise_sd : float
+
+    Notes
+    -----
+    **Privacy.** Post-processing. With ``f = max(0, 1 - noise_sd^2 / Var(values))`` the result is
+    ``mean + f (values - mean)``, at least a quarter of the mean: numbers whose differences stand out of the
+    noise stay as they are, differences that are noise go.
+    """
+    mean, share = float(np.mean(values)), _kept_share(values, noise_sd)
+    return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
+
+
+def steadied_sd(values: Floats, noise_sd: float) -> float:
+    """Return the sd of the noise that is left in `steadied` numbers."""
+    share = _kept_share(values, noise_sd)
+    return noise_sd * math.sqrt(share**2 + (1.0 - share**2) / len(values))
+
+
+def _kept_share(values: Floats, noise_sd: float) -> float:
+    spread = float(np.var(values))
+    return max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
+
+
+def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) -> Debiased:
+    """Return b = b0 + s / kappa with its variances.
+
+    Parameters
+    ----------
+    start : ndarray, shape (k,)
+        b0 at the targets.
+    released : ScoreRelease
+    column : ndarray, shape (k,)
+        Variance that the noise of the precision columns causes.
+
+    Raises
+    ------
+    NotAvailableError
+        The noise leaves a slope or a variance without a sign: the budget is too small for these targets.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    slope = released.slope
+    if not (slope > 4.0 * released.slope_sd).all() or not (released.square > 0.0).all():
+        raise NotAvailableError(
+            "the noise hides the slope of a score or its variance: name fewer targets, spend more, or move "
+            "budget with shares="
+        )
+    step = released.score / slope
+    return Debiased(
+        params=np.asarray(start + step),
+        sampling=np.asarray(released.square / (released.n * slope**2)),
+        score=np.asarray((released.score_sd / slope) ** 2),
+        slope=np.asarray((step * released.slope_sd / slope) ** 2),
+        column=np.asarray(column),
+    )

@@ -1,0 +1,288 @@
+"""What a debiased lasso can release beside its coordinates, and what its results make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from privinf.accounting.budget import ROUNDING
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import Estimate
+from privinf.inference.simultaneous import MaxT
+from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
+from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.eigenvalues import (
+    NoiseVariance,
+    RestrictedEigenvalues,
+    noise_variance,
+    restricted_eigenvalues,
+)
+from privinf.lasso.slack import privacy_slack
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import SparseFit
+from privinf.results.constraints import Constraints
+from privinf.results.rendering import PrivateSummary
+from privinf.results.simultaneous import SimultaneousResults
+from privinf.results.summary import number
+from privinf.typing import Floats, Multipliers
+from privinf.validation import check_choice, check_count, check_fraction
+
+EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
+# Fewer draws have no upper 5% point.
+LEAST_DRAWS = 20
+JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
+BIAS_NOTE = (
+    "(bias bound) is Theorem 5's bound on what the privacy errors of coefficients and precision columns do "
+    "together at worst; intervals count that part as a variance. conf_int(bias_bound=True) widens them by it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtrasPlan:
+    """A checked request for extras.
+
+    Attributes
+    ----------
+    bootstrap_draws : int or None
+        None: no private bootstrap.
+    bootstrap_multipliers : {"rademacher", "gaussian"}
+    eigenvalues, noise_variance, bias_bound : bool
+        The bias bound needs the eigenvalues.
+    bootstrap_share, eigenvalues_share, noise_variance_share : float
+        Shares of the whole budget; zero for what was not asked for.
+    public_seed : int
+        Of multipliers and directions.
+    """
+
+    bootstrap_draws: int | None = None
+    bootstrap_multipliers: Multipliers = "rademacher"
+    eigenvalues: bool = False
+    noise_variance: bool = False
+    bias_bound: bool = False
+    bootstrap_share: float = 0.0
+    eigenvalues_share: float = 0.0
+    noise_variance_share: float = 0.0
+    public_seed: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the budget that the extras take."""
+        return self.bootstrap_share + self.eigenvalues_share + self.noise_variance_share
+
+    def basic(self, rho: float) -> float:
+        """Return what is left of a budget for selection, refit and debiasing."""
+        return rho * (1.0 - self.share)
+
+    def price(self, share: float, rho: float) -> float:
+        """Return the price of one extra out of the whole budget."""
+        return share * rho * ROUNDING
+
+
+def check_extras(
+    *,
+    bootstrap_draws: int | None = None,
+    bootstrap_multipliers: Multipliers = "rademacher",
+    restricted_eigenvalues: bool = False,
+    noise_variance: bool = False,
+    bias_bound: bool = False,
+    extra_shares: Mapping[str, float] | None = None,
+    public_seed: int = 0,
+) -> ExtrasPlan:
+    """Return the plan of the extras of a fit; reads no rows.
+
+    Parameters
+    ----------
+    bootstrap_draws : int, optional
+        Draws of the private bootstrap, at least 20; each takes an equal part of its price.
+    bootstrap_multipliers : {"rademacher", "gaussian"}
+    restricted_eigenvalues, noise_variance, bias_bound : bool
+        The bias bound asks for the eigenvalues too.
+    extra_shares : mapping, optional
+        Shares of the whole budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
+        (.03); those of the basic fit are scaled down to what is left.
+    public_seed : int
+
+    Raises
+    ------
+    ArgumentError
+        A value is out of range, a share is given for what is not asked for, or nothing is left.
+    """
+    if bootstrap_draws is not None:
+        check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
+    law = check_choice(bootstrap_multipliers, Multipliers, "bootstrap_multipliers")
+    if bootstrap_draws is None and law != "rademacher":
+        raise ArgumentError("bootstrap_multipliers= needs bootstrap_draws=: no draws were asked for")
+    asked = {
+        "bootstrap": bootstrap_draws is not None,
+        "eigenvalues": bool(restricted_eigenvalues or bias_bound),
+        "noise_variance": bool(noise_variance),
+    }
+    shares = _shares(extra_shares, asked)
+    return ExtrasPlan(
+        bootstrap_draws=bootstrap_draws, bootstrap_multipliers=bootstrap_multipliers,
+        eigenvalues=asked["eigenvalues"], noise_variance=asked["noise_variance"],
+        bias_bound=bool(bias_bound), bootstrap_share=shares["bootstrap"],
+        eigenvalues_share=shares["eigenvalues"], noise_variance_share=shares["noise_variance"],
+        public_seed=check_count(public_seed, "public_seed", least=0),
+    )  # fmt: skip
+
+
+def _shares(given: Mapping[str, float] | None, asked: Mapping[str, bool]) -> dict[str, float]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError("extra_shares must map names of extras to their shares")
+    for name in given or {}:
+        if not asked.get(name, False):
+            known = ", ".join(name for name, wanted in asked.items() if wanted) or "none"
+            raise ArgumentError(f"extra_shares names {name!r}; extras that this fit asks for: {known}")
+    shares = EXTRA_SHARES | dict(given or {})
+    found = {
+        name: check_fraction(shares[name], f"extra_shares[{name!r}]") if wanted else 0.0
+        for name, wanted in asked.items()
+    }
+    if sum(found.values()) >= 1.0:
+        raise ArgumentError("extra_shares leave nothing for the fit itself: they must sum to less than one")
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extras:
+    """What was released beside the coordinates; None for what was not asked for.
+
+    Attributes
+    ----------
+    bootstrap : PrivateDraws or None
+    eigenvalues : RestrictedEigenvalues or None
+    noise_variance : NoiseVariance or None
+    bias_bound : ndarray, shape (number of targets,), or None
+        Units of the sums.
+    reasons : mapping of str to str
+        Why the noise left nothing of what was asked for and paid for, by name.
+    """
+
+    bootstrap: PrivateDraws | None = None
+    eigenvalues: RestrictedEigenvalues | None = None
+    noise_variance: NoiseVariance | None = None
+    bias_bound: Floats | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self, unit: Floats) -> dict[str, Any]:
+        """Return everything as plain numbers, the bias bound divided by `unit`."""
+        bound = None if self.bias_bound is None else (self.bias_bound / unit).tolist()
+        parts = {
+            "bootstrap": self.bootstrap,
+            "eigenvalues": self.eigenvalues,
+            "noise_variance": self.noise_variance,
+        }
+        found: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
+        if "bootstrap" in found:
+            found["bootstrap"]["values"] = list(found["bootstrap"]["values"])
+        if bound is not None:
+            found["bias_bound"] = bound
+        return found | {"reasons": dict(self.reasons)} if self.reasons else found
+
+
+def run_extras(
+    sums: SparseSums,
+    fit: SparseFit,
+    debiased: DebiasedFit,
+    plan: ExtrasPlan,
+    rho: float,
+) -> Extras:
+    """Release the extras of a debiased fit.
+
+    Parameters
+    ----------
+    sums : SparseSums
+    fit : SparseFit
+    debiased : DebiasedFit
+    plan : ExtrasPlan
+    rho : float
+        The **whole** budget of the fit, zCDP; the basic fit gets ``plan.basic(rho)``.
+
+    Notes
+    -----
+    **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the
+    fit, are kept: the results say why when they are asked for it.
+    """
+    seed, found, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
+
+    def release(name: str, make: Callable[[], Any]) -> None:
+        try:
+            found[name] = make()
+        except NotAvailableError as reason:
+            reasons[name] = str(reason)
+
+    if plan.eigenvalues:
+        sparsity, price = max(1, len(fit.support)), plan.price(plan.eigenvalues_share, rho)
+        release("eigenvalues", lambda: restricted_eigenvalues(
+            sums, sparsity, price, columns=debiased.union, public_seed=seed,
+        ))  # fmt: skip
+    if plan.bias_bound and "eigenvalues" in found:
+        release("bias_bound", lambda: _bias_bound(fit, debiased, found["eigenvalues"].ratio, sums.n))
+    elif plan.bias_bound:
+        reasons["bias_bound"] = reasons["eigenvalues"]
+    if plan.noise_variance:
+        own = plan.price(plan.noise_variance_share, rho)
+        release("noise_variance", lambda: noise_variance(sums, fit, own))
+    if plan.bootstrap_draws is not None:
+        draws, rest = plan.bootstrap_draws, plan.price(plan.bootstrap_share, rho)
+        law = plan.bootstrap_multipliers
+        release("bootstrap", lambda: bootstrap_draws(
+            sums, fit, debiased, debiased.columns, draws, rest, multipliers=law, public_seed=seed,
+        ))  # fmt: skip
+    return Extras(**found, reasons=reasons)
+
+
+def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
+    noise = fit.step_sd**2
+    total = fit.efficiency * fit.scale**2 / n + noise
+    members = np.count_nonzero(debiased.columns, axis=0)
+    return privacy_slack(debiased.found.column, members, len(fit.picked), noise / total, ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTest:
+    """Test that all of several coefficients equal given values, by the largest studentised difference.
+
+    Attributes
+    ----------
+    statistic : float
+        Largest ``|b_j - b0_j| / bse_j``.
+    pvalue : float
+    critical_value : float
+        The hypothesis is rejected where the statistic exceeds it.
+    rejected : tuple of str
+        Coefficients that differ, with the chance of any false rejection at most `alpha`; step-down.
+    alpha : float
+    method : str
+    """
+
+    statistic: float
+    pvalue: float
+    critical_value: float
+    rejected: tuple[str, ...]
+    alpha: float
+    method: str
+
+
+def joint_bootstrap(
+    estimate: Estimate, drawn: PrivateDraws, chosen: Constraints, alpha: float
+) -> SimultaneousResults:
+    """Return joint inference on coefficients from released maxima."""
+    if ((chosen.R != 0.0).sum(axis=1) != 1).any() or not np.isin(chosen.R, (-1.0, 0.0, 1.0)).all():
+        raise NotAvailableError(
+            "the private bootstrap is of the coefficients: contrasts need method='simulation'"
+        )
+    effect, cov = estimate.linear(chosen.R)
+    bse = np.sqrt(np.diag(cov))
+    pvalues = drawn.pvalues((effect - chosen.q) / bse, alpha)
+    found = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
+    return SimultaneousResults(chosen.labels, effect, bse, chosen.q, found, alpha, "private-bootstrap")
+
+
+def with_bias_bound(summary: PrivateSummary, bound: Floats) -> PrivateSummary:
+    """Return a summary with the bias bound in a column of its own, before the z statistics."""
+    return summary.with_column("(bias bound)", [number(value) for value in bound], 3, BIAS_NOTE)

@@ -1,0 +1,162 @@
+"""The kinds of fit of a debiased lasso: one for all rows, on secure sums, by party, and the paper's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.federation import TrustedServer
+from privinf.inference.normal import upper_quantile
+from privinf.lasso.debiasing import DebiasedFit, debias
+from privinf.lasso.debiasing_all import debias_all
+from privinf.lasso.extras import check_extras, run_extras
+from privinf.lasso.heterogeneous.fit import (
+    MachineResults,
+    check_machine_plan,
+    fit_machines,
+    joint_loss,
+    machine_results,
+)
+from privinf.lasso.options import LassoOptions
+from privinf.lasso.plan import LassoPlan, check_plan, target_positions
+from privinf.lasso.results import LassoResults, lasso_results
+from privinf.lasso.rows import LassoRows
+from privinf.lasso.secure import FALSE_PICKS, secure_plan, secure_server, sight_of
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import SparseFit, sparse_fit
+from privinf.studied import studied
+from privinf.typing import RngLike
+
+PAPER_OPTIONS = {
+    "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
+}  # fmt: skip
+
+
+def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
+    """Return the fit of common coefficients under one joint budget."""
+    asked = check_extras(
+        bootstrap_draws=options.bootstrap_draws, bootstrap_multipliers=options.bootstrap_multipliers,
+        restricted_eigenvalues=options.restricted_eigenvalues, noise_variance=options.noise_variance,
+        bias_bound=options.bias_bound, extra_shares=options.extra_shares,
+    )  # fmt: skip
+    whole = _plan(rows, options)
+    plan = replace(whole, rho=asked.basic(whole.rho))
+    ledger.check(ConcentratedLoss(whole.rho))
+    before, server = len(ledger.entries), _server(rows, ledger, rng)
+    sums = SparseSums(server, rows.units(), server.nobs)
+    fit, chosen = _selection(sums, plan, rows.constant)
+    debiased = _debiased(sums, fit, chosen, plan, rows.constant)
+    extras = run_extras(sums, fit, debiased, asked, whole.rho)
+    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    return lasso_results(
+        rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras,
+        after_selection=plan.targets is None,
+    )  # fmt: skip
+
+
+def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
+    """Return the fit of common coefficients by secure sums."""
+    asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
+    whole = secure_plan(_plan(rows, options), options.epsilon)
+    plan = replace(whole, rho=asked.basic(whole.rho))
+    ledger.check(GaussianLoss(math.sqrt(2.0 * whole.rho)))
+    before = len(ledger.entries)
+    server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
+    sums = SparseSums(server, rows.units(), n)
+    fit, chosen = _selection(sums, plan, rows.constant)
+    debiased = _debiased(sums, fit, chosen, plan, rows.constant)
+    extras = run_extras(sums, fit, debiased, asked, whole.rho)
+    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    sight = sight_of(server, fit, plan, chosen, debiased, rows.constant)
+    return lasso_results(rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, sight=sight)
+
+
+def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple[SparseFit, list[int]]:
+    """Return the sparse fit and the targets."""
+    always = () if constant is None else (constant,)
+    if "means" in plan.extras:
+        sums.center(plan.price("means"), always)
+    fit = sparse_fit(
+        sums, plan.sparsity, plan.shares.thresholding(plan.rho), blocks=plan.blocks, clip=plan.clip,
+        threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
+        always=always,
+    )  # fmt: skip
+    chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
+    if not chosen:
+        raise NotAvailableError("no column stands out of the noise: name the targets")
+    return fit, chosen
+
+
+def _debiased(
+    sums: SparseSums, fit: SparseFit, chosen: list[int], plan: LassoPlan, constant: int | None
+) -> DebiasedFit:
+    prices = plan.shares.debiasing(plan.rho)
+    if plan.every:
+        return debias_all(sums, fit, prices)
+    excluded = () if constant is None else (constant,)
+    return debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=excluded)
+
+
+def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
+    """Return the fit in which every party has a part of its own."""
+    if rows.constant is not None:
+        raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
+    if isinstance(options.targets, str) and not options.every:
+        raise ArgumentError("heterogeneous fits need targets='all' or a list of columns")
+    if isinstance(options.sparsity, str):
+        raise ArgumentError("heterogeneous fits need sparsity= as a number")
+    targets = range(len(rows.names)) if options.every else options.targets
+    plan = _plan(rows, replace(options, targets=targets, shares=None))
+    chosen = () if plan.targets is None else plan.targets
+    own = check_machine_plan(
+        plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
+        neighbours=plan.neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
+        rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
+    )  # fmt: skip
+    ledger.check(joint_loss(own))
+    before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()
+    fits = fit_machines(server, units, own, chosen)
+    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    return machine_results(fits, units, chosen, rows, report, options.epsilon)
+
+
+def fit_by_paper(
+    rows: LassoRows, ledger: Ledger, options: LassoOptions, heterogeneous: bool, rng: RngLike
+) -> LassoResults | MachineResults:
+    """Return the fit by the paper's own algorithms, which are in studies."""
+    if isinstance(options.sparsity, str):
+        raise ArgumentError("variant='paper' needs sparsity= as a number")
+    more = dict(options.paper_options or {})
+    unknown = set(more) - PAPER_OPTIONS
+    if unknown:
+        raise ArgumentError(
+            f"paper_options has {', '.join(sorted(map(repr, unknown)))}; there are "
+            f"{', '.join(sorted(PAPER_OPTIONS))}"
+        )
+    paper = studied("paper.model", "variant='paper'")
+    targets = range(len(rows.names)) if options.every else options.targets
+    fit: LassoResults | MachineResults = paper.fit_paper(
+        rows, _server(rows, ledger, rng), ledger, epsilon=options.epsilon, delta=options.delta,
+        sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
+        precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
+        shared_sparsity=options.shared_sparsity, accounting=options.accounting,
+        iterations=options.iterations, clip=options.clip, refit=bool(options.refit), shares=options.shares,
+        **more,
+    )  # fmt: skip
+    return fit
+
+
+def _plan(rows: LassoRows, options: LassoOptions) -> LassoPlan:
+    return check_plan(
+        epsilon=options.epsilon, delta=options.delta, sparsity=options.sparsity,
+        max_sparsity=options.max_sparsity, targets=options.targets,
+        precision_sparsity=options.precision_sparsity, iterations=options.iterations, clip=options.clip,
+        center=options.center, shares=options.shares, names=rows.names, constant=rows.constant, n=rows.total,
+    )  # fmt: skip
+
+
+def _server(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
+    design = None if rows.design.schema is None else rows.design
+    return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design)

@@ -1,0 +1,277 @@
+"""The debiased lasso where parties have parts of their own: request, fit, results by party."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
+from privinf.accounting.budget import ROUNDING
+from privinf.errors import ArgumentError
+from privinf.inference.estimate import Estimate
+from privinf.inference.normal import upper_quantile
+from privinf.lasso.heterogeneous.debiased_lasso_machine_results import MachineResults
+from privinf.lasso.heterogeneous.grams import gram_factor
+from privinf.lasso.heterogeneous.parts import (
+    SIZES,
+    MachineBudget,
+    MachineFits,
+    interval_columns,
+    machine_fits,
+)
+from privinf.lasso.heterogeneous.scores import MEAN_SHARE
+from privinf.lasso.heterogeneous.shares import MachineSize, machine_shares
+from privinf.lasso.joint import joint_covariance, score_correlation
+from privinf.lasso.plan import Accounting
+from privinf.lasso.results import LassoResults, sparse_settings
+from privinf.lasso.rows import LassoRows
+from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.typing import Precision
+from privinf.validation import check_choice, check_count, check_positive
+
+__all__ = [
+    "MachinePlan", "MachineResults", "PlannedFits", "check_machine_plan", "factors", "fit_machines",
+    "joint_loss", "machine_results",
+]  # fmt: skip
+
+
+def extra_picks(own: int) -> tuple[int, int]:
+    """Return how many columns are picked too many, for the shared part and for own parts of this size."""
+    return 1, max(2, own // 3)
+
+
+# Chance that a party of the same design as the others is said to differ, all parties together.
+FALSE_ALARM = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePlan:
+    """A checked request.
+
+    Attributes
+    ----------
+    budget : MachineBudget
+        Prices of one interval.
+    shared, own, neighbours : int
+    joint : float
+        What everything together costs, zCDP.
+    interval : float
+        What one interval costs.
+    accounting, precision : str
+    """
+
+    budget: MachineBudget
+    shared: int
+    own: int
+    neighbours: int
+    joint: float
+    interval: float
+    accounting: Accounting
+    precision: Precision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedFits:
+    """The engine's fits and the plan that they follow."""
+
+    plan: MachinePlan
+    fits: MachineFits
+
+
+def check_machine_plan(
+    rho: float,
+    *,
+    sparsity: int,
+    shared_sparsity: int | None,
+    neighbours: int,
+    shares: Mapping[str, float] | None,
+    targets: int,
+    p: int,
+    rows: Sequence[int],
+    accounting: Accounting = "per-interval",
+    precision: Precision = "pooled",
+) -> MachinePlan:
+    """Return the plan of a heterogeneous fit; ArgumentError says what is wrong with the request.
+
+    Parameters
+    ----------
+    rho : float
+        Of one interval, or of everything.
+    sparsity, shared_sparsity, neighbours : int
+    shares : mapping, optional
+        Of `rho`: all fields of `MachineBudget`. By default from the size of the request.
+    targets, p : int
+    rows : sequence of int
+        Every party's.
+    accounting : {"joint", "per-interval"}
+    precision : {"pooled", "machine"}
+        Precision columns from all rows, which is right where the parties' columns have one law, or from each
+        party's own.
+    """
+    check_choice(accounting, Accounting, "accounting")
+    check_choice(precision, Precision, "precision")
+    if shared_sparsity is None:
+        raise ArgumentError("heterogeneous=True needs shared_sparsity=: the part of sparsity that is shared")
+    shared = check_count(shared_sparsity, "shared_sparsity")
+    if shared >= sparsity:
+        raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
+    own = sparsity - shared
+    extra = extra_picks(own)
+    if sparsity + sum(extra) > p:
+        raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
+    joint, machine = accounting == "joint", precision == "machine"
+    if shares is None:
+        size = MachineSize(
+            sum(rows), int(np.median(rows)), p, shared + extra[0], own + extra[1], sparsity, neighbours,
+        )  # fmt: skip
+        given: Mapping[str, float] = machine_shares(
+            rho if math.isfinite(rho) else 1.0, size, targets=targets, joint=joint, machine=machine
+        )
+    else:
+        given = _checked_shares(shares)
+    many = factors(
+        targets,
+        p,
+        interval_columns(shared, own, extra, neighbours),
+        joint=joint,
+        machine=machine,
+    )
+    price = {name: share / (many[name] if joint else 1.0) for name, share in given.items()}
+    total = sum(price[name] * many[name] for name in price)
+    return MachinePlan(
+        MachineBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
+        shared, own, neighbours,
+        rho if joint else total * rho, sum(price.values()) * rho, accounting, precision,
+    )  # fmt: skip
+
+
+def _checked_shares(shares: Mapping[str, float]) -> Mapping[str, float]:
+    names = [one.name for one in fields(MachineBudget)]
+    if not isinstance(shares, Mapping) or set(shares) != set(names):
+        raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+    for name, share in shares.items():
+        check_positive(share, f"shares[{name!r}]")
+    if abs(sum(shares.values()) - 1.0) > 1e-9:
+        raise ArgumentError(f"shares sum to {sum(shares.values()):.6g}: they must sum to one")
+    return shares
+
+
+def factors(targets: int, p: int, columns: int, *, joint: bool, machine: bool) -> dict[str, float]:
+    """Return what everything costs, part by part, where one interval, which uses so many columns, pays 1."""
+    many = dict.fromkeys((one.name for one in fields(MachineBudget)), 1.0)
+    return many | {
+        "neighbours": float(targets),
+        "slopes": MEAN_SHARE + (1.0 - MEAN_SHARE) * targets,
+        "score": float(targets),
+        "gram": gram_factor(p, columns, joint=joint, machine=machine),
+        "scales": 1.0 - SIZES + SIZES * p / columns,
+    }
+
+
+def fit_machines(server: Any, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]) -> PlannedFits:
+    """Return the engine's fits over a trusted server's sites."""
+    parties = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
+    found = machine_fits(
+        SparseSums(server, units, server.nobs), parties, targets, plan.budget,
+        shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
+        extra=extra_picks(plan.own),
+        joint=plan.accounting == "joint", machine=plan.precision == "machine",
+    )  # fmt: skip
+    return PlannedFits(plan, found)
+
+
+def machine_results(
+    planned: PlannedFits,
+    units: SparseUnits,
+    targets: Sequence[int],
+    rows: LassoRows,
+    report: PrivacyReport,
+    epsilon: float,
+) -> MachineResults:
+    """Return results by party, in the user's units; `epsilon` is what was asked for."""
+    plan, fits, names = planned.plan, planned.fits, rows.names
+    shared = np.zeros(len(names))
+    shared[fits.shared] = fits.shared_beta / units.scale[fits.shared]
+    alone = epsilon
+    if plan.accounting == "joint" and math.isfinite(plan.interval):
+        alone = rho_to_epsilon(plan.interval, report.default_delta)
+    options = {
+        "Accounting": plan.accounting.replace("-", " "), "Epsilon of one interval": f"{alone:.4g}",
+        "Joint epsilon": f"{report.epsilon():.4g}", "Parties": str(len(rows.rows)),
+        "Precision columns": plan.precision,
+    }  # fmt: skip
+    results = {
+        rows.labels[site]: _party_results(planned, site, rows, units, targets, report, options)
+        for site in rows.rows
+    }
+    differs = pd.Series({rows.labels[site]: fits.differs[site] for site in rows.rows}, name="differs")
+    series = pd.Series(shared, list(names), name="shared_params")
+    return MachineResults(tuple(results), series, report, alone, results, differs)
+
+
+def _party_results(
+    planned: PlannedFits,
+    site: str,
+    rows: LassoRows,
+    units: SparseUnits,
+    targets: Sequence[int],
+    report: PrivacyReport,
+    options: Mapping[str, str],
+) -> LassoResults:
+    fits, names, label = planned.fits, rows.names, rows.labels[site]
+    fit, found, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
+    unit = units.scale[kept_targets]
+    back = np.outer(unit, unit)
+    correlation = score_correlation(fits.columns[site], fits.grams[site])
+    sampling = joint_covariance(correlation, found.sampling, np.zeros(len(unit)))
+    kept = [fit.support[i] for i in fit.kept]
+    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
+    sparse = sparse_settings(names, units, kept, values, fit.scale)
+    return LassoResults(
+        Estimate(
+            found.params / unit,
+            (sampling + np.diag(found.privacy)) / back,
+            tuple(names[j] for j in kept_targets),
+            rows.rows[site],
+            noise_cov=np.diag(found.privacy / unit**2),
+            cov_type="HC0",
+        ),
+        report=report,
+        sampling_cov=sampling / back,
+        model="DebiasedLasso",
+        method=f"debiased lasso, party {label}",
+        options=dict(options),
+        settings={"sparse": sparse, "response": rows.design.response},
+        notes=_notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
+    )
+
+
+def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if hidden:
+        notes.append(
+            f"No interval for {', '.join(hidden)}: the noise hides the slope of the score, as it does for "
+            "rare levels and other columns of rare large values."
+        )
+    if planned.plan.accounting == "per-interval":
+        notes.append(
+            "Noise is calibrated for each interval alone: the guarantee for everything released together "
+            "is the joint epsilon of the privacy block."
+        )
+    score, parties = planned.fits.differs[site], len(planned.fits.differs)
+    if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * parties)):
+        notes.append(
+            f"The columns of party {label} seem to differ from the others' (z = {score:.1f}): its intervals "
+            "rest on precision columns of all parties; precision='machine' has columns of its own."
+        )
+    return tuple(notes)
+
+
+def joint_loss(plan: MachinePlan) -> ConcentratedLoss:
+    """Return what the whole request costs."""
+    return ConcentratedLoss(plan.joint)

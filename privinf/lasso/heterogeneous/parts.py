@@ -1,0 +1,179 @@
+r"""Parties whose coefficients share a part: u from all rows, v_i from party i's, intervals for each party.
+
+1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
+   `machine_grams`.
+2. u: columns picked and fitted on all rows, the parties' own parts being noise.
+3. v_i: columns picked on party i's residuals in blocks, each fitted before the next: `machine_own`.
+4. Scores of single targets, their slopes and variances; precision columns have the party's
+   picked columns in them: `machine_scores`.
+
+Sizes of residuals only set clips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.lasso.coordinates import Debiased
+from privinf.lasso.heterogeneous.grams import MachineGrams, machine_grams
+from privinf.lasso.heterogeneous.own import OwnFit, Shared, clipped_step, own_fits
+from privinf.lasso.heterogeneous.scores import ScorePrices, machine_scores
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import PRODUCT_CLIP
+from privinf.typing import Floats
+
+# Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
+SIZE_CLIP = 1.5
+SHARED_STEPS = (0.2, 0.3, 0.5)
+# Of the price of all sizes: of columns, of residuals on all rows, on a party's after a block and at the end.
+SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class MachineBudget:
+    """Prices, zCDP, of what one interval uses: a party's rows pay for shared and own parts alike."""
+
+    selection: float
+    refit: float
+    scales: float
+    own_selection: float
+    own_refit: float
+    neighbours: float
+    gram: float
+    slopes: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineFits:
+    """Everything released: the shared fit, and per party its fit, its debiased targets, its columns.
+
+    Attributes
+    ----------
+    shared : list of int
+    shared_beta : ndarray
+    targets, own, debiased, columns : mapping
+        By party: targets that have a slope, fits, these targets debiased, their precision columns.
+    grams : mapping
+        By party: correlations of all columns, (p, p).
+    differs : mapping
+        By party: how far its slopes stand off those of the others, as a standard normal number.
+    """
+
+    shared: list[int]
+    shared_beta: Floats
+    targets: Mapping[str, Sequence[int]]
+    own: Mapping[str, OwnFit]
+    debiased: Mapping[str, Debiased]
+    columns: Mapping[str, Floats]
+    grams: Mapping[str, Floats]
+    differs: Mapping[str, float]
+
+
+def machine_fits(
+    pooled: SparseSums,
+    parties: Mapping[str, SparseSums],
+    targets: Sequence[int],
+    budget: MachineBudget,
+    *,
+    shared_sparsity: int,
+    own_sparsity: int,
+    neighbours: int = 3,
+    extra: tuple[int, int] = (1, 2),
+    joint: bool = False,
+    machine: bool = False,
+) -> MachineFits:
+    """Return the fits of all parties.
+
+    Parameters
+    ----------
+    pooled : SparseSums
+        Over all rows; its units, which the parties share, are refined.
+    parties : mapping of str to SparseSums
+        Over each party's rows.
+    targets : sequence of int
+    budget : MachineBudget
+    shared_sparsity, own_sparsity : int
+    neighbours : int
+    extra : (int, int)
+        Columns picked too many, for the shared and the own parts.
+    joint : bool
+        Whether Gram matrices are made for few columns, under one budget.
+    machine : bool
+        Whether precision columns are each party's own.
+
+    Notes
+    -----
+    **Privacy.** Prices are those of one interval: a release of m coordinates at once is charged m times the
+    price of one, which is what the ledger shows.
+    """
+    p = len(pooled.units.scale)
+    size = interval_columns(shared_sparsity, own_sparsity, extra, neighbours)
+    pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
+    grams = machine_grams(pooled, parties, budget.gram, size, joint=joint, machine=machine)
+    shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
+    looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales
+    own = own_fits(
+        parties, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
+    )
+    near = _neighbours(pooled, parties, machine, targets, shared.support, neighbours, budget.neighbours)
+    members = {
+        name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
+        for name, fit in own.items()
+    }
+    found = grams.precision(members)
+    scores = machine_scores(parties, found, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
+    return MachineFits(
+        shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
+        {name: one.values for name, one in found.items()}, scores.differs,
+    )  # fmt: skip
+
+
+def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: int) -> int:
+    """Return how many columns of the Gram matrix one interval uses at most."""
+    return shared + own + sum(extra) + neighbours + 1
+
+
+def _shared(
+    pooled: SparseSums, grams: MachineGrams, budget: MachineBudget, sparsity: int, extra: int
+) -> Shared:
+    p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
+    scale = pooled.residual_scale((), np.empty(0), look, "scale of the response")
+    support = pooled.pick(
+        (), np.empty(0), PRODUCT_CLIP * scale, min(sparsity + extra, p), np.ones(p, dtype=bool),
+        budget.selection, "selection of the shared part",
+    )  # fmt: skip
+    root, beta, spread = grams.shared_root(support), np.zeros(len(support)), 0.0
+    free, last = range(len(support)), len(SHARED_STEPS) - 1
+    for place, share in enumerate(SHARED_STEPS):
+        beta, spread = clipped_step(pooled, support, beta, free, root, scale, share * budget.refit)
+        if place in (0, last):
+            scale = pooled.residual_scale(support, beta, look, "scale of residuals")
+    kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
+    cov = (spread * root @ root.T)[np.ix_(kept, kept)]
+    return Shared([support[i] for i in kept], beta[kept], cov, scale)
+
+
+def _neighbours(
+    pooled: SparseSums,
+    parties: Mapping[str, SparseSums],
+    machine: bool,
+    targets: Sequence[int],
+    shared: list[int],
+    count: int,
+    rho: float,
+) -> dict[str, list[list[int]]]:
+    """Return every party's neighbours of the targets: the same for all, or each party's own."""
+    allowed = np.ones((len(targets), len(pooled.units.scale)), dtype=bool)
+    allowed[:, shared] = False
+    allowed[np.arange(len(targets)), list(targets)] = False
+    count = min(count, int(allowed.sum(axis=1).min()))
+    if count == 0:
+        return {name: [[] for _ in targets] for name in parties}
+    price = rho * len(targets)
+    if machine:
+        return {name: sums.neighbours(targets, count, allowed, price) for name, sums in parties.items()}
+    return dict.fromkeys(parties, pooled.neighbours(targets, count, allowed, price))

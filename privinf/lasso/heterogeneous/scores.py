@@ -1,0 +1,249 @@
+r"""Debiased coordinates of every party: scores clipped as products, one target at a time.
+
+An interval uses its own target's score, slope and variance, and one number that is an average over targets:
+
+- the variance is released for every party and target, and used as it is, within its public limits: beside a
+  score it costs nothing;
+- the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and parties, B being in units of the
+  party's residuals. Its average over targets moves little with a record, and is cheap. Parties and targets
+  depart from its mean over parties as far as their own releases stand out of the noise: a target whose
+  errors' size depends on it has a slope of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinates
+from privinf.lasso.heterogeneous.grams import Correlations
+from privinf.lasso.heterogeneous.own import OwnFit
+from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
+from privinf.lasso.radii import product_moments, product_radius
+from privinf.lasso.sums import UNCLIPPED, Score, SparseSums
+from privinf.lasso.thresholding import positions
+from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
+from privinf.typing import Flags, Floats
+
+# Of the price of slopes: averages over targets; the rest goes to single targets.
+MEAN_SHARE = 0.4
+# u_j x_j sqrt(w_jj) has mean 1: clips of single ones, and of averages over k of them.
+SLOPE_CLIP, AVERAGE_SPREAD = 4.0, 7.0
+# Limits of a variance, in units of what normal scores have; B^2 is another.
+LEAST_VARIANCE = 0.5
+# Sd of the slopes of single targets around their average, of which it is this share: by columns' own laws, by
+# the noise of sizes and of precision columns.
+SLOPE_SPREAD = 0.08
+# Slopes of parties and targets in units of the average, and the noise of one in units of itself.
+LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePrices:
+    """Prices in zCDP of one target's score with its variance, of its slope, and of the average slope."""
+
+    score: float
+    slope: float
+    average: float
+
+    @classmethod
+    def of(cls, slopes: float, score: float) -> ScorePrices:
+        """Return the prices from those of the slopes and of the score."""
+        return cls(score, (1.0 - MEAN_SHARE) * slopes, MEAN_SHARE * slopes)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Weights of slope and average beside a score that one record moves by 2, themselves by 3/2."""
+        return 4.0 / 3.0 * math.sqrt(self.slope / self.score), 4.0 / 3.0 * math.sqrt(
+            self.average / self.score
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Released:
+    """One party's releases, slopes in units of 1 / unit."""
+
+    score: Floats
+    score_sd: float
+    square: Floats
+    slope: Floats
+    slope_sd: Floats
+    average: float
+    average_sd: float
+    unit: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineScores:
+    """By party: targets with a slope of their own, debiased, their precision columns, and `differs`.
+
+    `differs` is how far a party's slopes stand off the others'.
+    """
+
+    targets: dict[str, list[int]]
+    debiased: dict[str, Debiased]
+    columns: dict[str, Floats]
+    differs: dict[str, float]
+
+
+def machine_scores(
+    parties: Mapping[str, SparseSums],
+    grams: Mapping[str, Correlations],
+    own: Mapping[str, OwnFit],
+    targets: Sequence[int],
+    near: Mapping[str, Sequence[Sequence[int]]],
+    prices: ScorePrices,
+) -> MachineScores:
+    """Return every party's debiased targets and its precision columns.
+
+    Targets whose slope stands far below the average are left out: products of columns with rare large values
+    are nearly all clipped, and what is left of the slope is noise.
+
+    Parameters
+    ----------
+    parties : mapping of str to SparseSums
+    grams : mapping of str to Correlations
+    own : mapping of str to OwnFit
+    targets : sequence of k ints
+    near : mapping of str to k sequences of int
+        Neighbours of the targets.
+    prices : ScorePrices
+
+    Raises
+    ------
+    NotAvailableError
+        The noise hides the average slope.
+
+    Notes
+    -----
+    **Privacy.** Spends the prices of k targets and of one average at every party.
+    """
+    columns, noise, released = {}, {}, {}
+    for name, sums in parties.items():
+        columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
+        released[name] = _release(sums, columns[name], own[name], targets, prices)
+    slopes, slope_sds, hidden = _slopes(list(released.values()))
+    found, kept = {}, {}
+    for place, (name, one) in enumerate(released.items()):
+        start = np.zeros(len(columns[name]))
+        start[own[name].support] = own[name].beta
+        at = np.flatnonzero(~hidden[place])
+        if not len(at):
+            raise NotAvailableError("the noise hides the slopes of all targets: name others, or spend more")
+        unit = one.unit[at]
+        score = ScoreRelease(
+            one.score[at], slopes[place][at] / unit, one.square[at], one.score_sd,
+            slope_sds[place][at] / unit, parties[name].n,
+        )  # fmt: skip
+        uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
+        kept[name] = [targets[int(i)] for i in at]
+        found[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
+        columns[name] = columns[name][:, at]
+    sizes = [sums.n for sums in parties.values()]
+    differs = dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
+    return MachineScores(kept, found, columns, differs)
+
+
+def _slope_variance(step: Floats, size: Floats) -> Floats:
+    """Return the variance of steps s / kappa of targets by what slopes differ from the average slope.
+
+    Where step = t x size is not small against the residuals the mean score has a curve: of signs it is
+    ``2/pi atan t``, short of its slope times t by the share t^2 / 3. In that and in how slopes differ between
+    targets the step counts as wrong.
+    """
+    return np.asarray(step**2 * (SLOPE_SPREAD**2 + (step / size) ** 4 / 9.0))
+
+
+def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[float]:
+    """Return, for every party, the larger of two standard normal numbers: its average slope and its slopes.
+
+    ``w_j' Sigma_i e_j`` is the same for all parties i of one design. Each is set against the mean of all, in
+    units of the noise and of sampling (a product ``u_j x_j`` has a variance of about 2).
+    """
+    parties = len(released)
+    if parties < 2:
+        return [0.0] * parties
+    room = 1.0 - 1.0 / parties
+    average = np.array([one.average for one in released])
+    slopes = np.array([one.slope for one in released])
+    found = []
+    for one, size, mean, row in zip(released, sizes, average, slopes, strict=True):
+        k = len(row)
+        alone = (mean - average.mean()) / math.sqrt(room * (one.average_sd**2 + 2.0 / (k * size)))
+        squares = (row - slopes.mean(axis=0)) ** 2 / (room * (one.slope_sd**2 + 2.0 / size))
+        together = (float(squares.sum()) - k) / math.sqrt(2.0 * k)
+        found.append(max(abs(float(alone)), together))
+    return found
+
+
+def target_columns(
+    gram: Correlations, fit: OwnFit, targets: Sequence[int], near: Sequence[Sequence[int]]
+) -> tuple[Floats, Floats]:
+    """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
+    columns, noise = np.zeros((len(gram.values), len(targets))), np.empty(len(targets))
+    for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
+        members = list(dict.fromkeys([target, *fit.support, *chosen]))
+        w = precision_columns(floored(gram.values[np.ix_(members, members)]), [range(len(members))])[:, 0]
+        columns[members, place] = w
+        others = [i for i, j in enumerate(fit.support) if j != target]
+        at = positions([fit.support[i] for i in others], members)
+        noise[place] = entry_noise_variance(
+            w, gram.variances[np.ix_(members, members)], at, fit.error_cov[np.ix_(others, others)]
+        )
+    return columns, noise
+
+
+def _release(
+    sums: SparseSums, columns: Floats, fit: OwnFit, targets: Sequence[int], prices: ScorePrices
+) -> _Released:
+    k, clear = len(targets), math.isinf(prices.score)
+    used = np.flatnonzero(columns.any(axis=1))
+    unit = np.sqrt(columns[list(targets), np.arange(k)])
+    radius = product_radius(sums.n, prices.score).bound
+    bound = UNCLIPPED if clear else radius * fit.scale
+    slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
+    # In one vector the noise has one size: weights make the prices of its parts what they should be.
+    slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
+    score = Score(used.tolist(), columns[used] / unit, math.inf, bound, fit.support, fit.beta)
+    mean, sd = sums.target_scores(
+        score, targets, k * (prices.score + prices.slope) + prices.average, weights=unit,
+        slope_clip=slope_clip, slope_weight=slope_weight, average_clip=average_clip,
+        average_weight=average_weight,
+    )  # fmt: skip
+    slope_unit, average_unit = slope_clip / slope_weight, average_clip / average_weight
+    square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
+    if not clear:
+        square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
+    return _Released(
+        mean[:k] * bound, sd * bound, square, mean[2 * k : 3 * k] * slope_unit * unit,
+        sd * slope_unit * unit, float(mean[3 * k]) * average_unit, sd * average_unit, unit,
+    )  # fmt: skip
+
+
+def average_bound(k: int) -> float:
+    """Return the clip of a record's average slope over k targets, which is about 1."""
+    return min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
+
+
+def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], list[Flags]]:
+    """Return every party's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
+    average = float(np.mean([one.average for one in released]))
+    average_sd = math.sqrt(sum(one.average_sd**2 for one in released)) / len(released)
+    slope = np.mean([one.slope for one in released], axis=0)
+    slope_sd = np.sqrt(sum(one.slope_sd**2 for one in released)) / len(released)
+    apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
+    slopes, sds, hidden = [], [], []
+    for one in released:
+        party = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
+        found = np.maximum(average + party + apart, LEAST_SLOPE * average)
+        hidden.append(average + party + apart < LEAST_SLOPE * average)
+        noise = np.where(apart != 0.0, slope_sd, 0.0)
+        sd = np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2)
+        slopes.append(found)
+        # Only an average that the noise hides leaves no slopes.
+        sds.append(np.minimum(sd, MOST_NOISE * found) if average > average_sd / MOST_NOISE else sd)
+    return slopes, sds, hidden

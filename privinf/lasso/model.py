@@ -1,0 +1,300 @@
+"""High-dimensional linear regression over parties: sparse fit, debiased intervals, with and without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
+from privinf.doors import doors
+from privinf.federation.local import FEDERATED_TRUST
+from privinf.lasso.fits import fit_by_paper, fit_heterogeneous, fit_jointly, fit_securely
+from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.options import LassoOptions, Variant
+from privinf.lasso.plan import Accounting, Center, Targets
+from privinf.lasso.results import LassoResults
+from privinf.lasso.rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
+from privinf.schema import Schema
+from privinf.typing import Multipliers, Precision, RngLike, Trust
+from privinf.validation import check_choice
+
+
+@doors
+class DebiasedLasso:
+    r"""Sparse linear regression with debiased intervals over one or more parties.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+    X : array_like or DataFrame, shape (n, p)
+        Used as it is: a column of ones named ``const`` (`privinf.add_constant`) is fitted without being
+        selected or debiased. Without one, columns and response are centred at the middle of their bounds.
+    x_bound : float, optional
+        Every column lies in [-x_bound, x_bound]; values outside are clipped.
+    bounds : sequence of (low, high), or mapping, optional
+        Instead of `x_bound`: one pair a column, or pairs by name.
+    y_bounds : (low, high)
+        Public bounds of the response: the grid on which sizes of residuals are released.
+    x_scale : float or array_like of p, optional
+        Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
+        half-width. Sizes of columns that matter are released.
+    machines : array_like, shape (n,), optional
+        Party of every row.
+    trust : {"server", "secure-sum"}
+        Whether parties send un-noised sums to a server that they trust, or noise them themselves, so that
+        nobody sees more than the noisy total: for two parties or more, with named targets.
+    ledger : Ledger, optional
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record. With ``trust="server"`` the central model: parties send un-noised
+    sums to a server that they trust, and everything that leaves it is noised. With ``trust="secure-sum"`` the
+    sites noise and mask their sums (`privinf.federation.SecureServer` says what is trusted then). The report
+    counts everything that a fit released.
+    The response is not cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so
+    its sensitivity does not depend on them, and cutting y would bias the coefficients.
+
+    With the noisy sparse fit b0 and the precision column w_j of target j, the debiased coordinate is
+    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.coordinates` for s, kappa and the variance).
+    The design departs from the paper's constants: one joint clip of the scores, clipped products for
+    selection, a preconditioned refit, released slopes; it needs a fifth of their interval length.
+
+    On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
+    place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
+    a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
+    (`privinf.lasso.picks`). Scores, slopes and variances were Gaussian sums before: their formulas,
+    and what the intervals count, are unchanged. What it costs is sight: the noise of the picks grows as
+    sqrt(p), `LassoResults.picks_from` says what they could find, and where a column that matters may have
+    been missed the results warn.
+
+    References
+    ----------
+    "Federated learning with differential privacy: estimation and inference", Algorithms 2-6.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((20_000, 40))
+    >>> y = X[:, 0] - X[:, 5] + 0.5 * rng.standard_normal(20_000)
+    >>> model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
+    >>> fit = model.fit(epsilon=2.0, delta=1e-5, sparsity=2, targets=[0, 5, 9], rng=0)
+    >>> fit.selected, bool((abs(fit.params - [1.0, -1.0, 0.0]) < 4 * fit.bse).all())
+    (('x1', 'x6'), True)
+    """
+
+    def __init__(
+        self,
+        y: Any,
+        X: Any,
+        *,
+        x_bound: float | None = None,
+        bounds: Any = None,
+        y_bounds: Any = None,
+        x_scale: Any = None,
+        machines: Any = None,
+        trust: Trust = "server",
+        ledger: Ledger | None = None,
+    ) -> None:
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
+        self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines, keyed=keyed)
+        self._trust: Trust = trust
+        self.ledger = check_ledger(ledger)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+        *,
+        x_bound: float | None = None,
+        bounds: Any = None,
+        y_bounds: Any = None,
+        x_scale: Any = None,
+        trust: Trust = "server",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a party, by label or numbered from 0.
+
+        Raises
+        ------
+        ArgumentError
+            There is no party, one has no rows, or they differ in their columns.
+        """
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
+        rows = rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale, keyed=keyed)
+        return cls._over(rows, trust, ledger)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        *,
+        schema: Schema,
+        machines: str | None = None,
+        x_scale: Any = None,
+        trust: Trust = "server",
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and raw rows, or from a federation whose sites hold them.
+
+        Parameters
+        ----------
+        formula : str
+            Its constant is fitted without being selected or debiased.
+        data : DataFrame or Federation
+            A federation's sites must have the same schema, and a policy that goes with `trust`.
+        schema : Schema
+            Bounds of columns and response; here the response is cut at its bounds by the sites.
+        machines : str, optional
+            Column of a data frame that names the party of every row.
+        x_scale, trust, ledger
+            As for the class.
+
+        Raises
+        ------
+        SchemaError
+            The formula needs columns or bounds that the schema does not declare.
+        """
+        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
+        rows = rows_of_formula(formula, data, schema, machines, x_scale, keyed=keyed)
+        return cls._over(rows, trust, ledger)
+
+    @classmethod
+    def _over(cls, rows: LassoRows, trust: Trust, ledger: Ledger | None) -> Self:
+        model = cls.__new__(cls)
+        model._rows, model._trust = rows, trust
+        model.ledger = check_ledger(ledger)
+        return model
+
+    def fit(
+        self,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        sparsity: int | Literal["auto"],
+        max_sparsity: int | None = None,
+        targets: Targets = "selected",
+        variant: Variant = "default",
+        heterogeneous: bool = False,
+        shared_sparsity: int | None = None,
+        accounting: Accounting = "joint",
+        precision: Precision = "pooled",
+        precision_sparsity: int | None = None,
+        iterations: int | None = None,
+        clip: float | None = None,
+        refit: bool | None = None,
+        center: Center = "declared",
+        bootstrap_draws: int | None = None,
+        bootstrap_multipliers: Multipliers = "rademacher",
+        restricted_eigenvalues: bool = False,
+        noise_variance: bool = False,
+        bias_bound: bool = False,
+        shares: Mapping[str, float] | None = None,
+        extra_shares: Mapping[str, float] | None = None,
+        paper_options: Mapping[str, Any] | None = None,
+        max_colluding: int = 0,
+        rng: RngLike = None,
+    ) -> LassoResults | MachineResults:
+        """Fit the sparse model and debias the targets.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
+            least squares where the columns are few. `delta` is 1/(2n) by default.
+        sparsity : int or "auto"
+            Columns kept. "auto": of `max_sparsity` columns those that differ from zero at 5% by
+            Bonferroni's rule over all p, noise included. It costs nothing beside the picking of
+            `max_sparsity` columns, which share the budget of the selection.
+        max_sparsity : int, optional
+        targets : sequence of names or positions, "selected", or "all"
+            Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
+            that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.
+        variant : {"default", "paper"}
+            "paper": the paper's own algorithms, for comparison (`studies.paper.model`).
+        heterogeneous : bool
+            Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
+            with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
+        shared_sparsity : int, optional
+        accounting : {"joint", "per-interval"}
+            "per-interval", for heterogeneous fits and the paper's variant, gives every interval the whole
+            budget for what it uses, as the paper does. That is not a joint guarantee: ledgers, limits and
+            reports always have the joint cost.
+        precision : {"pooled", "machine"}
+            Precision columns of heterogeneous fits: from all rows, or from each party's own where their
+            columns have different laws.
+        precision_sparsity : int, optional
+            Neighbours in each precision column, beside the columns that were picked; 4 by default, none for
+            all columns of a homogeneous fit. For the paper's variant the entries of a column, 5.
+        iterations : int, optional
+            Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
+            paper's variant its T, log N. On secure sums every block is a release at its share of the price:
+            one finds more where few rows meet many columns, several where all columns are correlated.
+        clip : float, optional
+            Where residuals and products are clipped in selection and refit, in multiples of the residuals'
+            released scale; 1.5 by default. For the paper's variant its R, in units of y. On secure sums
+            products are shrunk as a vector instead.
+        refit : bool, optional
+            For the paper's variant: whether least squares on the support end it (it has none). The default
+            variant is such a fit.
+        center : {"declared", "released"}
+            Centre columns and response at the middle of their bounds, or at means that are released for a
+            share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
+            a rare level, and where there is no constant.
+        bootstrap_draws : int, optional
+            Draws of the private bootstrap (Algorithm 7), for ``simultaneous(method="private-bootstrap")``;
+            the simulation from the released covariance is free.
+        bootstrap_multipliers : {"rademacher", "gaussian"}
+        restricted_eigenvalues, noise_variance, bias_bound : bool
+            Release these too: attributes of the same names. The bias bound needs the eigenvalues.
+        shares : mapping, optional
+            All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
+            own_selection and own_refit), and means if they are released; they sum to one.
+        extra_shares : mapping, optional
+            Of the whole budget, before `shares` divide what is left: bootstrap (.15), eigenvalues (.05),
+            noise_variance (.03).
+        paper_options : mapping, optional
+            Any of step, norm_bound, precision_clip, form, variance, multiplier_draws and public_seed of
+            `studies.paper.model.fit_paper`.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
+        rng : None, int or Generator
+            Seeds simulation noise; None: secure noise.
+
+        Raises
+        ------
+        ArgumentError
+            The request is wrong; nothing was spent.
+        BudgetExceededError
+            The ledger's limit would be passed; nothing was spent.
+        NotAvailableError, NotPositiveDefiniteError
+            The noise leaves no estimate; what was released stays charged.
+        """
+        options = LassoOptions(
+            epsilon, delta, sparsity, targets, precision_sparsity, shares, max_sparsity=max_sparsity,
+            shared_sparsity=shared_sparsity, accounting=accounting, precision=precision,
+            iterations=iterations, clip=clip, refit=refit, center=center, bootstrap_draws=bootstrap_draws,
+            bootstrap_multipliers=bootstrap_multipliers, restricted_eigenvalues=restricted_eigenvalues,
+            noise_variance=noise_variance, bias_bound=bias_bound, extra_shares=extra_shares,
+            paper_options=paper_options, max_colluding=max_colluding,
+        )  # fmt: skip
+        kind = options.kind(variant, heterogeneous, self._trust)
+        if kind == "paper":
+            return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
+        if kind == "heterogeneous":
+            return fit_heterogeneous(self._rows, self.ledger, options, rng)
+        fit = fit_securely if kind == "secure" else fit_jointly
+        return fit(self._rows, self.ledger, options, rng)
+
+    def __repr__(self) -> str:
+        size = f"{self._rows.total} rows x {len(self._rows.names)} columns"
+        return f"<{type(self).__name__}: {size}, {len(self._rows.rows)} parties (rows not shown)>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the model holds raw rows: pickle the results instead")

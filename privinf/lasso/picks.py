@@ -1,0 +1,248 @@
+r"""Picking columns where nobody sees un-noised sums: one Gaussian release of the whole vector of products.
+
+Peeling compares un-noised sums at a trusted server. A secure sum gives the noisy total alone, so that the
+vector goes out as a whole and the largest of its released entries are picked, for any number of picks at the
+one price. Everything else a sparse regression releases is a Gaussian sum already: with `VectorServer` between
+them the engines run on secure sums as they are.
+
+**The vector.** With residuals r of scale sigma a record adds f = (x_j r)_j, shrunk to |f| <= C. Its entries
+have a size of sigma in units of the columns, so |f| is about sigma sqrt p: C = R sigma sqrt p. (To clip
+entries as well, as for peeling, would cost a tenth of their slope: it is done only where there is no noise,
+so that the picks are those of peeling.) The release has the l2 sensitivity 2C, hence for the price rho noise
+of sd ``2 C / sqrt(2 rho)`` on every sum. For normal r the shrunk product has the slope A1(R) in the
+covariance of x_j and r and the second moment A2(R) sigma^2, and an entry, divided by its slope, the variance
+
+    sigma^2 / n  [A2(R) + 4 R^2 p / (2 rho n)] / A1(R)^2                        (variance of an entry)
+
+of which R is the minimiser. Peeling has p = 1 in it, but pays for every pick, and its lambda is 2B: the price
+of doing without a trusted server is a noise that grows as sqrt p, and it is paid in the picks alone. Columns
+of targets are correlated with all others likewise, m p products at a time.
+
+**What is found.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance is
+found, but for 5% each of a larger one elsewhere and of its own noise, from
+``(z(.05 / 2p) + z(.05)) sd`` on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.inference.normal import upper_quantile
+from privinf.lasso.radii import norm_moments
+from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer
+from privinf.typing import Flags, Floats, Integers
+
+VECTORS = {"clipped_products": "product_vector", "column_products": "column_product_vector"}
+# R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
+RADII = np.geomspace(0.1, 4.0, 48)
+MISSED = 0.05
+# Nothing that stands at its bound is shrunk by rounding.
+ROOM = 1.0 + 2.0**-30
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One release of products with all columns.
+
+    Attributes
+    ----------
+    label : str
+    entries : int
+        Numbers released.
+    radius : float
+        R; infinite without noise.
+    sd : float
+        Of an entry divided by its slope, sampling error included: a covariance with the residual, in units
+        of y per unit of the column, or a correlation.
+    sampling_sd : float
+        Without the noise.
+    found_from : float
+        Smallest such number that is found, see the module.
+    """
+
+    label: str
+    entries: int
+    radius: float
+    sd: float
+    sampling_sd: float
+    found_from: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Positions of the largest released entries, shape (k,) or (rows, k)."""
+
+    support: Integers
+
+
+def vector_radius(entries: int, rows: int, n: int, rho: float) -> float:
+    """Return R, which minimises the variance of an entry.
+
+    Parameters
+    ----------
+    entries : int
+        Numbers in the vector.
+    rows : int
+        Its targets; 1 for products with a residual.
+    n : int
+        Records.
+    rho : float
+        Price, zCDP; infinite for no noise.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+
+    Examples
+    --------
+    >>> round(vector_radius(800, 1, 60_000, 0.01), 2)
+    0.22
+    """
+    if math.isinf(rho):
+        return math.inf
+    noise = [2.0 * float(radius) * math.sqrt(entries / (2.0 * rho)) / n for radius in RADII]
+    sizes = [entry_sd(float(radius), rows, n, sd) for radius, sd in zip(RADII, noise, strict=True)]
+    return float(RADII[int(np.argmin(sizes))])
+
+
+def entry_sd(radius: float, rows: int, n: int, noise_sd: float) -> float:
+    """Return the sd of an entry's mean divided by its slope, the residuals' scale as unit.
+
+    `rows` targets, n records; `noise_sd` is that of the noise of the mean.
+    """
+    slope, square = norm_moments(radius * math.sqrt(rows), rows)
+    return math.sqrt(square / n + noise_sd**2) / slope
+
+
+@dataclass(slots=True)
+class VectorServer:
+    """The releases that the engines need, by a server that never sees an un-noised sum.
+
+    Attributes
+    ----------
+    server : SparseServer
+        Such as `privinf.federation.SecureServer`.
+    n : int
+        Records.
+    low, high : ndarray, shape (p,)
+        Public bounds of the columns.
+    response : float
+        Largest size of the response.
+    clip : float
+        Where the engine clips products, in units of the residuals' scale.
+    looks : list of Look
+        What was picked from so far.
+    grams : dict of str to (ndarray, float)
+        The last Gram matrix of each label, as released, and the sd of its diagonal.
+
+    Notes
+    -----
+    **Privacy.** Every vector is one Gaussian release at the price that peeling would have had.
+    """
+
+    server: SparseServer
+    n: int
+    low: Floats
+    high: Floats
+    response: float
+    clip: float
+    looks: list[Look] = field(default_factory=list)
+    grams: dict[str, tuple[Floats, float]] = field(default_factory=dict)
+
+    def vector_sum(
+        self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
+    ) -> Any:
+        """Release a vector with Gaussian noise."""
+        return self.server.vector_sum(op, self._bounded(args), label=label, rho=rho, sites=sites)
+
+    def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
+        """Release a symmetric matrix."""
+        found = self.server.gram(args, label=label, **options)
+        self.grams[label] = found.mean, float(found.scale / found.rows)
+        return found
+
+    def histogram_quantile(
+        self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
+    ) -> float:
+        """Release a quantile of abs(r)."""
+        return self.server.histogram_quantile(args, level=level, label=label, **options)
+
+    def top_k(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        k: int,
+        *,
+        label: str,
+        rho: float | None,
+        values: bool,
+        candidates: Flags | None,
+        sites: Sites,
+    ) -> Picked:
+        """Release the products with all columns, and return where the k largest of the candidates stand.
+
+        Parameters and prices as for peeling: `rho` is that of each row.
+
+        Raises
+        ------
+        NotAvailableError
+            The statistic has no vector of bounded length, or values are asked for.
+        """
+        if op not in VECTORS or values or rho is None or candidates is None:
+            raise NotAvailableError(f"{op} is peeled, and without a trusted server nothing is")
+        rows, residual = (len(args["targets"]), False) if "targets" in args else (1, True)
+        entries, price = rows * len(self.low), rows * rho
+        radius = vector_radius(entries, rows, self.n, price)
+        scale = float(args["bound"]) / self.clip if residual else 1.0
+        clips = self._clips(args, radius * scale * math.sqrt(entries), entries, residual)
+        found = self.server.vector_sum(VECTORS[op], {**args, **clips}, label=label, rho=price, sites=sites)
+        sd, sampling = (
+            scale * entry_sd(radius, rows, self.n, noise) for noise in (found.mean_sd / scale, 0.0)
+        )
+        self.looks.append(Look(label, entries, radius, sd, sampling, sd * detection(len(self.low))))
+        sizes = np.where(candidates, np.abs(found.values), -np.inf)
+        return Picked(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
+
+    def _clips(self, args: Mapping[str, Any], norm: float, entries: int, residual: bool) -> dict[str, float]:
+        """Return the clips of a vector: of its norm alone, or without noise those of peeling alone."""
+        if math.isfinite(norm):
+            return {"norm": norm, "bound": UNCLIPPED if residual else float(self._reach(args).max())}
+        bound = float(args["bound"])
+        return {"norm": ROOM * math.sqrt(entries) * (bound if residual else bound**2), "bound": bound}
+
+    def _bounded(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments with what was not clipped at its public bounds: sums go on a finite grid."""
+        found = dict(args)
+        if found.get("residual_clip", 0.0) >= UNCLIPPED:
+            found["residual_clip"] = ROOM * self._residual_reach(args)
+        if found.get("clip", 0.0) >= UNCLIPPED:
+            reach = self._reach(args)[np.asarray(args["columns"])]
+            forms = reach @ np.abs(args["transform"]) if "transform" in args else reach
+            found["clip"] = ROOM * float(np.linalg.norm(forms))
+        return found
+
+    def _reach(self, args: Mapping[str, Any]) -> Floats:
+        sizes = np.maximum(np.abs(self.low - args["center"]), np.abs(self.high - args["center"]))
+        return np.asarray(sizes / args["scale"])
+
+    def _residual_reach(self, args: Mapping[str, Any]) -> float:
+        found = self.response + abs(float(args["intercept"]))
+        if "support" in args:
+            found += float(self._reach(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
+        return found
+
+
+def detection(columns: int) -> float:
+    """Return how many sds an entry must have to be picked before `columns` that are noise."""
+    return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
+
+
+def sharpest(looks: Sequence[Look], label: str) -> Look | None:
+    """Return the look of this label that found most, if there was one."""
+    return min((look for look in looks if look.label == label), key=lambda look: look.sd, default=None)

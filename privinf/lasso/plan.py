@@ -1,0 +1,250 @@
+"""What a debiased lasso fit will spend on what: checked before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from privinf.accounting import epsilon_to_rho
+from privinf.accounting.budget import ROUNDING
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.lasso.debiasing import DebiasingBudget
+from privinf.lasso.thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
+
+Targets = Sequence[int | str] | Literal["selected", "all"]
+Accounting = Literal["joint", "per-interval"]
+Center = Literal["declared", "released"]
+
+NEIGHBOURS = 4
+# Of the whole budget, where it is asked for.
+MEANS_SHARE = 0.04
+# With every column as a target most goes to the scores; products with the selection stand for neighbours.
+ALL_SHARES = {
+    "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
+    "score": 0.42,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LassoShares:
+    """Shares of rho; they sum to one.
+
+    Attributes
+    ----------
+    selection : float
+        All picks of columns.
+    refit : float
+        Gram matrices of the selection and clipped steps.
+    scales : float
+        Sizes of residuals and of columns, half each.
+    neighbours : float
+        Neighbours of the targets; for all columns their products with the selected ones.
+    gram : float
+        Union Gram matrix of the precision columns.
+    slopes : float
+        Slopes and variances of the scores.
+    score : float
+        Debiasing scores.
+    """
+
+    selection: float = 0.14
+    refit: float = 0.20
+    scales: float = 0.04
+    neighbours: float = 0.07
+    gram: float = 0.15
+    slopes: float = 0.04
+    score: float = 0.36
+
+    @classmethod
+    def of(
+        cls, given: Mapping[str, float] | None, every: bool, extras: Mapping[str, float]
+    ) -> tuple[LassoShares, dict[str, float]]:
+        """Return the default shares, those of `every` column, or those given, and the shares of extras.
+
+        By default the extras cost what `extras` says, and the others share what is left.
+
+        Raises
+        ------
+        ArgumentError
+            A name is unknown or missing, a share is not positive, or they do not sum to one.
+        """
+        names = [one.name for one in fields(cls)]
+        if given is None:
+            basic = cls(**ALL_SHARES) if every else cls()
+            left = 1.0 - sum(extras.values())
+            return cls(**{name: left * getattr(basic, name) for name in names}), dict(extras)
+        names += list(extras)
+        if not isinstance(given, Mapping) or set(given) != set(names):
+            raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+        for name, share in given.items():
+            check_positive(share, f"shares[{name!r}]")
+        if abs(sum(given.values()) - 1.0) > 1e-9:
+            raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
+        found = {name: float(share) for name, share in given.items()}
+        return cls(**{name: found[name] for name in names if name not in extras}), {
+            name: found[name] for name in extras
+        }
+
+    def thresholding(self, rho: float) -> ThresholdingBudget:
+        """Return the prices of the sparse fit."""
+        rho *= ROUNDING
+        # The sizes of the columns that join later, for the union Gram matrix, are a quarter of all.
+        return ThresholdingBudget(
+            self.selection * rho, self.refit * rho, self.scales * rho / 2.0, self.scales * rho * 0.375
+        )
+
+    def debiasing(self, rho: float) -> DebiasingBudget:
+        """Return the prices of the debiasing."""
+        rho *= ROUNDING
+        return DebiasingBudget(
+            self.neighbours * rho,
+            self.gram * rho,
+            self.scales * rho * 0.125,
+            self.slopes * rho,
+            self.score * rho,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LassoPlan:
+    """A checked request.
+
+    Attributes
+    ----------
+    rho : float
+        What may be spent, zCDP; infinite for no noise.
+    delta : float
+        At which epsilon is reported.
+    sparsity, neighbours : int
+    targets : tuple of int, or None
+        None: the columns that the fit selects.
+    every : bool
+        Whether the targets are all columns.
+    automatic : bool
+        Whether only those of the `sparsity` columns are kept that stand out of the noise.
+    blocks : int
+    clip : float
+    shares : LassoShares
+    extras : mapping of str to float
+        Shares of what was asked for beside the fit.
+    """
+
+    rho: float
+    delta: float
+    sparsity: int
+    neighbours: int
+    targets: tuple[int, ...] | None
+    every: bool
+    automatic: bool
+    blocks: int
+    clip: float
+    shares: LassoShares
+    extras: Mapping[str, float]
+
+    def price(self, extra: str) -> float:
+        """Return the price of an extra, zCDP."""
+        return self.extras[extra] * self.rho * ROUNDING
+
+
+def check_plan(
+    *,
+    epsilon: float,
+    delta: float | None,
+    sparsity: int | str,
+    max_sparsity: int | None,
+    targets: Any,
+    precision_sparsity: int | None,
+    iterations: int | None,
+    clip: float | None,
+    center: Center,
+    shares: Mapping[str, float] | None,
+    names: Sequence[str],
+    constant: int | None,
+    n: int,
+) -> LassoPlan:
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
+
+    `delta` is by default 1/(2n).
+    """
+    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+    delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
+    sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
+    every = isinstance(targets, str) and targets == "all"
+    if every and constant is not None:
+        raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
+    if every and precision_sparsity:
+        raise ArgumentError(
+            "targets='all' has no neighbours in its precision columns: leave precision_sparsity= out"
+        )
+    if precision_sparsity is None:
+        precision_sparsity = 0 if every else NEIGHBOURS
+    extras = {"means": MEANS_SHARE} if check_choice(center, Center, "center") == "released" else {}
+    parts, extra_shares = LassoShares.of(shares, every, extras)
+    return LassoPlan(
+        rho=math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta),
+        delta=delta,
+        sparsity=sparsity,
+        neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
+        targets=tuple(range(len(names))) if every else target_positions(targets, names, constant),
+        every=every,
+        automatic=automatic,
+        blocks=BLOCKS if iterations is None else check_count(iterations, "iterations"),
+        clip=PRODUCT_CLIP if clip is None else check_positive(clip, "clip"),
+        shares=parts,
+        extras=extra_shares,
+    )
+
+
+def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int, bool]:
+    """Return the number of columns to keep, and whether it is only the most."""
+    automatic = isinstance(sparsity, str)
+    if automatic:
+        if sparsity != "auto":
+            raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
+        if most is None:
+            raise ArgumentError("sparsity='auto' needs max_sparsity=: more columns are never kept")
+    elif most is not None:
+        raise ArgumentError("max_sparsity= belongs to sparsity='auto'")
+    name = "max_sparsity" if automatic else "sparsity"
+    found = check_count(most if automatic else sparsity, name)
+    if found > columns:
+        raise ArgumentError(f"{name}={found} is more than the {columns} columns")
+    return found, automatic
+
+
+def target_positions(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
+    """Return the positions of targets given by name or position; None for those that the fit selects.
+
+    Raises
+    ------
+    ArgumentError
+        One is not among the columns, is the constant, or is named twice; or there is none.
+    """
+    if isinstance(targets, str):
+        if targets != "selected":
+            raise ArgumentError(f"targets={shown(targets)} must be 'selected', 'all' or a list of columns")
+        return None
+    try:
+        listed = list(targets)
+    except TypeError:
+        raise ArgumentError(
+            "targets must be 'selected', 'all' or a list of columns, by name or position"
+        ) from None
+    found = tuple(_position(target, names) for target in listed)
+    if not found or len(set(found)) < len(found):
+        raise ArgumentError("targets must name at least one column, each once")
+    if constant in found:
+        raise ArgumentError("the constant is fitted but not debiased: it cannot be a target")
+    return found
+
+
+def _position(target: Any, names: Sequence[str]) -> int:
+    if isinstance(target, str) and target in names:
+        return list(names).index(target)
+    whole = hasattr(target, "__index__") and not isinstance(target, bool)
+    if whole and 0 <= int(target) < len(names):
+        return int(target)
+    raise ArgumentError(f"target {shown(target)} is not among the {len(names)} columns")

@@ -1,0 +1,171 @@
+"""A debiased lasso on secure sums: its server, its budget, and what its picks could not have found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, calibrate_mu
+from privinf.federation import SecureServer
+from privinf.inference.normal import upper_quantile
+from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.picks import Look, VectorServer, sharpest
+from privinf.lasso.plan import LassoPlan
+from privinf.lasso.precision import clearance, floored
+from privinf.lasso.rows import LassoRows
+from privinf.lasso.thresholding import SparseFit, error_covariance
+from privinf.typing import Floats, RngLike
+
+SELECTION, NEIGHBOURS = "selection", "neighbours of the targets"
+SELECTION_GRAM = "Gram matrix of the selection"
+# Chance that of columns without signal any stands out of its error.
+FALSE_PICKS = 0.05
+# A bias of so many standard errors leaves 95% intervals 92%.
+HARMLESS = 0.5
+
+
+def secure_plan(plan: LassoPlan, epsilon: float) -> LassoPlan:
+    """Return the plan with the budget of Gaussian releases alone, which is more than that of any zCDP."""
+    mu = calibrate_mu(epsilon=epsilon, delta=plan.delta)
+    return replace(plan, rho=mu * mu / 2.0)
+
+
+def secure_server(
+    rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int, clip: float
+) -> tuple[VectorServer, int]:
+    """Return the server of a fit, and the number of records."""
+    known = None if rows.design.schema is None else rows.design
+    server = SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=known)
+    design = server.design
+    low, high = rows.center - rows.half, rows.center + rows.half
+    assert design.y_low is not None
+    assert design.y_high is not None
+    most = max(abs(design.y_low), abs(design.y_high))
+    return VectorServer(server, server.nobs, low, high, most, clip), server.nobs
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the picks of a secure fit could see.
+
+    Attributes
+    ----------
+    looks : tuple of Look
+        Every release that columns were picked from, in order.
+    unseen : int
+        Of the `sparsity` columns that may matter, those that do not stand out: so many may not be picked.
+    bias : float
+        Bound of what these can do to an interval, in standard errors.
+    crowded : bool
+        Whether columns stand out beside those that are kept.
+    hidden : bool
+        Whether the noise of the Gram matrix of what was picked is as large as its smallest eigenvalue.
+    """
+
+    looks: tuple[Look, ...]
+    unseen: int
+    bias: float
+    crowded: bool
+    hidden: bool
+
+    @property
+    def weak(self) -> bool:
+        """Whether intervals may be wrong."""
+        return self.bias > HARMLESS or self.crowded or self.hidden
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything as plain numbers and texts."""
+        found = {"looks": [asdict(look) for look in self.looks], "unseen": self.unseen, "bias": self.bias}
+        return found | ({"missed": self.warning} if self.weak else {})
+
+    @property
+    def warning(self) -> str:
+        """What a reader of the intervals must know."""
+        found = sharpest(self.looks, SELECTION)
+        assert found is not None
+        if self.hidden:
+            return (
+                "Not to be trusted: the noise of the Gram matrix of the selection is as large as its "
+                "smallest eigenvalue, so that the coefficients may be far from where the refit should have "
+                "ended. Keep fewer columns, spend more, or move budget to the refit with shares=."
+            )
+        if self.bias <= HARMLESS:
+            return (
+                "Not to be trusted: more columns stand out of the noise than sparsity= allows. One that "
+                "matters was missed and others stand in for it, or more columns matter: raise sparsity=, or "
+                "use more rows or budget, fewer columns, or a trusted server."
+            )
+        return (
+            f"Not to be trusted if the sparsity is right: {self.unseen} of the columns that may matter do "
+            "not stand out of the noise, and one whose covariance with the residuals is below "
+            f"{found.found_from:.3g} may not have been picked. Where such a column is correlated with a "
+            f"target the interval is off by up to {self.bias:.2g} standard errors. More rows or budget, "
+            "fewer columns or a trusted server see more; if fewer columns matter, say so with sparsity=."
+        )
+
+
+def cost_note(looks: Sequence[Look], columns: int) -> str:
+    """Return what the summary says of the price of secure sums."""
+    text = [
+        f"No trusted server: columns were picked from noisy sums of products with all {columns} columns, "
+        "whose noise grows with the square root of their number."
+    ]
+    for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBOURS, "a correlation")):
+        if (look := sharpest(looks, label)) is not None:
+            text.append(
+                f"{label.capitalize()}: {look.entries} numbers at once, sd {look.sd:.3g}; {unit} is found "
+                f"from {look.found_from:.3g} on."
+            )
+    return " ".join(text)
+
+
+def sight_of(
+    server: VectorServer,
+    fit: SparseFit,
+    plan: LassoPlan,
+    targets: Sequence[int],
+    debiased: DebiasedFit,
+    constant: int | None,
+) -> Sight:
+    """Return what the picks could see; the constant, if there is one, was not picked.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+
+    A column k that was not picked, with a coefficient of b, moves the estimate of target j by
+    ``w_j'Sigma_k b``, w_j the precision column: not at all if k is in w_j, else by about w_jj times their
+    correlation given the others. A column was missed only if its covariance with the residuals was below
+    what is found, and it is in no w_j only if the correlation was.
+
+    Columns that stand in for a missed one stand out too: as many may then stand out as may matter, but some
+    do among those picked too many. Without signal, these have the errors of any column, and were picked for
+    what they share of the error of their look.
+    """
+    selection, neighbours = sharpest(server.looks, SELECTION), sharpest(server.looks, NEIGHBOURS)
+    assert selection is not None
+    picked = np.array(fit.picked) != (-1 if constant is None else constant)
+    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM][0], server.n)[picked])[::-1]
+    sparsity = plan.sparsity
+    clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
+    spare = max(len(sizes) - sparsity, 1)
+    share = selection.sampling_sd / selection.sd
+    quiet = min(clear, upper_quantile(FALSE_PICKS / 2.0 / spare) + share * clear)
+    unseen = max(sparsity - int((sizes > clear).sum()), 0)
+    correlation = 1.0 if neighbours is None else min(neighbours.found_from, 1.0)
+    at = [debiased.union.index(j) for j in targets]
+    precision = debiased.columns[at, np.arange(len(at))] ** 2
+    errors = np.sqrt(debiased.found.variance)
+    bias = unseen * selection.found_from * correlation * precision / errors
+    crowded = bool((sizes[sparsity:] > quiet).any())
+    lost = clearance(*server.grams[SELECTION_GRAM]) <= 1.0
+    return Sight(tuple(server.looks), unseen, float(bias.max()), crowded, lost)
+
+
+def ratios(fit: SparseFit, gram: Floats, n: int) -> Floats:
+    """Return the coefficients that were picked over their errors, from the Gram matrix of the selection."""
+    inverse = np.asarray(np.linalg.inv(floored(gram)))
+    return np.asarray(np.abs(fit.picked_beta) / np.sqrt(np.diag(error_covariance(inverse, fit, n))))

@@ -1,0 +1,256 @@
+"""A sparse mean when the server is not trusted: what one sign from each machine can tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
+from privinf.accounting.released import appended
+from privinf.doors import door, doors, warn
+from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
+from privinf.inference.normal import upper_quantile
+from privinf.lasso.signs import SignCounts, exact_limits, minimax_rate, sign_estimate
+from privinf.mechanisms.local.signs import SignChannel
+from privinf.typing import RngLike, SourceName
+from privinf.validation import check_choice, check_count, check_fraction, check_positive
+
+MeanInterval = Literal["exact", "delta"]
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparseMeanResult(Released):
+    """Means from randomized signs.
+
+    Attributes
+    ----------
+    params, bse : Series, shape (p,)
+        Of all coordinates, before any selection. Estimates are held within 2 sd/sqrt(n). Where the sign
+        saturates, or might, the standard error is infinite; where no machine was asked, nan and infinite.
+    sparse_params : Series, shape (p,)
+        The `sparsity` largest; 0 elsewhere.
+    selected : Index
+        Their names.
+    saturated : Series of bool, shape (p,)
+        The share of positive signs is beyond Phi(2), or less than two standard errors from it.
+    asked : Series of int, shape (p,)
+        Machines asked about each coordinate.
+    rate : float
+        ``min(s/n, s p/(m n epsilon^2))`` in squared units, n the mean number of rows: the order of the least
+        possible squared l2 error, without constants and logarithms.
+    error : float
+        What this estimator's own first-order variance says of its squared l2 error on s coordinates near 0:
+        ``s (p/m) coth^2(epsilon/2) pi/(2 n)``.
+    nobs : int
+        Rows of all machines together.
+    privacy : PrivacyReport
+        With the state of the ledger after it.
+    entries : tuple of LedgerEntry
+        The line that paid for it.
+    counts : SignCounts
+        The answers by coordinate.
+    scale : float
+    """
+
+    params: pd.Series[float]
+    bse: pd.Series[float]
+    sparse_params: pd.Series[float]
+    selected: pd.Index[Any]
+    saturated: pd.Series[bool]
+    asked: pd.Series[int]
+    rate: float
+    error: float
+    nobs: int
+    privacy: PrivacyReport = field()  # a field, not the property of `Released`
+    entries: tuple[LedgerEntry, ...]
+    counts: SignCounts
+    scale: float
+
+    def __repr__(self) -> str:
+        return f"<SparseMeanResult: {len(self.params)} coordinates, {self.nobs} rows{appended(self.stamp)}>"
+
+    def conf_int(
+        self, alpha: float = 0.05, method: MeanInterval = "exact", *, joint: bool = False
+    ) -> pd.DataFrame:
+        """Return intervals of all p coordinates, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"exact", "delta"}
+            "exact": at least ``1 - alpha`` for any mean and any number of machines; unbounded on the side
+            where signs cannot tell. "delta": the estimate and its standard error, unbounded on both sides
+            where the sign saturates; too short where few machines were asked.
+        joint : bool
+            Bonferroni over all p coordinates.
+
+        Notes
+        -----
+        Each interval covers its own coordinate, whatever the others are: they were made for all coordinates,
+        not for the largest. Of intervals that are read *because* their coordinate was selected, more than
+        alpha can fail; ``joint=True`` covers all coordinates at once, hence any that are selected.
+
+        **Privacy.** Post-processing of the answers.
+        """
+        level = check_fraction(alpha, "alpha") / (len(self.params) if joint else 1)
+        if check_choice(method, MeanInterval, "method") == "exact":
+            limits = self.scale * exact_limits(self.counts, level)
+        else:
+            middle = self.params.fillna(0.0).to_numpy()
+            half = upper_quantile(level / 2.0) * self.bse.to_numpy()
+            limits = np.column_stack([middle - half, middle + half])
+        return pd.DataFrame(limits, self.params.index)
+
+    def summary_frame(self, alpha: float = 0.05, *, joint: bool = False) -> pd.DataFrame:
+        """Return estimates, exact intervals and flags side by side, one row a coordinate."""
+        found = self.conf_int(alpha, joint=joint)
+        return pd.DataFrame(
+            {
+                "mean": self.params,
+                "std err": self.bse,
+                "low": found[0],
+                "high": found[1],
+                "selected": self.params.index.isin(self.selected),
+                "saturated": self.saturated,
+                "asked": self.asked,
+            }
+        )
+
+
+@door
+def sparse_mean(
+    samples_by_machine: Any,
+    *,
+    epsilon: float,
+    sparsity: int,
+    scale: float = 1.0,
+    names: Sequence[str] | None = None,
+    public_seed: RngLike = None,
+    ledger: Ledger | None = None,
+    rng: RngLike = None,
+    source: SourceName = "lattice",
+) -> SparseMeanResult:
+    r"""Estimate a sparse mean from machines that do not trust the server.
+
+    Parameters
+    ----------
+    samples_by_machine : sequence of m arrays of shape (n_i, p), array of shape (m, n, p), or mapping to such
+        The rows of each machine.
+    epsilon : float
+        Pure epsilon for everything that a machine holds; infinity for answers in clear.
+    sparsity : int
+        s: how many coordinates are kept.
+    scale : float
+        Public standard deviation of each coordinate of one row.
+    names : sequence of p str, optional
+        By default 0, ..., p - 1.
+    public_seed : None, int or Generator
+        Of the choice of coordinates.
+    ledger : Ledger, optional
+        Of one machine.
+    rng, source
+        Seeded simulation noise, or the secure source.
+
+    Returns
+    -------
+    SparseMeanResult
+
+    Raises
+    ------
+    ArgumentError, SchemaError, AlignmentError, BudgetExceededError
+        Before anything is spent.
+
+    Warns
+    -----
+    WeakIdentificationWarning
+        In some coordinate the sign saturates (sqrt(n) abs(mu) above 2 sd, or noise that does not exclude
+        it), or no machine was asked about it.
+
+    Notes
+    -----
+    **Privacy.** Each machine sends one answer, epsilon-DP for all its rows together (client level, local
+    model); machines hold different units, so that epsilon is the whole cost. See
+    `privinf.mechanisms.local.signs`.
+
+    Rows are N(mu, scale^2 I), with a known scale: the sign tells only mu sqrt(n)/scale. The estimate is
+    ``scale Phi^-1(share of positive signs)/sqrt(n)``, and the error is linear in p, sparse or not: the price
+    of a server that is not trusted. We ask each coordinate equally often, which a random choice does not.
+
+    References
+    ----------
+    Paper 2, theorems 1 and 2.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal([0.4, 0.0, 0.0], 1.0, (3000, 4, 3))
+    >>> found = sparse_mean(rows, epsilon=1.0, sparsity=1, rng=0, public_seed=0)
+    >>> found.selected.tolist(), bool(abs(found.params[0] - 0.4) < 0.1), round(found.privacy.epsilon(1e-6), 3)
+    ([0], True, 1.0)
+    """
+    check_positive(scale, "scale")
+    channel = SignChannel(epsilon)
+    by_label = isinstance(samples_by_machine, Mapping)
+    samples = list(samples_by_machine.values() if by_label else samples_by_machine)
+    labels = _labels(samples, names)
+    if check_count(sparsity, "sparsity") > len(labels):
+        raise ArgumentError(f"sparsity={sparsity} is more than the p={len(labels)} coordinates")
+    sent = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
+    counts = SignCounts.of(sent.coordinates, sent.answers, sent.sizes, sent.p, sent.lie)
+    estimate = sign_estimate(counts)
+    unknown = int((counts.asked == 0).sum())
+    if estimate.saturated.any() or unknown:
+        _warn(int(estimate.saturated.sum()), unknown)
+    size = np.where(counts.asked > 0, np.abs(estimate.params), -1.0)
+    order = np.lexsort((-np.abs(np.nan_to_num(counts.shares(), nan=0.5) - 0.5), -size))
+    kept = np.sort(order[:sparsity])
+    sparse = np.zeros(sent.p)
+    sparse[kept] = np.nan_to_num(scale * estimate.params[kept])
+    n, m = float(sent.sizes.mean()), len(sent.sizes)
+    near_zero = sparsity * sent.p / m * channel.spread**2 * math.pi / (2.0 * n)
+    return SparseMeanResult(
+        params=pd.Series(scale * estimate.params, labels),
+        bse=pd.Series(scale * estimate.bse, labels),
+        sparse_params=pd.Series(sparse, labels),
+        selected=labels[kept],
+        saturated=pd.Series(estimate.saturated, labels),
+        asked=pd.Series(counts.asked, labels),
+        rate=scale**2 * minimax_rate(n=n, machines=m, p=sent.p, sparsity=sparsity, epsilon=channel.epsilon),
+        error=scale**2 * near_zero,
+        nobs=int(sent.sizes.sum()),
+        privacy=PrivacyReport.of(sent.entries, ledger),
+        entries=sent.entries,
+        counts=counts,
+        scale=float(scale),
+    )
+
+
+def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
+    """Return the names of the coordinates."""
+    if not samples or np.ndim(samples[0]) != 2:
+        raise ArgumentError("samples_by_machine must hold one array of shape (n_i, p) for each machine")
+    p = np.shape(samples[0])[1]
+    if names is None:
+        return pd.RangeIndex(p)
+    labels = pd.Index(names)
+    if len(labels) != p or labels.has_duplicates:
+        raise AlignmentError(f"names must be {p} different names, one for each coordinate")
+    return labels
+
+
+def _warn(saturated: int, unknown: int) -> None:
+    parts = []
+    if saturated:
+        parts.append(f"in {saturated} coordinate(s) the sign saturates, or the noise does not exclude it")
+    if unknown:
+        parts.append(f"no machine was asked about {unknown} coordinate(s)")
+    warn(
+        f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and exact intervals "
+        "can be unbounded; use more machines, or fewer rows of each",
+        WeakIdentificationWarning,
+    )

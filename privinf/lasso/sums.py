@@ -1,0 +1,319 @@
+"""What a sparse regression asks of a trusted server, in units of the columns' typical sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from privinf.lasso.radii import scale_of_squares
+from privinf.typing import Flags, Floats
+
+Sites: TypeAlias = Sequence[str] | None
+
+# Stands for "not clipped" where nothing is noised: no sum of records comes near it.
+UNCLIPPED = 1e12
+# Typical sizes that are released stay above this share of what was declared.
+SMALLEST_SIZE = 0.05
+# Of the price of means: the response's.
+RESPONSE_SHARE = 0.2
+# |r| has this probability below one sd if it is normal.
+ONE_SD = 0.6827
+CELLS_PER_OCTAVE = 4
+OCTAVES = 14
+
+
+class SparseServer(Protocol):
+    """The releases that the engines need; `privinf.federation.TrustedServer` makes them."""
+
+    def vector_sum(
+        self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
+    ) -> Any:
+        """Release a vector with Gaussian noise."""
+        ...
+
+    def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
+        """Release a symmetric matrix."""
+        ...
+
+    def histogram_quantile(
+        self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
+    ) -> float:
+        """Release a quantile of abs(r)."""
+        ...
+
+    def top_k(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        k: int,
+        *,
+        label: str,
+        rho: float | None,
+        values: bool,
+        candidates: Flags | None,
+        sites: Sites,
+    ) -> Any:
+        """Release positions of the largest entries."""
+        ...
+
+
+@dataclass(slots=True)
+class SparseUnits:
+    """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
+
+    Attributes
+    ----------
+    center, scale : ndarray, shape (p,)
+        Public; `scale` is refined by releases as columns come into play.
+    reach : ndarray, shape (p,)
+        Largest size of a column in declared units (half-width over declared scale).
+    intercept : float
+    y_reach : float
+        Largest size of the response that is expected, for the grid of residual sizes.
+    """
+
+    center: Floats
+    scale: Floats
+    reach: Floats
+    intercept: float
+    y_reach: float
+    sized: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class SparseSums:
+    """Releases over some sites' rows, each with its price in zCDP.
+
+    Attributes
+    ----------
+    server : SparseServer
+    units : SparseUnits
+    n : int
+        Number of rows summed.
+    sites : tuple of str or None
+        Only these sites' rows.
+
+    Notes
+    -----
+    **Privacy.** Everything returned is a release; prices are the caller's.
+    """
+
+    server: SparseServer
+    units: SparseUnits
+    n: int
+    sites: tuple[str, ...] | None = None
+
+    def args(self, support: Sequence[int], beta: Floats, **more: Any) -> dict[str, Any]:
+        """Return the arguments of a statistic of the residuals of a sparse fit."""
+        residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
+        units = self.units
+        return {
+            "center": units.center, "scale": units.scale, "intercept": units.intercept, **residual, **more,
+        }  # fmt: skip
+
+    def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
+        """Return the typical size of residuals: the 68% point of abs(r), an sd if they are normal.
+
+        From a noisy histogram on a public geometric grid below the response's reach.
+        """
+        top = 2.0 * self.units.y_reach
+        edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
+        return float(
+            self.server.histogram_quantile(
+                self.args(support, beta, edges=edges), level=ONE_SD, label=label, rho=rho, sites=self.sites
+            )
+        )
+
+    def center(self, rho: float, fixed: Sequence[int] = ()) -> None:
+        """Release the means of the columns but the `fixed`, and of the response, and centre there."""
+        units = self.units
+        moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
+        bound = float(units.reach[moved].max())
+        found = self.server.vector_sum(
+            "column_sums", self.args((), np.empty(0), columns=moved, bound=bound),
+            label="means of columns", rho=(1.0 - RESPONSE_SHARE) * rho, sites=self.sites,
+        )  # fmt: skip
+        response = self.server.vector_sum(
+            "residual_sum", self.args((), np.empty(0), residual_clip=units.y_reach),
+            label="mean of the response", rho=RESPONSE_SHARE * rho, sites=self.sites,
+        )  # fmt: skip
+        shift = np.zeros(len(units.scale))
+        shift[moved] = np.clip(found.mean, -units.reach[moved], units.reach[moved])
+        units.center = units.center + shift * units.scale
+        units.reach = units.reach + np.abs(shift)
+        units.intercept += float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
+
+    def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
+        """Release the mean squares of columns not sized before, and take their roots as units.
+
+        Where there is noise, columns are clipped at `clip` declared units before they are squared, and the
+        sizes are those of normal columns whose clipped squares have these means, at most the reach.
+        """
+        new = [j for j in columns if j not in self.units.sized]
+        if not new:
+            return
+        most = self.units.reach[new]
+        bound = float(most.max())
+        clipped = math.isfinite(rho) and clip < bound
+        top = clip if clipped else bound
+        found = self.server.vector_sum(
+            "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=top),
+            label="sizes of columns", rho=rho, sites=self.sites,
+        )  # fmt: skip
+        least = max(SMALLEST_SIZE**2, 2.0 * found.mean_sd)
+        mean = np.clip(found.mean, least, top**2)
+        sizes = np.sqrt(mean)
+        if clipped:
+            whole = np.array([scale_of_squares(float(square), top) for square in mean])
+            sizes = np.where(sizes > top / 4.0, np.minimum(whole, most), sizes)
+        scale = self.units.scale.copy()
+        scale[new] *= sizes
+        reach = self.units.reach.copy()
+        reach[new] /= sizes
+        self.units.scale, self.units.reach = scale, reach
+        self.units.sized.update(new)
+
+    def pick(
+        self,
+        support: Sequence[int],
+        beta: Floats,
+        bound: float,
+        k: int,
+        allowed: Flags,
+        rho: float,
+        label: str,
+    ) -> list[int]:
+        """Return the k columns whose clipped products with the residuals have the largest sums."""
+        found = self.server.top_k(
+            "clipped_products", self.args(support, beta, bound=bound), k, rho=rho, values=False,
+            candidates=allowed, label=label, sites=self.sites,
+        )  # fmt: skip
+        return [int(j) for j in found.support]
+
+    def neighbours(
+        self, targets: Sequence[int], k: int, allowed: Flags, rho: float, bound: float = 1.0
+    ) -> list[list[int]]:
+        """Return for every target the k columns that are most correlated with it, clipped at `bound`."""
+        found = self.server.top_k(
+            "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound), k,
+            rho=rho / len(targets), values=False, candidates=allowed, label="neighbours of the targets",
+            sites=self.sites,
+        )  # fmt: skip
+        return [[int(j) for j in row] for row in found.support]
+
+    def gram(
+        self, columns: Sequence[int], norm: float, rho: float, label: str, bound: float = math.inf
+    ) -> tuple[Floats, float]:
+        """Return the noisy mean Gram matrix of vectors shrunk to `norm`, and the sd of its diagonal.
+
+        Where there is noise, columns are clipped at `bound` before that.
+        """
+        reach = float(self.units.reach[list(columns)].max())
+        reach = reach if math.isinf(rho) else min(reach, bound, norm)
+        clip = {"norm": min(norm, UNCLIPPED), "bound": reach}
+        found = self.server.gram(
+            self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
+            sites=self.sites,
+        )  # fmt: skip
+        return found.mean, float(found.scale / found.rows)
+
+    def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
+        """Return the mean clipped score and the sd of its noise."""
+        found = self.server.vector_sum(
+            "clipped_score", self._of(score), label=label, rho=rho, sites=self.sites
+        )
+        return found.mean, found.mean_sd
+
+    def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
+        """Return the mean slopes of a score at its targets and the sd of their noise."""
+        clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
+        found = self.server.vector_sum(
+            "slopes", self._of(score) | {"targets": np.asarray(targets)} | clips,
+            label="slopes of the scores", rho=rho, sites=self.sites,
+        )  # fmt: skip
+        return found.mean, found.mean_sd
+
+    def variances(self, score: Score, rho: float) -> Floats:
+        """Return the mean squares of the entries of a clipped score."""
+        found = self.server.vector_sum(
+            "score_variances", self._of(score), label="variances of the scores", rho=rho, sites=self.sites
+        )
+        return np.asarray(found.mean)
+
+    def single(
+        self, op: str, score: Score, rho: float, label: str, targets: Sequence[int] | None = None
+    ) -> tuple[Floats, float]:
+        """Return means of a statistic of scores that are clipped one by one, and the sd of their noise.
+
+        With `targets` their columns go into it, clipped at their reach.
+        """
+        more: dict[str, Any] = {}
+        if targets is not None:
+            reach = float(self.units.reach[list(targets)].max())
+            more = {"targets": np.asarray(targets), "column_clip": reach}
+        found = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
+        return found.mean, found.mean_sd
+
+    def target_scores(
+        self, score: Score, targets: Sequence[int], rho: float, **clips: Any
+    ) -> tuple[Floats, float]:
+        """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
+
+        `score.residual` clips the products; see `privinf.mechanisms.statistics.scores`.
+        """
+        args = self.args(
+            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
+            bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
+        )  # fmt: skip
+        found = self.server.vector_sum(
+            "target_scores", args, label="debiasing scores with variances and slopes", rho=rho,
+            sites=self.sites,
+        )  # fmt: skip
+        return found.mean, found.mean_sd
+
+    def squared_residual(
+        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
+    ) -> float:
+        """Return the mean square of residuals that are clipped at `bound`."""
+        args = self.args(support, beta, residual_clip=min(bound, UNCLIPPED))
+        found = self.server.vector_sum("squared_residuals", args, label=label, rho=rho, sites=self.sites)
+        return float(found.mean[0])
+
+    def _of(self, score: Score) -> dict[str, Any]:
+        return self.args(
+            score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
+            clip=min(score.norm, UNCLIPPED), residual_clip=min(score.residual, UNCLIPPED),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
+
+    Attributes
+    ----------
+    columns : sequence of int
+        A.
+    transform : ndarray, shape (size of A, m)
+        T.
+    norm, residual : float
+        C and R; infinite where nothing is noised.
+    support, beta
+        The sparse fit.
+    """
+
+    columns: Sequence[int]
+    transform: Floats
+    norm: float
+    residual: float
+    support: Sequence[int]
+    beta: Floats
+
+    @property
+    def clipped(self) -> bool:
+        """Whether anything is clipped."""
+        return math.isfinite(self.norm) or math.isfinite(self.residual)

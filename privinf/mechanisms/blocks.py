@@ -1,0 +1,205 @@
+"""A party's rows in blocks, each row at its place in the order that all parties share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Protocol, runtime_checkable
+
+import pandas as pd
+
+from privinf.doors import door
+from privinf.errors import AlignmentError, SchemaError
+from privinf.mechanisms.files import Source, require_columns, table_source
+from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
+from privinf.schema import Schema
+from privinf.typing import Integers
+from privinf.validation import check_count
+
+
+@runtime_checkable
+class RowBlocks(Protocol):
+    """Rows in blocks, for the `rows` of a party's release.
+
+    ``len()`` is the number n of rows. Blocks come with a position: an int where the block is a run of
+    consecutive rows that starts there, else the int64 position of each of its rows. Every position
+    0 .. n-1 comes exactly once.
+    """
+
+    def __len__(self) -> int:
+        """Return n."""
+
+    def blocks(self) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
+        """Yield (position, block)."""
+
+
+class TableRows:
+    """`RowBlocks` of a table; made by `open_table`.
+
+    Attributes
+    ----------
+    ids_sha256 : str
+        Digest of the sorted ids (`roster_digest`); empty where no id column was named.
+    sorted : bool
+        Whether the rows come in the order of their ids, so that nothing was held in memory.
+    """
+
+    __slots__ = ("_ranks", "_schema", "_source", "_state", "ids_sha256", "n", "sorted")
+
+    def __init__(self, source: Source, schema: Schema, alignment: Alignment, state: object) -> None:
+        self._source, self._schema, self._state = source, schema, state
+        self._ranks = alignment.ranks
+        self.n, self.ids_sha256, self.sorted = alignment.n, alignment.sha256, alignment.ranks is None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def blocks(self) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
+        """Yield (position, block of the schema's columns).
+
+        Raises
+        ------
+        AlignmentError
+            The table was changed since it was opened.
+        StorageError
+            The file is damaged.
+        """
+        start = 0
+        for frame in self._source.read(list(self._schema.columns), self._schema):
+            stop = start + len(frame)
+            if stop > self.n:
+                break
+            yield (start if self._ranks is None else self._ranks[start:stop]), frame
+            start = stop
+        if start != self.n or self._source.state() != self._state:
+            raise AlignmentError(f"{self._source.name} was changed while it was read: start again")
+
+    def __repr__(self) -> str:
+        return f"TableRows({self.n} rows of {self._source.name}, not shown)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+@door
+def open_table(
+    data: str | PathLike[str] | pd.DataFrame,
+    schema: Schema,
+    *,
+    id: str | None = None,
+    n: int | None = None,
+    ids_sha256: str | None = None,
+    roster: str | PathLike[str] | pd.DataFrame | None = None,
+) -> TableRows:
+    """Open a table for a release: check its columns and its people, and align its rows by their ids.
+
+    Parameters
+    ----------
+    data : path or DataFrame
+        CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow). Only the columns
+        needed are read, in blocks.
+    schema : Schema
+        The party's columns.
+    id : str, optional
+        Column of ids, whole numbers or texts. Rows then stand in the order of the sorted ids; files in that
+        order already are read in constant memory, of others the ids are held (about 32 bytes a row).
+        Without it the order of the file is the order, which must be the same at every party.
+    n : int, optional
+        Number of people of the plan.
+    ids_sha256 : str, optional
+        `roster_digest` of the people of the plan.
+    roster : path or DataFrame, optional
+        A table with an id column that lists the people, to say how many are missing or too many.
+
+    Returns
+    -------
+    TableRows
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or there twice.
+    AlignmentError
+        The ids have gaps or repetitions, or are not those of the plan or the roster.
+    StorageError
+        A file is not there or cannot be read.
+    NotAvailableError
+        A Parquet file without pyarrow.
+
+    Notes
+    -----
+    **Privacy.** Reads ids and numbers of rows, at their holder. Who is in the table is public in every
+    claim about a release of several parties.
+
+    Examples
+    --------
+    >>> import pandas as pd, privinf as pi
+    >>> frame = pd.DataFrame({"patient": [12, 7, 9], "age": [50.0, 61.0, 47.0]})
+    >>> table = open_table(frame, pi.Schema({"age": (18, 90)}), id="patient", n=3)
+    >>> [position.tolist() for position, _ in table.blocks()]
+    [[2, 0, 1]]
+    """
+    if not isinstance(schema, Schema):
+        raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
+    if id is None and (ids_sha256 is not None or roster is not None):
+        raise SchemaError("name the id column, id=..., to compare the table with a roster")
+    source = table_source(data)
+    require_columns(source, [*schema.columns, *([] if id is None else [id])])
+    state = source.state()
+    found = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
+    if id is not None and roster is not None:
+        _check_roster(source, found, id, roster)
+    if n is not None and found.n != check_count(n, "n"):
+        raise AlignmentError(
+            f"{source.name} has {found.n} rows for n={n} people: every party needs one row for each of them"
+        )
+    if ids_sha256 is not None and found.sha256 != ids_sha256:
+        raise AlignmentError(
+            f"{source.name} does not hold the people of the plan: its {found.n} ids have another digest; "
+            "compare them with the roster that the parties agreed on"
+        )
+    return TableRows(source, schema, found, state)
+
+
+def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int, str]:
+    """Return the number of people of a roster and the digest of their ids.
+
+    Raises
+    ------
+    SchemaError, AlignmentError, StorageError, NotAvailableError
+        As `open_table`.
+    """
+    source = table_source(data)
+    require_columns(source, [id])
+    found = _aligned(source, id)
+    return found.n, found.sha256
+
+
+def _reader(source: Source, id: str) -> IdReader:
+    return lambda: (read_ids(block[id]) for block in source.read([id], None))
+
+
+def _aligned(source: Source, id: str) -> Alignment:
+    try:
+        return align(_reader(source, id))
+    except AlignmentError as problem:
+        reason = str(problem)
+    raise AlignmentError(f"{source.name}: {reason}")
+
+
+def _count(source: Source, schema: Schema) -> int:
+    first = next(iter(schema.columns))
+    return sum(len(block) for block in source.read([first], None))
+
+
+def _check_roster(source: Source, found: Alignment, id: str, roster: object) -> None:
+    other = table_source(roster)  # type: ignore[arg-type]
+    require_columns(other, [id])
+    known = _aligned(other, id)
+    if known.sha256 == found.sha256:
+        return
+    missing, extra = compare(_reader(source, id), _reader(other, id))
+    raise AlignmentError(
+        f"{source.name} does not hold the people of the roster: {missing} of its ids are missing and {extra} "
+        "are not in it"
+    )

@@ -1,0 +1,353 @@
+"""Locally private examples: every record sends its features and its label once, each with its own noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, LedgerEntry, PureLoss
+from privinf.accounting.exact import exact, float_down
+from privinf.accounting.ledger import check_ledger
+from privinf.doors import doors
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
+from privinf.mechanisms.local.budget import ExampleBudget, Parts, plan_budget
+from privinf.mechanisms.local.channels import indicators_of, plan_features
+from privinf.mechanisms.local.example_labels import LabelChoice, label_design, resolve_label
+from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.mechanisms.rows import EncodedRows, as_rows, encode
+from privinf.noise import NoiseSource, get_source
+from privinf.releases import Release
+from privinf.schema import Design, Schema
+from privinf.schema.declared import Level
+from privinf.typing import BinaryMechanism, Calibration, Floats, Integers, Missing, RngLike, SourceName
+from privinf.validation import check_choice, check_flag
+
+
+@dataclass(frozen=True, slots=True)
+class _ExamplesPlan:
+    """Lines of one release, calibrated: nothing of it depends on rows."""
+
+    scale: float
+    label_scale: float
+    responses: tuple[RandomizedResponse, ...]
+    label_response: RandomizedResponse | None
+    entries: tuple[LedgerEntry, ...]
+    noise_free: bool
+
+
+@doors
+class LocalExamples:
+    """The holder's door of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
+
+    Parameters
+    ----------
+    schema : Schema or Design
+        Public description of the columns; with a `Schema`, a formula is needed as well. The left side of
+        the formula may be a factor.
+    formula : str, optional
+    label : {"auto", "response", "gaussian", "clear"}
+        How the label is sent: by (k-ary) randomized response on its levels, with Gaussian noise inside its
+        public bounds, or in clear. "auto": a factor (or `levels`) by response, a number with bounds by
+        Gaussian noise, a response declared public, or one without bounds, in clear.
+    levels : sequence, optional
+        Levels of the label where no schema declares them (arrays). Without them ``label="response"`` takes
+        labels 0 and 1, or -1 and +1: y > 0 is the second level.
+    binary : list of str
+        Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
+    binary_mechanism : {"response", "gaussian"}
+        "gaussian": binary columns and factors get Gaussian noise like the rest (the paper's way, and the
+        worse one).
+    response_shares : mapping of str to float
+        Relative shares of epsilon_x by feature under randomized response (factors by their column's name); a
+        Gaussian column, and a feature that is not named, has share 1.
+    radius : float, optional
+        Project the (scaled) Gaussian columns of a row into this ball; a Design brings its own.
+    missing : {"raise", "impute-public"}
+    data_bounds : bool
+        The bounds were taken from the rows (said in every ledger line).
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+        See `Schema.design`; a label without levels or bounds; an unknown binary column; nothing to protect.
+
+    Notes
+    -----
+    **Privacy.** Local: each record adds its own noise, once; models fitted afterwards are free. Replace-one
+    of one record. Gaussian columns go out together: exactly mu-GDP with mu = diameter / sd, the diameter
+    that of those columns alone. Each responded feature and a responded label are pure epsilon-DP. A unit
+    with at most `max_rows` rows multiplies the diameter by sqrt(max_rows) and divides the epsilon of each
+    answer by max_rows.
+
+    Where we differ from the paper: sensitivity is the diameter of the bounded set; totals are by exact
+    composition instead of eps_x + eps_y; binary features are not Gaussian unless asked for.
+
+    References
+    ----------
+    Dufraiche, Mangold, Perrot and Tommasi, "Learning with locally private examples by inverse Weierstrass
+    private stochastic gradient descent", equation (1).
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> schema = pi.Schema({"y": ["no", "yes"], "x": (-1.0, 1.0), "z": (0.0, 1.0)})
+    >>> x = np.linspace(-1, 1, 50)
+    >>> rows = pd.DataFrame({"x": x, "z": np.tile([0, 1], 25), "y": np.where(x > 0, "yes", "no")})
+    >>> mechanism = LocalExamples(schema, "y ~ x + z", binary=["z"])
+    >>> release = mechanism.release(rows, epsilon_x=4.0, epsilon_y=2.0, delta=1e-6)
+    >>> release.arrays["features"].shape, release.arrays["labels"].shape, release.law["label"]["levels"]
+    ((50, 2), (50,), ['no', 'yes'])
+    """
+
+    kind = "local-examples"
+
+    def __init__(
+        self,
+        schema: Schema | Design,
+        formula: str | None = None,
+        *,
+        label: LabelChoice = "auto",
+        levels: Sequence[Level] | None = None,
+        binary: Iterable[str] = (),
+        binary_mechanism: BinaryMechanism = "response",
+        response_shares: Mapping[str, float] | None = None,
+        radius: float | None = None,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+    ) -> None:
+        check_choice(binary_mechanism, BinaryMechanism, "binary_mechanism")
+        design = label_design(schema, formula, label, radius)
+        self.label, self.design = resolve_label(design, label, levels)
+        self.features = plan_features(self.design, binary, binary_mechanism)
+        self.missing: Missing = check_choice(missing, Missing, "missing")
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
+        weights = self.features.shares(response_shares or {})
+        self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
+        if radius is not None and not self.parts.gaussian:
+            raise ArgumentError("radius= holds columns with Gaussian noise, and there are none")
+        if not self.parts.features and self.label.kind == "clear":
+            raise SensitivityError("every column is declared public: there is nothing to protect")
+
+    def release(
+        self,
+        rows: Any,
+        *,
+        epsilon_x: float | None = None,
+        epsilon_y: float | None = None,
+        epsilon: float | None = None,
+        shares: Sequence[float] | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release every example once.
+
+        Parameters
+        ----------
+        rows : DataFrame, pair (y, X), or Rows
+        epsilon_x, epsilon_y : float
+            What the features, and what the label, may spend. The features together are exactly
+            (epsilon_x, delta)-DP: each responded feature gets epsilon_x / (number of Gaussian columns +
+            number of responded features), pure (other shares: `response_shares`), and the Gaussian columns
+            get all that the exact account leaves. Without Gaussian columns the features are epsilon_x-DP,
+            pure. A responded label is
+            epsilon_y-DP, pure; a Gaussian one (epsilon_y, delta)-DP. Leave out the side that is in clear.
+        epsilon : float
+            Instead: the level of the whole release, which is exactly (epsilon, delta)-DP.
+        shares : (float, float), optional
+            How `epsilon` is split over features and label; default (2, 1). Responses get their shares of
+            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+        delta : float
+            In (0, 1); needed where anything is Gaussian.
+        calibration : {"exact", "classic"}
+            "classic": the textbook formula, for reproduction only.
+        ledger : Ledger, optional
+            Refuses the release, before a row is read, if its budget does not allow it. A limit in (epsilon,
+            delta) is held in mu^2, in which responses cost more than in the exact total.
+        rng : None, int or Generator
+            None: secure noise. A seed or Generator: simulation noise, stamped as such.
+        source : {"lattice", "opendp"}
+
+        Returns
+        -------
+        Release of kind "local-examples".
+            Arrays ``features`` (n, d), private columns in design order: noisy scaled numbers, and 0/1
+            indicators of the levels as sent; ``labels`` (n,): level codes as sent, noisy scaled numbers, or
+            the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The law
+            has ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns), ``responses``,
+            ``label``, and ``units``: centre and scale of the design columns as they were sent.
+
+        Raises
+        ------
+        BudgetExceededError
+            Before any row is read.
+        SchemaError, AlignmentError
+            The rows do not fit the design (nothing is spent then); messages hold no value.
+
+        Notes
+        -----
+        **Privacy.** ``epsilon=inf`` (or both sides inf) sends everything without noise; such a release
+        refuses to be saved.
+        """
+        budget = plan_budget(
+            self.parts, epsilon_x=epsilon_x, epsilon_y=epsilon_y, epsilon=epsilon,
+            shares=shares, delta=delta, calibration=calibration,
+        )  # fmt: skip
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+        account = check_ledger(ledger)
+        noise = get_source(rng=rng, source=source)
+        plan = self._plan(budget, noise)
+        account.check([entry.loss for entry in plan.entries])
+        encoded, codes = self._read(rows)
+        recorded = account.spend(*plan.entries)
+        arrays = self._send(encoded, codes, plan, noise)
+        law = self._law(plan, delta)
+        return Release(self.kind, arrays, law, self.design, recorded, len(encoded.response))
+
+    def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> _ExamplesPlan:
+        entries, responses = [], []
+        scale = label_scale = 0.0
+        if budget.features_mu is not None:
+            scale, entry = self._features_line(budget.features_mu).calibrated(noise)
+            entries.append(entry)
+        for feature, epsilon in zip(self.features.responded, budget.responses, strict=True):
+            response, entry = self._answer(feature.levels, epsilon, f"feature {feature.name}", noise)
+            responses.append(response)
+            entries.append(entry)
+        label_response = None
+        name = f"label {self.label.name}"
+        if budget.label_epsilon is not None:
+            assert self.label.levels is not None
+            label_response, entry = self._answer(len(self.label.levels), budget.label_epsilon, name, noise)
+            entries.append(entry)
+        if budget.label_mu is not None:
+            label_scale, entry = self._label_line(budget.label_mu, name).calibrated(noise)
+            entries.append(entry)
+        return _ExamplesPlan(
+            scale, label_scale, tuple(responses), label_response, tuple(entries), budget.noise_free
+        )
+
+    def _features_line(self, mu: float) -> Line:
+        design, rows_per_unit = self.features.gaussian_design, max_rows(self.design)
+        return self._line(
+            label="features",
+            sensitivity=rows_per_unit**0.5 * design.diameter,
+            derivation=f"diameter of the public set of {', '.join(design.private_names)}",
+            dimension=self.parts.gaussian * rows_per_unit,
+            mu=mu,
+            reach=design.norm,
+        )
+
+    def _label_line(self, mu: float, name: str) -> Line:
+        rows_per_unit = max_rows(self.design)
+        return self._line(
+            label=name,
+            sensitivity=rows_per_unit**0.5 * self.design.y_diameter,
+            derivation="public range of the label",
+            dimension=rows_per_unit,
+            mu=mu,
+            reach=self.design.y_norm,
+        )
+
+    def _line(self, **what: Any) -> Line:
+        return Line(
+            mechanism="gaussian",
+            unit=unit_name(self.design),
+            trust="local",
+            assumptions=self._assumptions(),
+            **what,
+        )
+
+    def _answer(
+        self, levels: int, epsilon: float, label: str, noise: NoiseSource
+    ) -> tuple[RandomizedResponse, LedgerEntry]:
+        """Return the response that each row gives, and the line of all answers of one unit."""
+        rows_per_unit = max_rows(self.design)
+        each = epsilon if rows_per_unit == 1 else float_down(exact(epsilon) / rows_per_unit)
+        response = RandomizedResponse(levels, each)
+        entry = response.entry(
+            noise, label=label, unit=unit_name(self.design), assumptions=self._assumptions()
+        )
+        return response, replace(entry, loss=PureLoss(epsilon))
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """Return what a line takes for granted: a label sent as a code has no bounds, but is not in clear."""
+        stated = assumed(self.design, data_bounds=self.data_bounds)
+        return tuple(text for text in stated if text != CLEAR_RESPONSE or self.label.kind == "clear")
+
+    def _read(self, rows: Any) -> tuple[EncodedRows, tuple[Integers, ...]]:
+        """Return the encoded rows and the codes of each responded feature."""
+        given = as_rows(rows, self.missing)
+        encoded = encode(self.features.gaussian_design, self.label.read(given))
+        codes = tuple(
+            self.features.codes(feature, encoded.public, given.missing) for feature in self.features.responded
+        )
+        return encoded, codes
+
+    def _send(
+        self, encoded: EncodedRows, codes: tuple[Integers, ...], plan: _ExamplesPlan, noise: NoiseSource
+    ) -> dict[str, Any]:
+        """Return the arrays of the release: the only place where noise is drawn."""
+        gaussian, private = self.features.gaussian, self.design.private
+        features = np.empty((len(encoded.response), int(private.sum())))
+        sent = encoded.private if plan.scale == 0.0 else noise.perturb(encoded.private, plan.scale)
+        features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
+        for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):
+            answers = response.respond(truth, noise)
+            positions = self.features.private_positions(feature.columns)
+            features[:, positions] = indicators_of(answers, feature.levels)
+        arrays: dict[str, Any] = {
+            "features": features,
+            "labels": self._sent_labels(encoded.response, plan, noise),
+            "public": encoded.public[:, ~private[~gaussian]],
+        }
+        if encoded.groups is not None:
+            arrays["groups"] = encoded.groups
+        return arrays
+
+    def _sent_labels(self, labels: Floats, plan: _ExamplesPlan, noise: NoiseSource) -> Any:
+        if plan.label_response is not None:
+            return plan.label_response.respond(labels.astype(np.int64), noise)
+        if plan.label_scale > 0.0:
+            return noise.perturb(labels[:, None], plan.label_scale)[:, 0]
+        return labels if self.label.levels is None else labels.astype(np.int64)
+
+    def _law(self, plan: _ExamplesPlan, delta: float | None) -> dict[str, Any]:
+        gaussian = np.flatnonzero(self.features.gaussian)
+        responses = [
+            {"name": feature.name, "columns": self.features.private_positions(feature.columns)} | _law_of(law)
+            for feature, law in zip(self.features.responded, plan.responses, strict=True)
+        ]
+        label: dict[str, Any] = {"kind": self.label.kind}
+        if self.label.levels is not None:
+            label["levels"] = list(self.label.levels)
+        if plan.label_response is not None:
+            label |= {key: value for key, value in _law_of(plan.label_response).items() if key != "levels"}
+        if self.label.kind == "gaussian":
+            label["scale"] = plan.label_scale
+        return {
+            "scale": plan.scale,
+            "gaussian": self.features.private_positions(gaussian),
+            "responses": responses,
+            "label": label,
+            "units": self.features.units(),
+            "delta": delta,
+            "noise_free": plan.noise_free,
+        }
+
+
+def _law_of(response: RandomizedResponse) -> dict[str, Any]:
+    """Return the public law of one answer."""
+    return {
+        "levels": response.levels,
+        "keep": response.keep,
+        "other": response.other,
+        "epsilon": response.epsilon,
+    }

@@ -1,0 +1,356 @@
+"""The holder's side of ModulatedOLS: budget, encoding, rounds (paper 1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, LedgerEntry, split_mu
+from privinf.doors import doors
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
+from privinf.mechanisms.local.modulation_map import (
+    ModulationMap,
+    modulated_message,
+    orthonormal_directions,
+    planned_response_share,
+)
+from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
+from privinf.releases import Release
+from privinf.schema import Design, Schema
+from privinf.schema.design import resolve_design
+from privinf.typing import (
+    Adjacency,
+    Calibration,
+    Floats,
+    Missing,
+    ResponseMode,
+    RngLike,
+    SensitivityRule,
+    SourceName,
+)
+from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
+
+
+@dataclass(frozen=True, slots=True)
+class _ModulationPlan:
+    """Lines of one release, calibrated: nothing of it depends on rows."""
+
+    scales: list[float]
+    response_scale: float
+    entries: tuple[LedgerEntry, ...]
+
+
+@doors
+class Modulation:
+    """The holder's door of ModulatedOLS: raw rows in, a `Release` of modulated features out.
+
+    Parameters
+    ----------
+    schema : Schema or Design
+        Public description of the columns; with a `Schema`, a formula is needed as well.
+    formula : str, optional
+        Model formula; evaluated on raw rows at the holder, before the noise.
+    response : {"protected", "public"}
+        Whether the response is noised too (default) or sent in clear.
+    radius : float, optional
+        Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
+    contraction, amplitude, frequency, directions, sensitivity, adjacency
+        See `ModulationMap`.
+    response_share : float, optional
+        Share of mu^2 spent on a protected response; default `planned_response_share`.
+    missing : {"raise", "impute-public"}
+    weights : str, optional
+        Name of a declared-public column of observation weights with positive bounds; sent in clear.
+    public_seed : int
+        Seed of the public directions.
+    data_bounds : bool
+        The bounds were taken from the rows (said in every ledger line).
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+        See `Schema.design`; `response_share` outside (0, 1).
+
+    Notes
+    -----
+    **Privacy.** Local: each record adds its own noise. Replace-one of one record (or of one unit with at
+    most `max_rows` rows: the messages of its rows stand side by side, so the sensitivity is multiplied by
+    sqrt(max_rows)). Exactly mu-GDP with mu^2 = sum over rounds (L/sigma_t)^2 + (D_y/sigma_y)^2.
+
+    References
+    ----------
+    Vepakomma et al. (2026), "Modulated learning for private and distributed regression with just a
+    single sample per client device", equation (1), Definition 7.1, Theorem 7.2.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> schema = pi.Schema({"y": (0.0, 10.0), "x": (-1.0, 1.0)})
+    >>> rows = pd.DataFrame({"x": np.linspace(-1, 1, 50), "y": np.linspace(2, 8, 50)})
+    >>> release = pi.Modulation(schema, "y ~ x").release(rows, epsilon=2.0, delta=1e-6)
+    >>> release.arrays["features"].shape, release.secure
+    ((50, 1), True)
+    """
+
+    kind = "modulation"
+
+    def __init__(
+        self,
+        schema: Schema | Design,
+        formula: str | None = None,
+        *,
+        response: ResponseMode = "protected",
+        radius: float | None = None,
+        contraction: float = 0.5,
+        amplitude: float = 0.1,
+        frequency: float = 1.0,
+        directions: int = 1,
+        sensitivity: SensitivityRule = "exact",
+        adjacency: Adjacency = "bounded",
+        response_share: float | None = None,
+        missing: Missing = "raise",
+        weights: str | None = None,
+        public_seed: int = 0,
+        data_bounds: bool = False,
+    ) -> None:
+        self.design = resolve_design(schema, formula, response=response, radius=radius)
+        self.map = ModulationMap(contraction, amplitude, frequency, directions, sensitivity, adjacency)
+        if response_share is not None:
+            if self.design.response_public:
+                raise ArgumentError("response_share= is for a protected response; this one is sent in clear")
+            check_number(response_share, "response_share", low=0.0, high=1.0, open_low=True, open_high=True)
+        self.response_share = response_share
+        self.missing: Missing = check_choice(missing, Missing, "missing")
+        self.public_seed = check_count(public_seed, "public_seed", least=0)
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
+        weight_bound(self.design, weights)
+        self.weights = weights
+        self.columns = int(self.design.private.sum())
+        if self.columns == 0:
+            raise SensitivityError("every column is declared public: there is nothing to protect")
+        if directions > self.columns:
+            raise ArgumentError(
+                f"directions={directions} orthonormal directions exceed the {self.columns} private column(s)"
+            )
+
+    def release(
+        self,
+        rows: Any,
+        *,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release every row once (the one-shot protocol).
+
+        Parameters
+        ----------
+        rows : DataFrame, pair (y, X), or Rows
+        epsilon, delta, mu, rho : float
+            What may be spent: epsilon with delta, or mu, or rho. ``epsilon=inf``: no noise, no modulation.
+        calibration : {"exact", "classic"}
+            "classic": sigma = L sqrt(2 ln(1.25/delta))/epsilon, for reproduction only; the report states
+            the epsilon that it really gives.
+        ledger : Ledger, optional
+            Refuses the release, before a row is read, if its budget does not allow it.
+        rng : None, int or Generator
+            None: secure noise. A seed or Generator: simulation noise, stamped as such.
+        source : {"lattice", "opendp"}
+
+        Returns
+        -------
+        Release of kind "modulation".
+        """
+        session = self.open(
+            rows, rounds=1, epsilon=epsilon, mu=mu, rho=rho, delta=delta,
+            calibration=calibration, ledger=ledger, rng=rng, source=source,
+        )  # fmt: skip
+        public = np.random.default_rng(self.public_seed)
+        session.send(orthonormal_directions(public, self.map.directions, self.columns))
+        return session.release()
+
+    def open(
+        self,
+        rows: Any,
+        *,
+        rounds: int,
+        schedule: Any = None,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> ModulationSession:
+        """Charge all rounds and return the session in which the holders answer them.
+
+        `schedule` : sequence of `rounds` positive numbers, the relative mu^2 of the rounds (default: equal).
+        """
+        spending = Spending.of(
+            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
+            calibration=calibration, ledger=ledger, rng=rng, source=source,
+        )  # fmt: skip
+        plan = self._plan(spending, check_count(rounds, "rounds"), schedule)
+        spending.ledger.check([entry.loss for entry in plan.entries])
+        encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
+        recorded = spending.ledger.spend(*plan.entries)
+        return ModulationSession(self, encoded, replace(plan, entries=recorded), spending)
+
+    def feature_distance(self) -> float:
+        """Return the largest distance between two units' features, scaled units."""
+        distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
+        return math.sqrt(max_rows(self.design)) * distance
+
+    def response_distance(self) -> float:
+        """Return the largest distance between two units' protected responses, scaled units."""
+        return math.sqrt(max_rows(self.design)) * self.design.y_diameter
+
+    def _plan(self, spending: Spending, rounds: int, schedule: Any) -> _ModulationPlan:
+        relative = np.ones(rounds) if schedule is None else check_array(schedule, "schedule", ndim=1)
+        if len(relative) != rounds or (relative <= 0.0).any():
+            raise ArgumentError(f"schedule must hold {rounds} positive numbers, one per round")
+        share = 0.0
+        if not self.design.response_public:
+            share = self.response_share or planned_response_share(
+                spending.mu, self.feature_distance(), self.response_distance(), self.columns
+            )
+        shares = [(1.0 - share) * float(w) for w in relative / relative.sum()]
+        parts = split_mu(spending.mu, shares if share == 0.0 else [*shares, share])
+        common = {
+            "unit": unit_name(self.design),
+            "trust": "local",
+            "relation": "replace-one" if self.map.adjacency == "bounded" else "metric",
+            "assumptions": assumed(self.design, data_bounds=self.data_bounds),
+        }
+        scales, entries = [], []
+        rows_per_unit = max_rows(self.design)
+        for index, part in enumerate(parts[:rounds]):
+            line = Line(
+                label="features" if rounds == 1 else f"features, round {index + 1}",
+                mechanism="modulated gaussian",
+                sensitivity=self.map.lipschitz() * self.feature_distance(),
+                derivation=self.map.derivation(),
+                dimension=self.columns * rows_per_unit,
+                mu=part,
+                # Records at distance 1 have no bounds; their numbers are held where the grid ends.
+                reach=0.0 if self.map.adjacency == "unit" else self.design.norm + self.map.amplitude,
+                **common,  # type: ignore[arg-type]
+            )
+            scale, entry = line.calibrated(spending.source)
+            scales.append(scale)
+            entries.append(entry)
+        response_scale = 0.0
+        if not self.design.response_public:
+            line = Line(
+                label=f"response {self.design.response}",
+                mechanism="gaussian",
+                sensitivity=self.response_distance(),
+                derivation="public range of the response",
+                dimension=rows_per_unit,
+                mu=parts[rounds],
+                reach=self.design.y_norm,
+                **{**common, "relation": "replace-one"},  # type: ignore[arg-type]
+            )
+            response_scale, entry = line.calibrated(spending.source)
+            entries.append(entry)
+        return _ModulationPlan(scales, response_scale, tuple(entries))
+
+
+@doors
+class ModulationSession:
+    """Holders answering the rounds of one charged protocol; each message has fresh noise and phases.
+
+    The response is sent once, with the session. `send` answers one round, `release` seals the whole.
+    """
+
+    def __init__(
+        self, mechanism: Modulation, encoded: EncodedRows, plan: _ModulationPlan, spending: Spending
+    ) -> None:
+        self._mechanism = mechanism
+        self._rows = encoded
+        self._plan = plan
+        self._source = spending.source
+        self._noise_free = math.isinf(spending.mu)
+        self._delta = spending.delta
+        self._messages: list[Floats] = []
+        self._directions: list[Floats] = []
+        self.public = encoded.public
+        self.response = encoded.response
+        if plan.response_scale > 0.0:
+            noisy = spending.source.perturb(encoded.response[:, None], plan.response_scale)
+            self.response = noisy[:, 0]
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds that were charged."""
+        return len(self._plan.scales)
+
+    @property
+    def scales(self) -> list[float]:
+        """Noise sd of each round, scaled units."""
+        return list(self._plan.scales)
+
+    @property
+    def amplitude(self) -> float:
+        """The modulation's amplitude: 0 where the protocol is noise-free."""
+        return 0.0 if self._noise_free else self._mechanism.map.amplitude
+
+    def send(self, directions: Floats) -> Floats:
+        """Return the messages (n, d) of the next round for the announced `directions` (m, d)."""
+        index = len(self._messages)
+        if index == self.rounds:
+            raise ArgumentError(f"all {self.rounds} charged rounds have been answered")
+        parameters = self._mechanism.map
+        shape = (parameters.directions, self._mechanism.columns)
+        if np.shape(directions) != shape:
+            raise ArgumentError(f"directions must have shape {shape}, got {np.shape(directions)}")
+        if not np.allclose(directions @ directions.T, np.eye(len(directions)), atol=1e-9):
+            raise ArgumentError("directions must be orthonormal rows")
+        message = modulated_message(
+            self._rows.private, directions, self._plan.scales[index], self._source, parameters
+        )
+        self._messages.append(message)
+        self._directions.append(np.array(directions))
+        return message
+
+    def release(self) -> Release:
+        """Return everything that was sent as one `Release`."""
+        if len(self._messages) < self.rounds:
+            raise ArgumentError(f"{self.rounds - len(self._messages)} charged round(s) are still to be sent")
+        one = self.rounds == 1
+        arrays: dict[str, Any] = {
+            "features": self._messages[0] if one else np.stack(self._messages),
+            "directions": self._directions[0] if one else np.stack(self._directions),
+            "response": self.response,
+            "public": self.public,
+        }
+        if self._rows.groups is not None:
+            arrays["groups"] = self._rows.groups
+        if self._rows.weights is not None:
+            arrays["weights"] = self._rows.weights
+        parameters = self._mechanism.map
+        law = {
+            "contraction": parameters.contraction,
+            "amplitude": self.amplitude,
+            "frequency": parameters.frequency,
+            "sensitivity": parameters.sensitivity,
+            "adjacency": parameters.adjacency,
+            "scales": self.scales,
+            "response_scale": self._plan.response_scale,
+            "delta": self._delta,
+            "noise_free": self._noise_free,
+        }
+        return Release(
+            "modulation", arrays, law, self._mechanism.design, self._plan.entries, len(self.public)
+        )

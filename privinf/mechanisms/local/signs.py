@@ -1,0 +1,189 @@
+"""One sign from each machine: what an untrusted server may see of many coordinates.
+
+A machine is asked about one coordinate, chosen without looking at any data, and answers with the sign of its
+mean there through randomized response. Whatever its rows are, that answer is epsilon-DP for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.ledger import check_ledger
+from privinf.accounting.released import appended
+from privinf.doors import doors
+from privinf.errors import AlignmentError, ArgumentError, SchemaError
+from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.noise import get_source
+from privinf.typing import Floats, Integers, RngLike, SourceName
+from privinf.validation import as_generator, check_count
+
+ASKED = "which coordinate a machine is asked about does not depend on data"
+PUBLIC_SIZES = "the numbers of machines and of their rows are public"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SignAnswers(Released):
+    """What the server receives.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int, shape (m,)
+        Which coordinate each machine was asked about; public.
+    answers : ndarray of int, shape (m,)
+        1 for a positive sign, 0 for a negative one, after randomized response.
+    sizes : ndarray of int, shape (m,)
+        Rows of each machine; public.
+    p : int
+    lie : float
+        Probability that an answer is not the sign.
+    epsilon : float
+    entries : tuple of LedgerEntry
+        One line: machines hold different units, and each answers once.
+    """
+
+    coordinates: Integers
+    answers: Integers
+    sizes: Integers
+    p: int
+    lie: float
+    epsilon: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        return f"<SignAnswers of {len(self.answers)} machines, {self.p} coordinates{appended(self.stamp)}>"
+
+
+@doors
+@dataclass(frozen=True, slots=True)
+class SignChannel:
+    r"""The sign of one coordinate's mean, through randomized response.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure epsilon for everything that a machine holds; infinity answers in clear.
+
+    Notes
+    -----
+    **Privacy.** Local: the server is not trusted. Neighbours differ in **all** rows of one machine, so that
+    the claim holds for one row too; nothing is assumed of the rows. The answer about the asked coordinate is
+    epsilon-DP, and one answer is all that leaves a machine: signs of all p coordinates at epsilon/p each
+    would have p^2 instead of p in the variance.
+
+    The debiased answer ``(2 z - 1)/(1 - 2 lie)`` has mean ``2 P(sign > 0) - 1`` and variance at most
+    ``coth^2(epsilon/2)``; p coordinates share m machines, so that a coordinate's mean answer has variance
+    ``p coth^2(epsilon/2)/m``.
+
+    References
+    ----------
+    Paper 2, section 3; Acharya, Canonne and Tyagi (2020), "Inference under information constraints II".
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal([0.5, 0.0], 1.0, (400, 9, 2))
+    >>> sent = SignChannel(1.0).release(rows, rng=0, public_seed=0)
+    >>> np.bincount(sent.coordinates).tolist(), sorted(set(sent.answers.tolist()))
+    ([200, 200], [0, 1])
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", RandomizedResponse(2, self.epsilon).epsilon)
+
+    def release(
+        self,
+        samples: Any,
+        *,
+        public_seed: RngLike = None,
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> SignAnswers:
+        """Ask every machine about one coordinate and return the answers.
+
+        Parameters
+        ----------
+        samples : sequence of m arrays of shape (n_i, p), or array of shape (m, n, p)
+            The rows of each machine.
+        public_seed : None, int or Generator
+            Of the choice of coordinates, which is public and no noise.
+        ledger : Ledger, optional
+            Of one machine: it is charged once.
+        rng, source
+            Seeded simulation noise, or the secure source.
+
+        Raises
+        ------
+        SchemaError, AlignmentError
+            Rows are not finite numbers, or machines differ in their columns; nothing is spent then.
+        BudgetExceededError
+        """
+        account = check_ledger(ledger)
+        noise = get_source(rng=rng, source=source)
+        response = RandomizedResponse(2, self.epsilon)
+        entry = response.entry(
+            noise, label="sign of one coordinate's mean", unit="machine", assumptions=(PUBLIC_SIZES, ASKED)
+        )
+        account.check(entry.loss)
+        machines = _machines(samples)
+        p = machines[0].shape[1]
+        coordinates = assign_coordinates(len(machines), p, public_seed)
+        signs = np.array([mean_sign(rows, int(j)) for rows, j in zip(machines, coordinates, strict=True)])
+        recorded = account.spend(entry)
+        answers = response.respond(signs, noise)
+        sizes = np.array([len(rows) for rows in machines], dtype=np.int64)
+        return SignAnswers(coordinates, answers, sizes, p, response.lie, self.epsilon, recorded)
+
+    @property
+    def spread(self) -> float:
+        """Return coth(epsilon/2), the size of a debiased answer."""
+        return 1.0 if math.isinf(self.epsilon) else 1.0 / math.tanh(self.epsilon / 2.0)
+
+
+def assign_coordinates(machines: int, p: int, public_seed: RngLike = None) -> Integers:
+    """Return a coordinate for each machine: at random, each asked equally often up to one.
+
+    Examples
+    --------
+    >>> sorted(np.bincount(assign_coordinates(7, 3, 0)).tolist())
+    [2, 2, 3]
+    """
+    check_count(machines, "machines")
+    generator = as_generator(public_seed, "public_seed")
+    order = generator.permutation(check_count(p, "p"))
+    return np.asarray(generator.permutation(order[np.arange(machines) % p]), dtype=np.int64)
+
+
+def mean_sign(rows: Floats, coordinate: int) -> int:
+    """Return 1 if the mean of one column is at least 0, else 0; reads that column only."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return int(rows[:, coordinate].mean() >= 0.0)
+
+
+def _machines(samples: Any) -> list[Floats]:
+    """Return the rows of each machine, checked; errors name machines by position and show no value."""
+    if not isinstance(samples, (Sequence, np.ndarray)) or len(samples) == 0:
+        raise ArgumentError("samples must be a sequence of arrays (n_i, p), one for each machine")
+    checked = [_rows(rows, position) for position, rows in enumerate(samples)]
+    if len({rows.shape[1] for rows in checked}) > 1:
+        raise AlignmentError("machines differ in the number of their columns")
+    return checked
+
+
+def _rows(given: Any, position: int) -> Floats:
+    try:
+        rows = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise SchemaError(f"machine {position}: rows must be numeric") from None
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise SchemaError(f"machine {position}: rows must have shape (n, p) with n, p > 0, got {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise SchemaError(f"machine {position}: rows have missing or infinite entries")
+    return rows

@@ -1,0 +1,212 @@
+"""What releases of one party have in common: reading its rows once each, what they cost, what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import LedgerEntry
+from privinf.doors import doors
+from privinf.errors import AlignmentError, ArgumentError, SchemaError
+from privinf.mechanisms.blocks import RowBlocks
+from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
+from privinf.mechanisms.mixing.parties import party_design
+from privinf.mechanisms.rows import BLOCK, scale_private
+from privinf.releases import Release
+from privinf.schema import Schema
+from privinf.typing import Flags, Floats, Integers, Missing
+from privinf.validation import check_choice, check_count, check_flag, check_positive
+
+# Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
+UNIT = 2.0**-24
+MOST_PEOPLE = 2**29
+# Scaling a sum and putting it on the grid moves two neighbours apart by at most 1 + 2^-7 grid steps.
+GRID_SLACK = 1.02
+
+PUBLIC_ROSTER = "who is in the table is public, and every party holds the same people"
+OWN_COLUMNS = "per party: its own columns; the totals per person add all parties"
+
+
+@dataclass(frozen=True, slots=True)
+class PartyLabels:
+    """What a release of one party says about the plan that it belongs to.
+
+    Attributes
+    ----------
+    party : str
+        Empty for a release outside any plan.
+    plan, ids : str
+        Digests of the plan and of the sorted ids; empty where there is none.
+    """
+
+    party: str = ""
+    plan: str = ""
+    ids: str = ""
+
+
+class RollCall:
+    """Whether every person's row came exactly once; runs in order need no memory.
+
+    Parameters
+    ----------
+    n : int
+        Number of people.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._next = 0
+        self._seen: Flags | None = None
+
+    def mark(self, position: int | Integers, count: int) -> None:
+        """Note the rows of one block (AlignmentError where a position is outside 0 .. n-1 or comes twice)."""
+        run = np.ndim(position) == 0
+        if run and self._seen is None and position == self._next and self._next + count <= self.n:
+            self._next += count
+            return
+        if self._seen is None:
+            self._seen = np.arange(self.n) < self._next
+        at = np.asarray(position) + (np.arange(count) if run else 0)
+        if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
+            raise AlignmentError(f"a block has positions outside 0 .. {self.n - 1}, or not one a row")
+        if self._seen[at].any() or len(np.unique(at)) < count:
+            raise AlignmentError("a person has two rows: every position must come once")
+        self._seen[at] = True
+
+    def check(self) -> None:
+        """Raise AlignmentError unless every row has come."""
+        found = self._next if self._seen is None else int(self._seen.sum())
+        if found != self.n:
+            raise AlignmentError(f"{found} of {self.n} people have a row: every one is needed")
+
+
+@doors
+class PartyMechanism:
+    """What both releases of one party's columns share.
+
+    Parameters
+    ----------
+    schema : Schema
+        The party's columns, all private, with public bounds or levels.
+    n : int, optional
+        Public number of people; rows of another length are refused.
+    centred : bool
+        Whether numeric columns are centred at the middle of their bounds.
+    diameter : float, optional
+        Noise is calibrated to this instead of the party's own diameter, if larger (the paper's d_max).
+    missing : {"raise", "impute-public"}
+    data_bounds : bool
+        Whether bounds were taken from the rows (a leak that every ledger line names).
+    labels : PartyLabels
+    """
+
+    kind: str
+    label: str
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        n: int | None,
+        centred: bool,
+        diameter: float | None,
+        missing: Missing,
+        data_bounds: bool,
+        labels: PartyLabels,
+    ) -> None:
+        if not isinstance(schema, Schema):
+            raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
+        self.design = party_design(schema, centred=centred)
+        self.centred = centred
+        self.n = None if n is None else check_count(n, "n")
+        own = self.design.diameter
+        self.diameter = max(own, own if diameter is None else check_positive(diameter, "diameter"))
+        self.missing: Missing = check_choice(missing, Missing, "missing")
+        self.data_bounds = check_flag(data_bounds, "data_bounds")
+        self.labels = labels
+
+    @property
+    def width(self) -> int:
+        """Number of released columns."""
+        return int(self.design.private.sum())
+
+    def noise_scale(self, mu: float) -> float:
+        """Return the noise sd, scaled units, that a budget of `mu` buys, before the grid's share."""
+        return 0.0 if math.isinf(mu) else self.diameter / mu
+
+    def check_rows(self, rows: Any) -> None:
+        """Read the rows once and raise what `release` would raise about them; nothing is spent or kept."""
+        for _ in self._blocks(self._checked(rows)):
+            pass
+
+    def _line(self, mu: float, dimension: int) -> Line:
+        """Return the ledger line; its mu is the party's own where the noise is that of a larger diameter."""
+        own = self.design.diameter
+        stated = (PUBLIC_N, PUBLIC_ROSTER, OWN_COLUMNS, *((DATA_BOUNDS,) if self.data_bounds else ()))
+        return Line(
+            label=self.label,
+            mechanism="gaussian",
+            sensitivity=own + math.sqrt(self.width) * UNIT,
+            derivation=f"replace-one diameter of the party's {self.width} scaled column(s)",
+            dimension=dimension,
+            mu=mu * own / self.diameter,
+            reach=self.design.norm,
+            unit="person",
+            trust="per-party",
+            assumptions=stated,
+            party=self.labels.party,
+        )
+
+    def _blocks(self, rows: Any) -> Iterator[tuple[int | Integers, Floats]]:
+        """Yield (position, scaled private numbers), clipped to the public bounds."""
+        roll = RollCall(len(rows))
+        for position, frame in self._tables(rows):
+            roll.mark(position, len(frame))
+            matrix = self.design.matrix(frame, missing=self.missing)
+            yield position, scale_private(self.design, matrix)
+        roll.check()
+
+    def _tables(self, rows: Any) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
+        if not isinstance(rows, pd.DataFrame):
+            yield from rows.blocks()
+            return
+        for start in range(0, len(rows), BLOCK):
+            yield start, rows.iloc[start : start + BLOCK]
+
+    def _checked(self, rows: Any) -> Any:
+        """Return rows as a DataFrame or as blocks of one, with the public number of rows."""
+        if not isinstance(rows, (pd.DataFrame, RowBlocks)):
+            assert self.design.schema is not None
+            array, names = np.asarray(rows), list(self.design.schema.columns)
+            if array.ndim != 2 or array.shape[1] != len(names):
+                raise ArgumentError(f"rows of shape {array.shape} do not fit the columns {', '.join(names)}")
+            rows = pd.DataFrame(array, columns=names)
+        n = len(rows)
+        if self.n is not None and n != self.n:
+            raise AlignmentError(f"{n} rows for a plan of n={self.n} people: every party needs each of them")
+        if not 0 < n <= MOST_PEOPLE:
+            raise AlignmentError(f"{n} rows: a release needs between 1 and 2^29 people")
+        return rows
+
+    def _law(self, spending: Spending, scale: float, n: int) -> dict[str, Any]:
+        return {
+            "method": self.kind,
+            "party": self.labels.party,
+            "plan": self.labels.plan,
+            "ids_sha256": self.labels.ids,
+            "n": n,
+            "scale": scale,
+            "centred": self.centred,
+            "delta": spending.delta,
+            "noise_free": math.isinf(spending.mu),
+        }
+
+    def _release(
+        self, arrays: dict[str, Floats], law: dict[str, Any], entries: tuple[LedgerEntry, ...], n: int
+    ) -> Release:
+        return Release(self.kind, arrays, law, self.design, entries, n)

@@ -1,0 +1,340 @@
+"""MixingPlan: what the parties of a vertically split table agree on, in public, before reading a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from privinf.accounting import GaussianLoss, Ledger, compose
+from privinf.accounting.report import DEFAULT_DELTA
+from privinf.doors import doors
+from privinf.errors import ArgumentError, StorageError
+from privinf.mechanisms.mixing.party import PartyPlan, check_parties, party_designs, plan_columns
+from privinf.mechanisms.mixing.party_release import PartyLabels
+from privinf.mechanisms.mixing.plan_check import PartyForecast, PlanCheck
+from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
+from privinf.mechanisms.mixing.theory import (
+    DEFAULT_RSQUARED,
+    auto_rows,
+    default_share,
+    identification_forecast,
+)
+from privinf.releases import Release
+from privinf.schema import Design
+from privinf.schema.table import canonical_digest
+from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
+from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, RngLike, SourceName
+from privinf.validation import check_choice, check_count, check_number, check_path, shown
+
+FORMAT, VERSION = "privinf-mixing-plan", 1
+
+
+@doors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixingPlan:
+    """The public plan of a multi-party release; made by `MixingPlan.new` or read from JSON.
+
+    Attributes
+    ----------
+    parties : mapping of str to PartyPlan
+    n : int
+        Number of people, the same at every party.
+    method : {"random-mixing", "gaussian-rows"}
+        k mixed rows (RMGMOLS) or all n rows with noise (DGMOLS, BGMOLS).
+    k : int
+        Mixed rows; n for "gaussian-rows".
+    kind : {"signs", "hadamard", "countsketch"}
+    seed : int
+        Public seed of the mixing matrix.
+    intercept : bool
+    share : float
+        Share of the all-ones row; 0 without one.
+    id : str or None
+        Name of the id column on which the parties' files are aligned; None: they are in one order already.
+    ids_sha256 : str or None
+        Digest of the sorted ids, where the parties agreed on a roster.
+    diameter : {"own", "largest"}
+        Noise by each party's own diameter, or by the largest (the paper's d_max).
+    calibration : {"exact", "classic"}
+
+    Raises
+    ------
+    SchemaError
+        Two parties have a column of one name, or the id column is among the released ones.
+    ArgumentError
+        A number is out of its range: k above n, or too few mixed rows for the columns.
+
+    Notes
+    -----
+    **Privacy.** Everything in it is public; reads no rows.
+
+    Examples
+    --------
+    >>> import privinf as pi
+    >>> plan = MixingPlan.new(
+    ...     parties={
+    ...         "clinic": PartyPlan(pi.Schema({"age": (18, 90), "bmi": (15, 60)}), 1.0, 1e-6),
+    ...         "lab": PartyPlan(pi.Schema({"glucose": (50, 250)}), 1.0, 1e-6),
+    ...     },
+    ...     n=100_000,
+    ... )
+    >>> plan.k, MixingPlan.from_json(plan.to_json()) == plan
+    (73, True)
+    """
+
+    parties: Mapping[str, PartyPlan] = field(hash=False)
+    n: int
+    method: MixingMethod
+    k: int
+    kind: MixingKind
+    seed: int
+    intercept: bool
+    share: float
+    id: str | None = None
+    ids_sha256: str | None = None
+    diameter: DiameterChoice = "own"
+    calibration: Calibration = "exact"
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, MixingMethod, "method")
+        check_choice(self.kind, MixingKind, "kind")
+        check_choice(self.diameter, DiameterChoice, "diameter")
+        check_choice(self.calibration, Calibration, "calibration")
+        check_count(self.n, "n")
+        check_parties(self.parties, self.id)
+        object.__setattr__(self, "parties", MappingProxyType(dict(self.parties)))
+        if self.ids_sha256 is not None and not (
+            isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
+        ):
+            raise ArgumentError("ids_sha256 must be the 64 hexadecimal digits of the roster's digest")
+        check_number(self.share, "share", low=0.0, high=0.99)
+        if self.method == "gaussian-rows":
+            if self.k != self.n or self.share != 0.0:
+                raise ArgumentError("a plan of single rows has k = n and no all-ones row")
+            return
+        if (self.share > 0.0) != self.intercept:
+            raise ArgumentError("the all-ones row (share > 0) and intercept=True belong together")
+        least = self.width + int(not self.intercept)
+        if check_count(self.k, "k") < least:
+            raise ArgumentError(
+                f"k={self.k} mixed rows cannot identify {self.width} columns: at least {least} are needed"
+            )
+        for name in self.parties:
+            self.mechanism(name)
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        parties: Mapping[str, PartyPlan],
+        n: int,
+        method: MixingMethod = "random-mixing",
+        k: int | Literal["auto"] = "auto",
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        intercept: bool | None = None,
+        share: float | None = None,
+        rsquared: float | None = None,
+        label: str | None = None,
+        id: str | None = None,
+        ids_sha256: str | None = None,
+        diameter: DiameterChoice = "own",
+        calibration: Calibration = "exact",
+    ) -> MixingPlan:
+        """Return a plan, with its open numbers chosen from public ones.
+
+        Parameters
+        ----------
+        parties : mapping of str to PartyPlan
+        n : int
+        method : {"random-mixing", "gaussian-rows"}
+        k : int or "auto"
+            "auto": `auto_rows` from n, the noise and the guess of R^2.
+        kind, seed, id, ids_sha256, diameter, calibration
+            As the attributes.
+        intercept : bool, optional
+            Default: True for random mixing, False for single rows.
+        share : float, optional
+            Share of the all-ones row; default `default_share` of the largest noise.
+        rsquared : float, optional
+            Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
+        label : str, optional
+            A released column that will be the response, for k="auto"; default: any of them.
+
+        Raises
+        ------
+        ArgumentError
+            For a number out of range, or an option that the method or a given k would not use.
+        SchemaError
+            For a column that two parties have.
+        """
+        check_parties(parties, id)
+        mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
+        centred = mixing if intercept is None else intercept
+        common: dict[str, Any] = {
+            "parties": parties, "n": check_count(n, "n"), "method": method, "seed": seed, "kind": kind,
+            "intercept": centred, "id": id, "ids_sha256": ids_sha256, "diameter": diameter,
+            "calibration": calibration,
+        }  # fmt: skip
+        if not mixing and (k not in ("auto", n) or share is not None):
+            raise ArgumentError("k= and share= belong to method='random-mixing'")
+        if rsquared is not None and not (mixing and k == "auto"):
+            raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
+        columns = plan_columns(parties, centred, diameter, calibration)
+        guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
+        if not mixing:
+            return cls(k=n, share=0.0, **common)
+        if share is not None:
+            check_number(share, "share", low=0.0, high=0.99)
+        else:
+            share = default_share(max(columns.noise) ** 0.5, n) if centred else 0.0
+        if k == "auto":
+            k = auto_rows(guess, n=n, features=len(columns.names) - 1, share=share)
+        return cls(k=check_count(k, "k"), share=share, **common)
+
+    @property
+    def width(self) -> int:
+        """Number of released columns of all parties."""
+        return sum(int(design.private.sum()) for design in self.designs().values())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the plan: every release carries it."""
+        return canonical_digest(self.to_dict())
+
+    def designs(self) -> dict[str, Design]:
+        """Return every party's design."""
+        return party_designs(self.parties, self.intercept)
+
+    def mechanism(
+        self, party: str, *, missing: Missing = "raise", data_bounds: bool = False
+    ) -> RandomMixing | GaussianRows:
+        """Return the mechanism of one party (ArgumentError if the plan has no such party)."""
+        schema = self.party(party).schema
+        designs = self.designs()
+        largest = max(design.diameter for design in designs.values())
+        common: dict[str, Any] = {
+            "n": self.n,
+            "intercept": self.intercept,
+            "diameter": largest if self.diameter == "largest" else None,
+            "missing": missing,
+            "data_bounds": data_bounds,
+            "labels": PartyLabels(party, self.digest, self.ids_sha256 or ""),
+        }
+        if self.method == "gaussian-rows":
+            return GaussianRows(schema, **common)
+        share = self.share if self.intercept else None
+        return RandomMixing(schema, k=self.k, kind=self.kind, seed=self.seed, share=share, **common)
+
+    def party(self, name: str) -> PartyPlan:
+        """Return one party of the plan (ArgumentError if there is no such)."""
+        if not isinstance(name, str) or name not in self.parties:
+            raise ArgumentError(
+                f"the plan has no party {shown(name)}; its parties: {', '.join(self.parties)}"
+            )
+        return self.parties[name]
+
+    def losses(self, party: str) -> tuple[GaussianLoss, ...]:
+        """Return what one party's release will cost."""
+        mechanism, mu = self.mechanism(party), self.party(party).total_mu(self.calibration)
+        return (GaussianLoss(mu * mechanism.design.diameter / mechanism.diameter),)
+
+    def release(
+        self,
+        party: str,
+        rows: Any,
+        *,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release one party's rows as the plan says, at the budget that it gives this party.
+
+        Parameters
+        ----------
+        party : str
+        rows : DataFrame, array or `RowBlocks`
+            One row a person, in the order of the sorted ids.
+        missing, data_bounds, ledger, rng, source
+            As for `RandomMixing.release`.
+
+        Notes
+        -----
+        **Privacy.** Reads the rows of this party once; cost as its `PartyPlan` says.
+        """
+        chosen = self.party(party)
+        return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(
+            rows,
+            **chosen.spending,
+            calibration=self.calibration,
+            ledger=ledger,
+            rng=rng,
+            source=source,
+        )
+
+    def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
+        """Return what the plan will cost and whether it can identify a regression, before any row is read."""
+        columns = plan_columns(self.parties, self.intercept, self.diameter, self.calibration)
+        guess = columns.guess(None, rsquared)
+        kept = round((1.0 - self.share) * self.n)
+        features = max(len(columns.names) - 1, 1)
+        forecast = identification_forecast(guess.noise, guess.signal, n=kept, k=self.k, features=features)
+        deltas = [party.delta for party in self.parties.values() if party.delta is not None]
+        delta = max(deltas, default=DEFAULT_DELTA)
+        lines = []
+        for name, party in self.parties.items():
+            mechanism, mu = self.mechanism(name), columns.own_mu[name]
+            own = delta if party.delta is None else party.delta
+            scale = mechanism.noise_scale(party.total_mu(self.calibration))
+            epsilon = compose([GaussianLoss(mu)]).epsilon(own)
+            lines.append(PartyForecast(name, mechanism.width, scale, epsilon, own))
+        total = compose([GaussianLoss(mu) for mu in columns.own_mu.values()])
+        return PlanCheck(self, tuple(lines), total.epsilon(delta), delta, forecast)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description; `from_dict` is its exact inverse."""
+        parties = {name: party.to_dict() for name, party in self.parties.items()}
+        names = ("n", "method", "k", "kind", "seed", "intercept", "share", "id", "ids_sha256", "diameter")
+        rest = {name: getattr(self, name) for name in names}
+        return {
+            "format": FORMAT, "version": VERSION, "parties": parties, **rest, "calibration": self.calibration,
+        }  # fmt: skip
+
+    @classmethod
+    @reads("a mixing plan")
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Return the plan that `to_dict` described (StorageError if it describes none)."""
+        fields = dict(content)
+        if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
+            raise StorageError("the content is not a privinf mixing plan of a version known here")
+        parties = fields["parties"].items()
+        fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text, with its checksum."""
+        return sealed_json(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the plan of a JSON text (StorageError if it holds none, or its checksum does not match)."""
+        record = parse_json(text, "the text is not a mixing plan: it")
+        names = ("format", "version", *cls.__dataclass_fields__)
+        return cls.from_dict(unsealed(record, "a mixing plan", names))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to a JSON file."""
+        check_path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a plan from a JSON file (StorageError if it cannot be read or holds none)."""
+        return cls.from_json(read_text(path, "a mixing plan"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MixingPlan.from_dict, (self.to_dict(),)

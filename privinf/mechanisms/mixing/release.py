@@ -1,0 +1,303 @@
+r"""Releases of one party's columns of a vertically split table: mixed rows (RMGM) or single rows (DGM, BGM).
+
+With D (n x d) the party's columns in scaled units, B a public k x n matrix with columns of norm 1 and a the
+public share of the all-ones row, a mixing release is
+
+.. math:: \sqrt{1-a}\, B D + R \quad (k \times d), \qquad \sqrt a\, 1'D + r \quad (d),
+
+R and r Gaussian with sd tau. Replacing one person's row x by x' moves the first part by
+sqrt(1-a) |x - x'| (the column of B has norm 1) and the second by sqrt(a) |x - x'|: together by |x - x'|, at
+most the diameter of the party's columns. A release of single rows is D + R (n x d), moved by |x - x'| too.
+
+Sums are exact: every number is put on a grid of 2^-24 first, so that neither the order of the rows nor
+the size of a partial sum can move a digit; that rounding, and the one to the noise's own grid, are charged.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger
+from privinf.doors import doors
+from privinf.errors import ArgumentError
+from privinf.mechanisms.gaussian import Spending
+from privinf.mechanisms.mixing.matrix import MixingMatrix
+from privinf.mechanisms.mixing.party_release import GRID_SLACK, MOST_PEOPLE, UNIT, PartyLabels, PartyMechanism
+from privinf.mechanisms.mixing.theory import default_share
+from privinf.mechanisms.rows import BLOCK
+from privinf.releases import Release
+from privinf.schema import Schema
+from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName
+from privinf.validation import check_choice, check_count, check_flag, check_number
+
+
+@doors
+class GaussianRows(PartyMechanism):
+    """The holder's door of DGMOLS and BGMOLS: every row of the party's columns, with noise.
+
+    Parameters
+    ----------
+    schema : Schema
+    n, diameter, missing, data_bounds, labels
+        As for `RandomMixing`.
+    intercept : bool, default False
+        Whether regressions will have an intercept: numeric columns are then centred by their bounds.
+
+    Raises
+    ------
+    SchemaError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** Reads every row once; mu = diameter / tau for replacing one person's row.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> schema = pi.Schema({"age": (18.0, 90.0), "bmi": (15.0, 60.0)})
+    >>> rows = pd.DataFrame({"age": np.linspace(20, 80, 50), "bmi": np.linspace(18, 40, 50)})
+    >>> GaussianRows(schema).release(rows, epsilon=1.0, delta=1e-6).arrays["rows"].shape
+    (50, 2)
+    """
+
+    kind = "gaussian-rows"
+    label = "rows"
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        n: int | None = None,
+        intercept: bool = False,
+        diameter: float | None = None,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+        labels: PartyLabels | None = None,
+    ) -> None:
+        super().__init__(
+            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
+            data_bounds=data_bounds, labels=labels or PartyLabels(),
+        )  # fmt: skip
+
+    def release(
+        self,
+        rows: Any,
+        *,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release the rows once; see `RandomMixing.release`.
+
+        Returns
+        -------
+        Release of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
+        """
+        spending = Spending.of(
+            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
+            calibration=calibration, ledger=ledger, rng=rng, source=source,
+        )  # fmt: skip
+        line = self._line(spending.mu, self.width)
+        spending.ledger.check([GaussianLoss(line.mu)])
+        table = self._checked(rows)
+        released = np.empty((len(table), self.width))
+        for position, block in self._blocks(table):
+            run = isinstance(position, (int, np.integer))
+            released[slice(position, position + len(block)) if run else position] = block
+        scale, entry = line.calibrated(spending.source)
+        recorded = spending.ledger.spend(entry)
+        if scale > 0.0:
+            for start in range(0, len(released), BLOCK):
+                part = released[start : start + BLOCK]
+                part[:] = spending.source.perturb(part, scale)
+        law = self._law(spending, scale, len(table))
+        return self._release({"rows": released}, law, recorded, len(table))
+
+
+@doors
+class RandomMixing(PartyMechanism):
+    """The holder's door of RMGMOLS: k random sums over all people of the party's columns, with noise.
+
+    Parameters
+    ----------
+    schema : Schema
+        The party's columns, all private, with public bounds or levels.
+    k : int
+        Number of mixed rows, at most n.
+    kind : {"signs", "hadamard", "countsketch"}
+        The mixing matrix, see `MixingMatrix`; all kinds have the same accuracy at equal k, and "countsketch"
+        costs one pass over the rows.
+    seed : int
+        Public; the same for every party.
+    n : int, optional
+        Public number of people; rows of another length are refused.
+    intercept : bool, default True
+        Release the all-ones row too, which makes column means and intercepts sharp, and centre numeric
+        columns by their bounds.
+    share : float, optional
+        a, the public share of the all-ones row, the same for every party; default
+        `privinf.mechanisms.mixing.theory.default_share` of this party's own noise.
+    diameter : float, optional
+        Calibrate the noise to this diameter where it is larger than the party's own (the paper's d_max).
+    missing : {"raise", "impute-public"}
+    data_bounds : bool
+        Whether bounds were taken from the rows (a leak that every ledger line names).
+    labels : PartyLabels, optional
+        The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
+
+    Raises
+    ------
+    SchemaError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** Reads every row once, clipped to the public bounds; mu = diameter / tau for replacing one
+    person's row of this party. B is public: another party, or the analyst, knows it, and the claim holds
+    given B and given all other columns. A person's total adds all parties (`PrivacyReport.parties`).
+
+    References
+    ----------
+    Wu et al. (2022), "Differentially private multi-party data release for linear regression", algorithm
+    RMGM. The all-ones row, fast matrices and exact calibration are ours.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> schema = pi.Schema({"age": (18.0, 90.0), "bmi": (15.0, 60.0)})
+    >>> rows = pd.DataFrame({"age": np.linspace(20, 80, 500), "bmi": np.linspace(18, 40, 500)})
+    >>> release = RandomMixing(schema, k=40, seed=7).release(rows, epsilon=1.0, delta=1e-6)
+    >>> release.arrays["rows"].shape, release.arrays["ones_row"].shape
+    ((40, 2), (2,))
+    """
+
+    kind = "random-mixing"
+    label = "mixed rows"
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        k: int,
+        kind: MixingKind = "countsketch",
+        seed: int = 0,
+        n: int | None = None,
+        intercept: bool = True,
+        share: float | None = None,
+        diameter: float | None = None,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+        labels: PartyLabels | None = None,
+    ) -> None:
+        super().__init__(
+            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
+            data_bounds=data_bounds, labels=labels or PartyLabels(),
+        )  # fmt: skip
+        self.k = check_count(k, "k")
+        self.mixing: MixingKind = check_choice(kind, MixingKind, "kind")
+        self.seed = check_count(seed, "seed", least=0)
+        self.intercept = bool(intercept)
+        if share is not None and not intercept:
+            raise ArgumentError("share= belongs to the all-ones row: intercept=True")
+        self.share = None if share is None else check_number(share, "share", low=0.0, high=0.99)
+        if self.share == 0.0:
+            raise ArgumentError("share=0 would send the all-ones row without signal: use intercept=False")
+        self.matrix(self.n or MOST_PEOPLE)
+
+    def matrix(self, n: int) -> MixingMatrix:
+        """Return the public mixing matrix for n people."""
+        return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
+
+    def release(
+        self,
+        rows: Any,
+        *,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> Release:
+        """Release the party's columns once.
+
+        Parameters
+        ----------
+        rows : DataFrame, array of shape (n, d), or `RowBlocks`
+            One row a person, in the same order at every party. An array has the schema's columns in order.
+        epsilon, delta, mu, rho : float
+            What this party's release may cost; ``epsilon=inf`` adds no noise.
+        calibration : {"exact", "classic"}
+        ledger : Ledger, optional
+            Asked before the rows are read, charged after they were read without error and before noise is
+            drawn.
+        rng : None, int or Generator
+            A seed means simulation noise, which is not private.
+        source : {"lattice", "opendp"}
+
+        Returns
+        -------
+        Release
+            ``arrays["rows"]`` (k, d), ``arrays["ones"]`` (k,) the public mixture of ones, and
+            ``arrays["ones_row"]`` (d,) with `intercept`.
+
+        Raises
+        ------
+        AlignmentError
+            The number of rows is not the plan's.
+        SchemaError
+            A column is missing or not as declared.
+        BudgetExceededError
+        """
+        spending = Spending.of(
+            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
+            calibration=calibration, ledger=ledger, rng=rng, source=source,
+        )  # fmt: skip
+        reached = (1 if self.mixing == "countsketch" else self.k) + int(self.intercept)
+        line = self._line(spending.mu, math.ceil(reached * self.width * GRID_SLACK))
+        spending.ledger.check([GaussianLoss(line.mu)])
+        table = self._checked(rows)
+        n = len(table)
+        sums, totals = self._sums(table, exact=not math.isinf(spending.mu))
+        scale, entry = line.calibrated(spending.source)
+        recorded = spending.ledger.spend(entry)
+        share = self._share(scale, n)
+        weight = math.sqrt(1.0 - share) * self.matrix(n).scale
+        arrays = {"rows": sums[:, :-1] * weight, "ones": sums[:, -1] * weight}
+        if self.intercept:
+            arrays["ones_row"] = totals * math.sqrt(share)
+        if scale > 0.0:
+            for name in ("rows", "ones_row")[: 1 + self.intercept]:  # a fixed order: seeded noise repeats
+                arrays[name] = spending.source.perturb(arrays[name], scale)
+        law = self._law(spending, scale, n)
+        law |= {"k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share}
+        return self._release(arrays, law, recorded, n)
+
+    def _share(self, scale: float, n: int) -> float:
+        if not self.intercept:
+            return 0.0
+        return default_share(scale, n) if self.share is None else self.share
+
+    def _sums(self, table: Any, *, exact: bool) -> tuple[Floats, Floats]:
+        """Return the unscaled mixture (k, d + 1), the last column that of ones, and the column totals."""
+        mixer = self.matrix(len(table)).mixer(self.width + 1)
+        totals = np.zeros(self.width)
+        for position, block in self._blocks(table):
+            if exact:
+                np.rint(block / UNIT, out=block)
+            mixer.update(np.column_stack([block, np.ones(len(block))]), position)
+            totals += block.sum(axis=0)
+        sums = mixer.total()
+        if exact:
+            sums[:, :-1] *= UNIT
+            totals *= UNIT
+        return sums, totals

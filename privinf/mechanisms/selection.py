@@ -1,0 +1,369 @@
+r"""The k largest of many numbers, and their values, under differential privacy.
+
+Peeling picks the largest of ``|v_j| + noise_j``, then the largest of the others with fresh noise, k times. v
+is a statistic of which replacing one record moves no entry by more than the sensitivity lambda.
+
+*Gumbel* noise of scale b makes a pick the exponential mechanism: P(j) is proportional to exp(|v_j|/b). The
+log ratio of two neighbouring laws has a range of at most e0 = 2 lambda/b over j, so a pick costs e0^2/8 zCDP
+(and is e0-DP), k picks k e0^2/8. The values of what was picked are one Gaussian release with l2 sensitivity
+sqrt(k) lambda.
+
+*Laplace* noise is the paper's: a pick with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
+2 lambda sqrt(3 k log(1/delta))/epsilon the paper claims (epsilon, delta) for all of them.
+
+On a secure source's grid of step g two neighbours' scores differ by lambda + g. Gumbel numbers are rounded to
+the grid and ties go to the first: the probability of a pick is that of the ideal law times at most e^(g/b),
+at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is charged. Discrete
+Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, LedgerEntry, Released
+from privinf.accounting.ledger import check_ledger
+from privinf.accounting.released import appended
+from privinf.doors import door, doors
+from privinf.errors import ArgumentError
+from privinf.mechanisms.numbers import held, numbers_of, plain_array
+from privinf.mechanisms.peeling import (
+    GUMBEL_ROUNDINGS,
+    LAPLACE_ROUNDINGS,
+    PeelingCost,
+    peeling_cost,
+    selection_entry,
+    solve_peeling_scale,
+    values_entry,
+)
+from privinf.noise import NoiseSource, get_source, grid_step
+from privinf.typing import Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
+from privinf.validation import check_choice, check_count, check_fraction, check_positive
+
+__all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopK(Released):
+    """What peeling released.
+
+    Attributes
+    ----------
+    support : ndarray of int64, shape (..., k)
+        Positions, in the order in which they were picked.
+    values : ndarray, shape (..., k), or None
+        Noisy values at those positions; None for a selection alone.
+    size : int
+        Length of the vector that was peeled.
+    scale : float
+        Scale of the noise of the picks; 0 without noise.
+    values_sd : float
+        Standard deviation of the noise of the values.
+    entries : tuple of LedgerEntry
+        The lines that paid for it: the picks, and the values.
+
+    Notes
+    -----
+    **Privacy.** Released: public.
+    """
+
+    support: Integers
+    values: Floats | None
+    size: int
+    scale: float
+    values_sd: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        told = "positions" if self.values is None else f"positions and values (sd {self.values_sd:.6g})"
+        return f"<TopK {self.support.shape} of {self.size}: {told}{appended(self.stamp)}>"
+
+    def __float__(self) -> float:
+        """Return the value where one was released, as by `private_max`."""
+        if self.values is None or self.values.size != 1:
+            raise ArgumentError("it is not one number: read support and values")
+        return float(self.values.item())
+
+    def dense(self) -> Floats:
+        """Return the released values in their places and zeros elsewhere, shape (..., size)."""
+        if self.values is None:
+            raise ArgumentError("the values were not released: ask for values=True")
+        full = np.zeros((*self.support.shape[:-1], self.size))
+        np.put_along_axis(full, self.support, self.values, axis=-1)
+        return full
+
+
+@dataclass(frozen=True, slots=True)
+class Peeling:
+    """A calibrated `NoisyTopK`: noise scales on one source's grid, and the ledger lines.
+
+    Attributes
+    ----------
+    scale : float
+        Scale of the Gumbel or Laplace noise of a pick.
+    values_scale : float
+        Sd of the Gaussian, or scale of the Laplace noise, of the values; 0 without noise.
+    entries : tuple of LedgerEntry
+        The picks, and the values where they are released.
+    """
+
+    k: int
+    method: PeelingMethod
+    absolute: bool
+    with_values: bool
+    scale: float
+    values_scale: float
+    entries: tuple[LedgerEntry, ...]
+
+    def draw(self, v: Floats, source: NoiseSource, candidates: Flags | None = None) -> TopK:
+        """Return the release for vectors v, shape (..., p): an independent one for each.
+
+        Parameters
+        ----------
+        candidates : ndarray of bool, broadcastable to v, optional
+            False for positions that must not be picked: a public choice.
+
+        Raises
+        ------
+        ArgumentError
+            There are fewer candidates than picks.
+
+        Notes
+        -----
+        **Privacy.** Reads v; the caller has charged `entries`, once for each vector. No value of v stops it:
+        nan and infinities count as 0, and sizes beyond 2^24 times the noise as that (`numbers.held`).
+        """
+        allowed = np.ones(v.shape, dtype=bool) if candidates is None else np.broadcast_to(candidates, v.shape)
+        if allowed.sum(axis=-1).min(initial=v.shape[-1]) < self.k:
+            raise ArgumentError(f"fewer than k={self.k} candidates to pick from")
+        with np.errstate(all="ignore"):
+            return self._drawn(held(v, 0.0), source, allowed)
+
+    def _drawn(self, v: Floats, source: NoiseSource, allowed: Flags) -> TopK:
+        scores = held(np.abs(v) if self.absolute else v, self.scale)
+        if self.scale > 0.0 and source.secure:
+            scores = _on_grid(scores, self.scale)
+        support = _peel(np.where(allowed, scores, -np.inf), self, source)
+        values = self._values(np.take_along_axis(v, support, axis=-1), source) if self.with_values else None
+        factor = math.sqrt(2.0) if self.method == "laplace" else 1.0
+        return TopK(support, values, v.shape[-1], self.scale, factor * self.values_scale, self.entries)
+
+    def _values(self, chosen: Floats, source: NoiseSource) -> Floats:
+        if self.values_scale == 0.0:
+            return chosen
+        chosen = held(chosen, self.values_scale)
+        if self.method == "gumbel":
+            return source.perturb(chosen, self.values_scale)
+        exact = _on_grid(chosen, self.values_scale) if source.secure else chosen
+        return np.asarray(exact + source.laplace(self.values_scale, chosen.shape), dtype=np.float64)
+
+
+@doors
+class NoisyTopK:
+    """Release the positions, and the values, of the k entries of a vector that are largest in size.
+
+    Parameters
+    ----------
+    k : int
+        Number of picks.
+    sensitivity : float
+        lambda: how far replacing one record can move any entry.
+    epsilon, delta, mu, rho : float
+        What picks and values may spend together. ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
+        ``epsilon`` with ``delta``: for "gumbel" the rho that gives it, for "laplace" the paper's formula;
+        ``epsilon`` alone: pure, for "laplace", or for "gumbel" without values. Infinity: no noise.
+    method : {"gumbel", "laplace"}
+        "laplace" is the paper's peeling, for reproduction: more noise for the same privacy.
+    values : bool
+        Whether the values are released beside the positions.
+    values_share : float
+        Share of rho for the values ("gumbel").
+    absolute : bool
+        Whether the largest |v_j| are picked (default) or the largest v_j.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range, or the level is named in none or two ways.
+
+    Notes
+    -----
+    **Privacy.** Replace-one. The picks are one ledger line, known in zCDP only (`ConcentratedLoss`; pure
+    where the level is named by epsilon alone or there is one Laplace pick), the values another. Positions in
+    their order are public afterwards. Ties at the k-th place are broken by the noise alone.
+
+    References
+    ----------
+    Dwork, Su and Zhang (2018), "Differentially private false discovery rate control" (peeling).
+    Cesar and Rogers (2021), "Bounding, concentrating, and truncating" (bounded range).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> v = np.array([0.1, -5.0, 0.2, 4.0])
+    >>> top = NoisyTopK(2, 0.1, rho=2.0).release(v, rng=0)
+    >>> top.support.tolist(), np.round(top.values).tolist()
+    ([1, 3], [-5.0, 4.0])
+    """
+
+    __slots__ = ("absolute", "cost", "k", "method", "sensitivity", "values")
+
+    def __init__(
+        self,
+        k: int,
+        sensitivity: float,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        method: PeelingMethod = "gumbel",
+        values: bool = True,
+        values_share: float = 0.5,
+        absolute: bool = True,
+    ) -> None:
+        self.k = check_count(k, "k")
+        self.sensitivity = check_positive(sensitivity, "sensitivity")
+        self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
+        self.values, self.absolute = bool(values), bool(absolute)
+        share = check_fraction(values_share, "values_share")
+        self.cost: PeelingCost = peeling_cost(
+            self.k, self.method, self.values, share, epsilon=epsilon, delta=delta, mu=mu, rho=rho
+        )
+
+    def calibrated(
+        self,
+        source: NoiseSource,
+        *,
+        label: str = "top k",
+        unit: str = "record",
+        trust: TrustModel = "central",
+        derivation: str = "replace-one change of any entry",
+        times: int = 1,
+    ) -> Peeling:
+        """Return the noise scales on `source` and the ledger lines; `times` vectors are charged together.
+
+        Raises
+        ------
+        SensitivityError
+            The budget is so small that the grid's own share of the sensitivity would outgrow it.
+        """
+        roundings = GUMBEL_ROUNDINGS if self.method == "gumbel" else LAPLACE_ROUNDINGS
+        scale, reach = solve_peeling_scale(self.sensitivity, self.cost.pick_scale, roundings, source)
+        common: dict[str, Any] = {
+            "k": self.k, "source": source, "unit": unit, "trust": trust,
+            "derivation": derivation, "times": check_count(times, "times"),
+        }  # fmt: skip
+        entries = [selection_entry(self.method, self.cost, scale, reach, label=label, **common)]
+        values_scale = 0.0
+        if self.values:
+            values_scale, entry = values_entry(
+                self.method, self.cost, self.sensitivity, label=f"{label}, values", **common
+            )
+            entries.append(entry)
+        return Peeling(
+            k=self.k, method=self.method, absolute=self.absolute, with_values=self.values,
+            scale=scale, values_scale=values_scale, entries=tuple(entries),
+        )  # fmt: skip
+
+    def release(
+        self,
+        v: Any,
+        *,
+        candidates: Any = None,
+        label: str = "top k",
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        source: SourceName = "lattice",
+    ) -> TopK:
+        """Release once.
+
+        Parameters
+        ----------
+        v : ndarray, shape (p,)
+            Numbers; in an array of objects, what is no number counts as 0. So do nan and infinities, and
+            sizes beyond 2^24 times the noise count as that: no value stops a release that is paid for.
+        candidates : ndarray of bool, shape (p,), optional
+            False for positions that must not be picked: a public choice.
+        label : str
+            What was released, for the ledger.
+        ledger, rng, source
+            As for `Modulation.release`.
+
+        Raises
+        ------
+        ArgumentError
+            v is no vector of numbers by its type, or has fewer entries, or candidates, than k. Nothing was
+            spent, and no entry read.
+        BudgetExceededError
+            The ledger's limit would be passed; v was not read.
+        """
+        vector = plain_array(v, "v")
+        if vector.ndim != 1 or vector.shape[0] < self.k:
+            raise ArgumentError(f"v must be a vector of at least k={self.k} numbers, got {vector.shape}")
+        flags = None if candidates is None else _flags(candidates, vector.shape[0], self.k)
+        account = check_ledger(ledger)
+        chosen = get_source(rng=rng, source=source)
+        peeling = self.calibrated(chosen, label=label)
+        recorded = account.spend(*peeling.entries)
+        return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded)
+
+
+@door
+def private_max(v: Any, sensitivity: float, **options: Any) -> TopK:
+    """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
+
+    Parameters
+    ----------
+    v : ndarray, shape (p,)
+    sensitivity : float
+        How far replacing one record can move any entry.
+    options
+        As for `NoisyTopK` and `NoisyTopK.release`.
+
+    Notes
+    -----
+    **Privacy.** As `NoisyTopK`. Without a ledger the account is on what is returned: `entries`, `privacy`.
+
+    Examples
+    --------
+    >>> top = private_max([0.0, -3.0, 1.0], 0.1, rho=2.0, rng=0)
+    >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
+    (1, -3.0, 2.0)
+    """
+    doors = ("candidates", "label", "ledger", "rng", "source")
+    release = {name: options.pop(name) for name in doors if name in options}
+    return NoisyTopK(1, sensitivity, **options).release(v, **release)
+
+
+def _on_grid(values: Floats, scale: float) -> Floats:
+    step = grid_step(scale)
+    return np.asarray(np.rint(values / step) * step, dtype=np.float64)
+
+
+def _flags(candidates: Any, size: int, k: int) -> Flags:
+    """Return a public choice of positions, checked; nothing has been charged yet."""
+    flags = plain_array(candidates, "candidates")
+    if flags.dtype != bool or flags.shape != (size,):
+        raise ArgumentError(f"candidates must be {size} flags, True or False")
+    if flags.sum() < k:
+        raise ArgumentError(f"fewer than k={k} candidates to pick from")
+    return flags
+
+
+def _peel(scores: Floats, peeling: Peeling, source: NoiseSource) -> Integers:
+    """Return k positions along the last axis; -inf scores are never picked."""
+    if peeling.scale == 0.0:
+        return np.argsort(-scores, axis=-1, kind="stable")[..., : peeling.k].astype(np.int64)
+    noise = source.gumbel if peeling.method == "gumbel" else source.laplace
+    picks = []
+    for _ in range(peeling.k):
+        pick = np.argmax(scores + noise(peeling.scale, scores.shape), axis=-1)[..., None]
+        np.put_along_axis(scores, pick, -np.inf, axis=-1)
+        picks.append(pick)
+    return np.concatenate(picks, axis=-1).astype(np.int64)

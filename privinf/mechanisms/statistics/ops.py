@@ -1,0 +1,264 @@
+"""What a per-record statistic is: a named function of a block of rows, and how far one record can move it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from privinf.accounting.scopes import scope_component
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SensitivityError
+from privinf.mechanisms.statistics.block import (
+    Args,
+    SiteBlock,
+    blocks_of,
+    check_bits,
+    check_common,
+    check_sizes,
+    clip_norms,
+    cut,
+    digits,
+    made_finite,
+    positive,
+    unit_of,
+    whole_number,
+)
+from privinf.typing import Floats, Relation
+
+T = TypeVar("T")
+
+COMMON = ("center", "scale", "intercept", "support", "beta", "bits")
+# Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
+CLIENTS = ("client_rows", "client_clip")
+# Numbers that one sum may hold.
+MOST_NUMBERS = 1 << 24
+# Rounding of a sum of doubles, in shares of its bound.
+SUM_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far replacing one record can move a sum.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the sum.
+    l2, linf : float
+        Replace-one sensitivities of the whole sum and of its entries.
+    bound : float
+        Largest absolute entry that one record can add.
+    derivation : str
+    norm : float or None
+        Largest l2 norm of what one record adds: how far the sum moves if it contributes nothing. None where
+        that is not derived.
+    unit : {"record", "client"}
+        What is replaced: a record, or all records of a site at once.
+    """
+
+    shape: tuple[int, ...]
+    l2: float
+    linf: float
+    bound: float
+    derivation: str
+    norm: float | None = None
+    unit: str = "record"
+
+    def units(self, rows: int) -> int:
+        """Return how many units a site with so many rows holds."""
+        return 1 if self.unit == "client" else rows
+
+    def of_clients(self, rows: int, clip: float) -> Reach:
+        """Return the reach if the unit is a site of at most `rows` records, its total of norm up to `clip`.
+
+        Its records are so many replacements, one after the other; and two totals in a ball of radius C are
+        2C apart at most.
+        """
+        norm = None if self.norm is None else min(rows * self.norm, clip)
+        why = f"{rows} records of one site: {self.derivation}"
+        if 2.0 * clip < rows * self.l2:
+            why = f"2C, the total of a site clipped to C = {clip:g}"
+        return Reach(
+            self.shape, min(rows * self.l2, 2.0 * clip), min(rows * self.linf, 2.0 * clip),
+            min(rows * self.bound, clip), why, norm, "client",
+        )  # fmt: skip
+
+    def sensitivity(self, relation: Relation) -> float:
+        """Return the l2 sensitivity under a neighbouring relation.
+
+        Raises
+        ------
+        NotAvailableError
+            It is not derived.
+        """
+        if relation == "replace-one":
+            return self.l2
+        if relation == "zero-out" and self.norm is not None:
+            return self.norm
+        raise NotAvailableError(f"no sensitivity of this statistic under the relation {relation!r} is known")
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return math.prod(self.shape)
+
+    @classmethod
+    def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
+        """Return the reach of vectors with every entry in [-bound, bound]."""
+        norm = bound * math.sqrt(math.prod(shape))
+        return cls(shape, 2.0 * norm, 2.0 * bound, bound, derivation, norm)
+
+    @classmethod
+    def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> Reach:
+        """Return the reach of vectors with every entry in [0, bound]."""
+        norm = bound * math.sqrt(math.prod(shape))
+        return cls(shape, norm, bound, bound, derivation, norm)
+
+    @classmethod
+    def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> Reach:
+        """Return the reach of vectors of norm at most `radius`."""
+        return cls(shape, 2.0 * radius, 2.0 * radius, radius, derivation, radius)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOp:
+    """A statistic that a site may be asked for.
+
+    Attributes
+    ----------
+    name : str
+    function : callable (block, args) -> ndarray
+        The sum over the block; a function of the rows, one at a time, and of public arguments.
+    sensitivity : callable (args, columns) -> Reach
+        Exact replace-one sensitivity of the sum; checks the arguments.
+    arguments : tuple of str
+        Names that `args` may hold: plain arrays, numbers and texts.
+    version : int
+        Raised whenever `function` or `sensitivity` changes.
+    wide : bool
+        Whether it works on all columns number by number, which is faster in small blocks.
+    partition : callable (args) -> (str, str) or None, optional
+        Name of a public partition of the records of one site, and of the class that the sum is over; None
+        where it is over all.
+
+    Notes
+    -----
+    **Privacy.** `total` reads every row and returns an un-noised sum: it never leaves the mechanisms and a
+    site that trusts the server.
+    """
+
+    name: str
+    function: Callable[[SiteBlock, Args], Floats]
+    sensitivity: Callable[[Args, int], Reach]
+    arguments: tuple[str, ...]
+    version: int = 1
+    wide: bool = False
+    partition: Callable[[Args], tuple[str, str] | None] | None = None
+
+    def scope(self, args: Args, site: str) -> tuple[str, ...]:
+        """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
+
+        Partitions are drawn by the site's name, and so named after it. A site as a whole is in every class.
+        """
+        found = None if self.partition is None or "client_rows" in args else self.partition(args)
+        return () if found is None else (scope_component(found[1], f"{found[0]} at {site}"),)
+
+    def reach(self, args: Args, columns: int, rows: int = 0) -> Reach:
+        """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is missing, unknown, of the wrong shape or out of range; the sum would be too long;
+            the site has more rows than are counted for one.
+        """
+        unknown = sorted(set(args) - set(self.arguments))
+        if unknown:
+            raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
+        return self._tried(lambda: self._reach(args, columns, rows))
+
+    def _reach(self, args: Args, columns: int, rows: int) -> Reach:
+        check_sizes(args)
+        check_common(args, columns)
+        found = self.sensitivity(args, columns)
+        if found.size > MOST_NUMBERS:
+            raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers")
+        if "client_rows" not in args:
+            if "client_clip" in args:
+                raise ArgumentError("client_clip goes with client_rows")
+            return found
+        most = whole_number(args, "client_rows", least=max(rows, 1))
+        return found.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
+
+    def checked(self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False) -> Reach:
+        """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
+
+        Beside the checks of `reach`, the digits are checked for so many rows and the statistic is computed
+        once on made-up rows, so that whatever it could raise for its arguments is raised here.
+
+        Parameters
+        ----------
+        args : mapping
+        public : SiteBlock
+            Made-up rows within the public bounds (`site_rows.made_up`).
+        rows : int
+            Number of the site's rows.
+        bounded : bool
+            Whether the sum will be rounded to integers, so that the made-up rows must keep to the bound.
+
+        Raises
+        ------
+        ArgumentError, SensitivityError
+            The arguments do not fit the statistic, its columns or so many rows; the message is a function
+            of public numbers.
+        """
+        reach = self.reach(args, public.features.shape[1], rows)
+        check_bits(args, rows)
+        with np.errstate(all="ignore"):
+            found = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
+        if found.size != reach.size:
+            raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
+        if bounded and not (np.abs(found) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
+            raise SensitivityError(f"{self.name!r} passed its own bound: nothing was sent")
+        return reach
+
+    def _tried(self, function: Callable[[], T]) -> T:
+        """Return what a function of public numbers returns; what it raises is an error of this package."""
+        try:
+            return function()
+        except PrivinfError as error:
+            problem = type(error)(str(error))
+        except Exception as error:
+            problem = ArgumentError(f"failed at {self.name!r} ({type(error).__name__})")
+        raise problem
+
+    def total(self, rows: SiteBlock, args: Args, reach: Reach | None = None) -> Floats:
+        """Return the sum over all rows, block by block; finite, whatever stands in them.
+
+        Raises only what `checked` raises, for the arguments, and nothing with the reach that it returned.
+        """
+        reach = self.reach(args, rows.features.shape[1]) if reach is None else reach
+        check_bits(args, len(rows))
+        total = np.zeros(reach.size)
+        with np.errstate(all="ignore"):
+            for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
+                total += self.function(block, args).ravel()
+            total = made_finite(clipped_total(total, args))
+        return total.reshape(reach.shape)
+
+
+def clipped_total(total: Floats, args: Args) -> Floats:
+    """Return a site's total; where asked shrunk to the norm `client_clip`, and cut to as many digits."""
+    if "client_clip" not in args:
+        return total
+    clip = float(args["client_clip"])
+    steps, unit = cut(clip_norms(total[None, :].copy(), clip), unit_of(clip, digits(args)[0]))
+    return np.asarray(steps[0] * unit)
+
+
+def named(*ops: SiteOp) -> dict[str, SiteOp]:
+    """Return the ops by name."""
+    return {op.name: op for op in ops}

@@ -1,0 +1,304 @@
+r"""Sums over records from which a sparse regression is fitted, each with its exact replace-one sensitivity.
+
+Every statistic is a sum of one bounded vector a record, made from public arguments; the clip is enforced on
+the very vector that is summed. x stands for (clip(x, bounds) - center) / scale and r for clip(y) - intercept
+- x_S'beta, psi_R for the clip to [-R, R]. Replacing one record moves the sum by f(z) - f(z'), so that
+
+- ``clipped_products``: sum clip(x_j r, B), every entry in [-B, B]: l_inf sensitivity 2B;
+- ``column_products``: sum clip(x_j, c) clip(x_k, c): l_inf 2 c^2;
+- ``union_gram``: sum a a', a = clip(x_A, c), shrunk to |a| <= D if asked, q^2 = min(|A| c^2, D^2). Its
+  isometric upper triangle (sqrt 2 above the diagonal) has the Frobenius norm as its l2 norm:
+  ||aa' - bb'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 q^4, with equality for orthogonal a and b of full length
+  (q^2 for a single column, where (a^2 - b^2)^2 <= q^4);
+- ``clipped_score``: sum u psi_R(r), u = T'x_A shrunk to |u| <= C: l2 2CR, attained by +-R at one u. With T
+  the identity it is the clipped gradient, with a preconditioner the preconditioned one, with columns
+  w_j / sqrt(w_jj) the joint score of several targets;
+- ``slopes``: sum (u_j x_j)_j 1(|r| < R) with |x_j| <= c: a vector of norm at most c C (or D, to which it is
+  shrunk if asked): l2 2 min(cC, D);
+- ``score_variances``: sum (u_j^2 psi_R(r)^2)_j, nonnegative with sum at most C^2 R^2: l2 sqrt 2 C^2 R^2 for
+  two orthogonal u, C^2 R^2 for one target;
+- ``residual_histogram``: counts of |r|: one count moves: l2 sqrt 2;
+- ``squared_residuals``: sum psi_R(r)^2 in [0, R^2]: R^2; ``residual_sum``: 2R;
+- ``column_sums``: sum clip(x_j, c): l_inf 2c; ``column_squares``: in [0, c^2]: l_inf c^2.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.mechanisms.statistics.block import (
+    Args,
+    SiteBlock,
+    clip_norms,
+    clipped,
+    cut,
+    digits,
+    positions,
+    positive,
+    rounded,
+    unit_of,
+    vector,
+)
+from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.typing import Floats, Integers
+from privinf.validation import check_array
+
+__all__ = ["SPARSE_OPS", "from_isometric", "isometric_pairs"]
+
+
+# sqrt 2 from below, with so few digits that products with it stay exact.
+ROOT2_BELOW = 181.0 / 128.0
+ROOT2_BITS = 8
+
+
+@lru_cache(maxsize=4)
+def isometric_pairs(size: int) -> tuple[Integers, Integers, Floats]:
+    """Return rows, columns and isometric factors of a (size, size) matrix's upper triangle, read-only."""
+    rows, columns = (index.astype(np.int64) for index in np.triu_indices(size))
+    factors = np.where(rows == columns, 1.0, ROOT2_BELOW)
+    for array in (rows, columns, factors):
+        array.setflags(write=False)
+    return rows, columns, factors
+
+
+def from_isometric(entries: Floats) -> Floats:
+    """Return the symmetric matrix whose isometric upper triangle is given, shape (k (k + 1) / 2,)."""
+    size = (math.isqrt(8 * len(entries) + 1) - 1) // 2
+    rows, columns, factors = isometric_pairs(size)
+    full = np.zeros((size, size))
+    full[rows, columns] = entries / factors
+    full[columns, rows] = full[rows, columns]
+    return full
+
+
+# ---- products with a residual, for peeling
+
+
+def clipped_products(block: SiteBlock, args: Args) -> Floats:
+    """Return sum clip(x_j r, B) over the block, shape (p,)."""
+    bound, unit = float(args["bound"]), unit_of(args["bound"], digits(args)[0])
+    x = block.columns(args)
+    x *= block.residual(args, args.get("residual_clip"))[:, None]
+    steps, unit = cut(clipped(x, bound), unit)
+    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _products_reach(args: Args, columns: int) -> Reach:
+    bound = positive(args, "bound")
+    if args.get("residual_clip") is not None:
+        positive(args, "residual_clip")
+    return Reach.box((columns,), bound, "2B, products clipped to [-B, B]")
+
+
+# ---- products of columns
+
+
+def column_products(block: SiteBlock, args: Args) -> Floats:
+    """Return sum clip(x_j, c) clip(x_k, c) for targets j and all k, shape (m, p)."""
+    bound = float(args["bound"])
+    x, unit = rounded(clipped(block.columns(args), bound), unit_of(bound, digits(args)[1]), bound)
+    return np.asarray(x[:, np.asarray(args["targets"])].T @ x * unit**2, dtype=np.float64)
+
+
+def _column_products_reach(args: Args, columns: int) -> Reach:
+    targets, bound = positions(args, "targets", columns), positive(args, "bound")
+    return Reach.box((len(targets), columns), bound**2, "2c^2, factors clipped to [-c, c]")
+
+
+def union_gram(block: SiteBlock, args: Args) -> Floats:
+    """Return the isometric upper triangle of sum a a', shape (k (k + 1) / 2,)."""
+    bound, norm = float(args["bound"]), args.get("norm")
+    unit = unit_of(bound, (digits(args)[0] - ROOT2_BITS) // 2)
+    a = clipped(block.columns(args, np.asarray(args["columns"])), bound)
+    if norm is not None:
+        a = clip_norms(a, float(norm), unit)
+    a, unit = rounded(a, unit, bound)
+    rows, columns, factors = isometric_pairs(a.shape[1])
+    return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
+
+
+def _gram_reach(args: Args, columns: int) -> Reach:
+    size, bound = len(positions(args, "columns", columns)), positive(args, "bound")
+    norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
+    q2, square = min(size * bound**2, norm2), min(bound**2, norm2)
+    shape, why = (size * (size + 1) // 2,), "Frobenius distance of two clipped rank-one matrices"
+    if size == 1:
+        return Reach(shape, q2, q2, q2, why)
+    product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
+    return Reach(shape, math.sqrt(2.0) * q2, max(2.0 * product, square), max(product, square), why)
+
+
+# ---- scores
+
+
+def directions(block: SiteBlock, args: Args, unit: float = 0.0) -> Floats:
+    """Return u = T'x_A shrunk to norm at most C, shape (rows, m); T the identity without a transform."""
+    u = block.columns(args, np.asarray(args["columns"]))
+    if args.get("transform") is not None:
+        u = u @ np.asarray(args["transform"], dtype=np.float64)
+    return clip_norms(u, float(args["clip"]), unit)
+
+
+def clipped_score(block: SiteBlock, args: Args) -> Floats:
+    """Return sum u psi_R(r) over the block, shape (m,)."""
+    half, clip, bound = digits(args)[1], float(args["clip"]), float(args["residual_clip"])
+    unit = unit_of(clip, half)
+    u, u_unit = rounded(directions(block, args, unit), unit, clip)
+    r, r_unit = rounded(block.residual(args, bound), unit_of(bound, half), bound)
+    return np.asarray(r @ u * (u_unit * r_unit), dtype=np.float64)
+
+
+def _targets_of(args: Args, columns: int) -> int:
+    """Check columns and transform, and return m."""
+    chosen = positions(args, "columns", columns)
+    if args.get("transform") is None:
+        return len(chosen)
+    transform = check_array(args["transform"], "transform", ndim=2)
+    if transform.shape[0] != len(chosen):
+        raise ArgumentError(f"transform has {transform.shape[0]} rows for {len(chosen)} columns")
+    return int(transform.shape[1])
+
+
+def _score_reach(args: Args, columns: int) -> Reach:
+    bound = positive(args, "clip") * positive(args, "residual_clip")
+    return Reach.ball((_targets_of(args, columns),), bound, "2CR, |u| <= C and |r| <= R")
+
+
+def slopes(block: SiteBlock, args: Args) -> Floats:
+    """Return sum (u_j x_j)_j 1(|r| < R), shape (m,)."""
+    bits, half = digits(args)
+    clip, column_clip, norm = float(args["clip"]), float(args["column_clip"]), args.get("norm")
+    unit = unit_of(clip, half)
+    u = directions(block, args, unit)
+    x = clipped(block.columns(args, np.asarray(args["targets"])), column_clip)
+    x *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
+    if norm is not None:
+        # The shrunk product is cut as one number a target: rounding the factors could raise its norm.
+        products, unit = cut(clip_norms(u * x, float(norm)), unit_of(float(norm), bits))
+        return np.asarray(products.sum(axis=0) * unit, dtype=np.float64)
+    u, u_unit = rounded(u, unit, clip)
+    x, x_unit = rounded(x, unit_of(column_clip, half), column_clip)
+    return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
+
+
+def _slopes_reach(args: Args, columns: int) -> Reach:
+    size = _targets_of(args, columns)
+    if len(positions(args, "targets", columns)) != size:
+        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+    positive(args, "residual_clip")
+    bound = positive(args, "clip") * positive(args, "column_clip")
+    if args.get("norm") is not None:
+        bound = min(bound, positive(args, "norm"))
+    return Reach.ball((size,), bound, "2cC, |u| <= C and |x_j| <= c")
+
+
+def score_variances(block: SiteBlock, args: Args) -> Floats:
+    """Return sum (u_j psi_R(r))_j^2, shape (m,)."""
+    bound = float(args["residual_clip"])
+    u = directions(block, args)
+    u *= block.residual(args, bound)[:, None]
+    top = (float(args["clip"]) * bound) ** 2
+    steps, unit = cut(np.square(u, out=u), unit_of(top, digits(args)[0]))
+    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _variances_reach(args: Args, columns: int) -> Reach:
+    size = _targets_of(args, columns)
+    top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
+    l2 = top if size == 1 else math.sqrt(2.0) * top
+    return Reach((size,), l2, top, top, "nonnegative entries with sum at most (CR)^2")
+
+
+# ---- residuals
+
+
+def residual_histogram(block: SiteBlock, args: Args) -> Floats:
+    """Return counts of |r| below the first edge, between edges, and from the last one on."""
+    edges = np.asarray(args["edges"], dtype=np.float64)
+    cells = np.searchsorted(edges, np.abs(block.residual(args)), side="right")
+    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+
+
+def _histogram_reach(args: Args, columns: int) -> Reach:
+    edges = vector(args, "edges")
+    if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
+        raise ArgumentError("edges must be positive and increasing")
+    return Reach((len(edges) + 1,), math.sqrt(2.0), 1.0, 1.0, "a record moves from one cell to another")
+
+
+def squared_residuals(block: SiteBlock, args: Args) -> Floats:
+    """Return sum psi_R(r)^2, shape (1,)."""
+    bound = float(args["residual_clip"])
+    r = block.residual(args, bound)
+    steps, unit = cut(np.square(r, out=r), unit_of(bound**2, digits(args)[0]))
+    return np.array([steps.sum() * unit])
+
+
+def _squares_reach(args: Args, columns: int) -> Reach:
+    top = positive(args, "residual_clip") ** 2
+    return Reach((1,), top, top, top, "R^2, squares in [0, R^2]")
+
+
+def residual_sum(block: SiteBlock, args: Args) -> Floats:
+    """Return sum psi_R(r), shape (1,)."""
+    bound = float(args["residual_clip"])
+    steps, unit = cut(block.residual(args, bound), unit_of(bound, digits(args)[0]))
+    return np.array([steps.sum() * unit])
+
+
+def _residual_sum_reach(args: Args, columns: int) -> Reach:
+    return Reach.box((1,), positive(args, "residual_clip"), "2R, residuals clipped to [-R, R]")
+
+
+# ---- columns
+
+
+def column_sums(block: SiteBlock, args: Args) -> Floats:
+    """Return sum clip(x_j, c) of some columns, shape (k,)."""
+    bound = float(args["bound"])
+    x = clipped(block.columns(args, np.asarray(args["columns"])), bound)
+    steps, unit = cut(x, unit_of(bound, digits(args)[0]))
+    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _column_sums_reach(args: Args, columns: int) -> Reach:
+    size = len(positions(args, "columns", columns))
+    return Reach.box((size,), positive(args, "bound"), "2c, columns clipped to [-c, c]")
+
+
+def column_squares(block: SiteBlock, args: Args) -> Floats:
+    """Return sum clip(x_j, c)^2 of some columns, shape (k,)."""
+    bound = float(args["bound"])
+    x = clipped(block.columns(args, np.asarray(args["columns"])), bound)
+    steps, unit = cut(np.square(x, out=x), unit_of(bound**2, digits(args)[0]))
+    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _column_squares_reach(args: Args, columns: int) -> Reach:
+    size, top = len(positions(args, "columns", columns)), positive(args, "bound") ** 2
+    return Reach.positive_box((size,), top, "c^2, squares in [0, c^2]")
+
+
+_TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
+
+SPARSE_OPS: dict[str, SiteOp] = named(
+    SiteOp(
+        "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
+    ),
+    SiteOp(
+        "column_products", column_products, _column_products_reach, (*COMMON, "targets", "bound"), wide=True
+    ),
+    SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "bound", "norm")),
+    SiteOp("clipped_score", clipped_score, _score_reach, _TARGETS),
+    SiteOp("slopes", slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
+    SiteOp("score_variances", score_variances, _variances_reach, _TARGETS),
+    SiteOp("residual_histogram", residual_histogram, _histogram_reach, (*COMMON, "edges")),
+    SiteOp("squared_residuals", squared_residuals, _squares_reach, (*COMMON, "residual_clip")),
+    SiteOp("residual_sum", residual_sum, _residual_sum_reach, (*COMMON, "residual_clip")),
+    SiteOp("column_sums", column_sums, _column_sums_reach, (*COMMON, "columns", "bound")),
+    SiteOp("column_squares", column_squares, _column_squares_reach, (*COMMON, "columns", "bound")),
+)

@@ -1,0 +1,112 @@
+r"""Scores clipped as whole products, target by target, with their variances and slopes in one vector.
+
+With u_j = T_j'x, r the residual, m targets and s_j = clip(u_j r, B) / B, a record adds to ``target_scores``
+
+    s_j,   3/2 s_j^2,   c clip(u_j x_j 1(|u_j r| < B), -a/2, a) / a   for every target,
+    g clip(mean_j h_j u_j x_j 1(|u_j r| < B), -d/2, d) / d            once.
+
+Of all scores moved by at most 2 B by one record, the clipped product is the most precise for its slope: it
+clips what is large in the product, not a factor. The slopes' products have a positive mean, and rarely are
+far below zero; their average over many targets, with public weights h_j, is alike for all records, so d may
+be small.
+
+Replacing a record moves a target's first two entries by s - t and 3/2 (s^2 - t^2), where y = |s - t| and
+|s + t| add up to at most 2:
+
+    (s - t)^2 + 9/4 (s^2 - t^2)^2 <= y^2 [1 + 9/4 (2 - y)^2] <= 4   on [0, 2],
+
+with equality at s = -t = 1, where the squares agree: beside a score its variance is free. The slopes move by
+up to 3/2 c, the average by up to 3/2 g: the vector's l2 sensitivity is ``sqrt(m (4 + 9/4 c^2) + 9/4 g^2)``,
+that of one target's entries and the average the same with m = 1. Records whose products stand just inside
+B attain it. (On a grid the squares are those of the rounded s_j: equal where the scores are opposite.)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privinf.errors import ArgumentError
+from privinf.mechanisms.statistics.block import (
+    Args,
+    SiteBlock,
+    clipped,
+    cut,
+    digits,
+    positions,
+    positive,
+    unit_of,
+    vector,
+)
+from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.typing import Floats
+from privinf.validation import check_array
+
+__all__ = ["SINGLE_OPS", "SQUARE_WEIGHT"]
+
+SQUARE_WEIGHT = 1.5
+
+
+def target_scores(block: SiteBlock, args: Args) -> Floats:
+    """Return the sum of scores, squares and slopes of m targets and of the average slope, (3 m + 1,)."""
+    bound, bits = float(args["bound"]), digits(args)[0]
+    slope_weight, average_weight = float(args["slope_weight"]), float(args["average_weight"])
+    unit = unit_of(_largest(args), bits)
+    x = block.columns(args, np.asarray(args["columns"]))
+    forms = x @ np.asarray(args["transform"], dtype=np.float64)
+    scores = forms * block.residual(args)[:, None]
+    inside = np.abs(scores) < bound
+    clipped(scores, bound)
+    scores *= 1.0 / bound
+    forms *= block.columns(args, np.asarray(args["targets"]))
+    forms *= inside
+    np.nan_to_num(forms, copy=False)
+    weights = np.asarray(args["weights"], dtype=np.float64)
+    average = _between(forms @ (weights / len(weights)), float(args["average_clip"]), average_weight)
+    slopes = _between(forms, float(args["slope_clip"]), slope_weight)
+    steps, step = cut(scores, unit)
+    squares = (steps * step) ** 2
+    squares *= SQUARE_WEIGHT
+    sums = [steps.sum(axis=0) * step]
+    for part in (squares, slopes, average[:, None]):
+        steps, step = cut(part, unit)
+        sums.append(steps.sum(axis=0) * step)
+    return np.concatenate(sums)
+
+
+def _between(values: Floats, top: float, weight: float) -> Floats:
+    """Return weight x clip(values, -top/2, top) / top, in place."""
+    np.clip(np.nan_to_num(values, copy=False), -0.5 * top, top, out=values)
+    values *= weight / top
+    return np.clip(values, -0.5 * weight, weight, out=values)
+
+
+def _largest(args: Args) -> float:
+    return max(SQUARE_WEIGHT, float(args["slope_weight"]), float(args["average_weight"]))
+
+
+def _scores_reach(args: Args, columns: int) -> Reach:
+    transform = check_array(args.get("transform", ()), "transform", ndim=2)
+    if transform.shape[0] != len(positions(args, "columns", columns)):
+        raise ArgumentError("transform must have one row for each of columns")
+    size = int(transform.shape[1])
+    if len(positions(args, "targets", columns)) != size:
+        raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
+    vector(args, "weights", size)
+    for name in ("bound", "slope_clip", "average_clip"):
+        positive(args, name)
+    slope, average = positive(args, "slope_weight"), positive(args, "average_weight")
+    l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
+    linf = max(2.0, 1.5 * slope, 1.5 * average)
+    why = "sqrt(m (4 + 9/4 c^2) + 9/4 g^2), scores in [-1, 1], slopes in [-c/2, c] and [-g/2, g]"
+    return Reach((3 * size + 1,), l2, linf, _largest(args), why)
+
+
+SINGLE_OPS: dict[str, SiteOp] = named(
+    SiteOp(
+        "target_scores", target_scores, _scores_reach,
+        (*COMMON, "columns", "transform", "bound", "targets", "weights", "slope_clip", "slope_weight",
+         "average_clip", "average_weight"),
+    ),
+)  # fmt: skip

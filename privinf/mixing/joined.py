@@ -1,0 +1,250 @@
+"""The analyst's table: party releases side by side, and the regression that is read off it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from privinf.doors import door
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.mechanisms.mixing.parties import party_design, released_columns
+from privinf.releases import Release
+from privinf.schema import Design, Schema
+from privinf.schema.arrays import CONSTANT
+from privinf.schema.intervals import Interval
+from privinf.schema.response import Response
+from privinf.schema.terms import Column, Indicator
+from privinf.typing import Floats
+from privinf.validation import shown
+
+JOINED = "joined "
+REGRESSION = "mixing-regression"
+AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
+WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
+
+
+@door
+def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Release:
+    """Put the releases of all parties side by side, once they are seen to belong together.
+
+    Parameters
+    ----------
+    releases : mapping of str to Release, sequence of Release, or a joined Release
+        One a party.
+
+    Returns
+    -------
+    Release
+        Of kind "joined random-mixing" or "joined gaussian-rows": ``arrays["rows"]`` has the columns of all
+        parties in the order given, its design names them, and its ledger lines are those of all parties.
+
+    Raises
+    ------
+    AlignmentError
+        The releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix; a party is there
+        twice, or a column.
+    ArgumentError
+        Something is not a release of a party.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of releases.
+    """
+    if isinstance(releases, Release) and releases.kind.startswith(JOINED):
+        return releases
+    found = _named(releases)
+    first, *others = found.values()
+    for other in others:
+        _check_agreement(first, other)
+    schema = _joint_schema(found)
+    arrays = {"rows": np.hstack([release.arrays["rows"] for release in found.values()])}
+    if "ones" in first.arrays:
+        arrays["ones"] = first.arrays["ones"]
+    if "ones_row" in first.arrays:
+        arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in found.values()])
+    deltas = [release.law["delta"] for release in found.values() if release.law["delta"] is not None]
+    widths = {name: release.arrays["rows"].shape[1] for name, release in found.items()}
+    law = {key: first.law[key] for key in AGREED if key in first.law} | {
+        "parties": list(found),
+        "noise": [found[name].law["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
+        "delta": max(deltas, default=None),
+        "noise_free": any(release.law["noise_free"] for release in found.values()),
+    }
+    entries = tuple(entry for release in found.values() for entry in release.entries)
+    design = party_design(schema, centred=first.law["centred"])
+    return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)
+
+
+def _named(releases: Any) -> dict[str, Release]:
+    if isinstance(releases, Release):
+        pairs: Sequence[tuple[str | None, Any]] = [(None, releases)]
+    elif isinstance(releases, Mapping):
+        pairs = list(releases.items())
+    elif isinstance(releases, Iterable):
+        pairs = [(None, release) for release in releases]
+    else:
+        raise ArgumentError(f"join needs releases of parties, got {type(releases).__name__}")
+    found: dict[str, Release] = {}
+    for key, release in pairs:
+        if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
+            raise ArgumentError("join needs releases of parties, as RandomMixing or GaussianRows make them")
+        name = release.law["party"] or key or f"party {len(found) + 1}"
+        if name in found:
+            raise AlignmentError(f"there are two releases of party {name!r}: join each party once")
+        found[name] = release
+    if not found:
+        raise ArgumentError("there is no release to join")
+    return found
+
+
+def _check_agreement(first: Release, other: Release) -> None:
+    for key in AGREED:
+        if first.law.get(key) != other.law.get(key):
+            parties = f"parties {first.law['party'] or 1!r} and {other.law['party'] or 2!r}"
+            raise AlignmentError(f"{parties} do not agree in {WORDS.get(key, key)}: they made other plans")
+    if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], other.arrays["ones"]):
+        raise AlignmentError(
+            f"party {other.law['party']!r} used another mixing matrix: its mixture of ones differs"
+        )
+
+
+def _joint_schema(found: Mapping[str, Release]) -> Schema:
+    columns: dict[str, Any] = {}
+    for name, release in found.items():
+        assert release.design.schema is not None
+        # In the design's order: a schema that was read from a file has its columns sorted by name.
+        for column in release.design.inputs:
+            if column in columns:
+                raise AlignmentError(f"column {column!r} of party {name!r} was released by another party too")
+            columns[column] = release.design.schema[column]
+    return Schema(columns)
+
+
+def label_design(design: Design, label: str, order: Sequence[str] | None = None) -> Design:
+    """Return the design of the regression of one released column on all others.
+
+    Parameters
+    ----------
+    design : Design
+        Of all released columns.
+    label : str
+        A numeric released column.
+    order : sequence of str, optional
+        Names of all released columns in the order wanted; default: as joined.
+
+    Raises
+    ------
+    SchemaError
+        The label is not a released numeric column.
+    """
+    positions = {name: k for k, name in enumerate(design.names)}
+    if not isinstance(label, str) or label not in design.private_names:
+        raise SchemaError(f"label {shown(label)} is not a released column: {', '.join(design.private_names)}")
+    if design.columns[positions[label]].indicator:
+        raise SchemaError(f"label {label!r} is an indicator of a factor: choose a numeric column")
+    names = [name for name in order or design.private_names if name != label]
+    chosen = [positions[name] for name in ([CONSTANT] if design.constant is not None else []) + names]
+    if len(chosen) == int(design.constant is not None):
+        raise SchemaError(f"there is no released column besides the label {label!r}")
+    return Design(
+        formula=None,
+        schema=design.schema,
+        columns=tuple(design.columns[k] for k in chosen),
+        private=design.private[chosen],
+        constant=design.constant,
+        low=design.low[chosen],
+        high=design.high[chosen],
+        blocks=_blocks(design, chosen),
+        radius=None,
+        outcome=_outcome(design, positions[label]),
+    )
+
+
+def formula_design(released: Design, formula: str) -> Design:
+    """Return the design of a formula over released columns.
+
+    Raises
+    ------
+    SchemaError
+        It names columns that were not released.
+    NotAvailableError
+        It needs products, powers or other functions of released columns, whose noise has no exact
+        correction in sums over people; or a factor coding that was not released.
+    """
+    assert released.schema is not None
+    design = released.schema.design(formula)
+    known = released_columns(released)
+    for column in (*design.columns, design.outcome.column):
+        if column.pieces and column.pieces not in known:
+            what = "another coding of a factor" if _coding(column) else "a function of released columns"
+            raise NotAvailableError(
+                f"{column.name!r} is {what}: the releases hold {', '.join(released.private_names)}; "
+                "a holder can declare and release a derived column"
+            )
+    return design
+
+
+def _coding(column: Column) -> bool:
+    return len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
+
+
+def _outcome(design: Design, position: int) -> Response:
+    bounds = Interval(float(design.low[position]), float(design.high[position]))
+    return Response(design.columns[position], False, bounds)
+
+
+def _blocks(design: Design, chosen: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    moved = {old: new for new, old in enumerate(chosen)}
+    blocks = (tuple(moved[k] for k in block if k in moved) for block in design.blocks)
+    return tuple(block for block in blocks if block)
+
+
+def _conversion(joined: Release, column: Column, center: float, scale: float) -> tuple[int, float, float]:
+    """Return (position among the released columns, factor, shift): ``x' = factor x + shift * ones``."""
+    design = joined.design
+    at = released_columns(design)[column.pieces]
+    own = np.flatnonzero(design.private)[at]
+    factor = float(design.scale[own]) / scale
+    return at, factor, (float(design.center[own]) - center) / scale
+
+
+def regression_release(joined: Release, design: Design) -> Release:
+    """Return the releases as one regression: features and response in the scaled units of `design`.
+
+    Returns
+    -------
+    Release
+        ``features`` (k, p) with the constant's column c, ``response`` (k,), and, where the all-ones row was
+        released and the design has a constant, ``ones_row`` (p,) and ``ones_response`` (1,); the noise
+        variances in its law.
+    """
+    rows = joined.arrays["rows"]
+    n, m = joined.nobs, len(rows)
+    share = float(joined.law.get("share", 0.0))
+    ones = joined.arrays.get("ones", np.ones(m))
+    ones_row = joined.arrays.get("ones_row") if design.constant is not None else None
+    weight = math.sqrt(share) * n
+    noise = np.asarray(joined.law["noise"])
+    features, variances = np.empty((m, len(design.columns))), np.zeros(len(design.columns))
+    top = np.empty(len(design.columns))
+    for position, column in enumerate(design.columns):
+        if not column.pieces:
+            features[:, position], top[position] = ones, weight
+            continue
+        center, scale = float(design.center[position]), float(design.scale[position])
+        at, factor, shift = _conversion(joined, column, center, scale)
+        features[:, position] = factor * rows[:, at] + shift * ones
+        variances[position] = factor**2 * noise[at]
+        if ones_row is not None:
+            top[position] = factor * ones_row[at] + shift * weight
+    at, factor, shift = _conversion(joined, design.outcome.column, design.y_center, design.y_scale)
+    arrays: dict[str, Floats] = {"features": features, "response": factor * rows[:, at] + shift * ones}
+    if ones_row is not None:
+        arrays["ones_row"] = top
+        arrays["ones_response"] = np.array([factor * ones_row[at] + shift * weight])
+    law = {key: value for key, value in joined.law.items() if key != "noise"}
+    law |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
+    return Release(REGRESSION, arrays, law, design, joined.entries, n)

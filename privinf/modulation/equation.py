@@ -1,0 +1,176 @@
+"""From modulated releases to estimating equations, scaled units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from privinf.inference.corrected_features import CorrectedLeastSquares
+from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
+from privinf.releases import Release
+from privinf.schema import Design
+from privinf.typing import Flags, Floats
+
+Estimator = Literal["client-average", "pooled", "last"]
+
+
+def _assemble(design: Design, private: Floats, public: Floats) -> Floats:
+    """Return the full matrix (n, p) from rescaled private and clear public columns."""
+    mask = design.private
+    if mask.all():
+        return private
+    full = np.empty((len(public), len(mask)))
+    full[:, mask] = private
+    full[:, ~mask] = public
+    return full
+
+
+def _embed(matrix: Floats, mask: Flags, *, rows: bool) -> Floats:
+    """Return (d, d) or (k, d) arrays widened to all p columns, public ones zero."""
+    wide = np.zeros((len(mask) if rows else len(matrix), len(mask)))
+    wide[np.ix_(mask if rows else np.ones(len(matrix), bool), mask)] = matrix
+    return wide
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureNoise:
+    """Law of the noise in the rescaled features, on all p columns (zero for public ones).
+
+    Attributes
+    ----------
+    cov : ndarray, shape (p, p)
+    directions, cumulants : ndarrays, shapes (k, p) and (k,)
+        Non-Gaussian components and their fourth cumulants.
+    """
+
+    cov: Floats
+    directions: Floats
+    cumulants: Floats
+
+    @classmethod
+    def of(cls, mask: Flags, cov: Floats, directions: Floats, cumulants: Floats) -> FeatureNoise:
+        """Return the law, widened from the d private columns to all p."""
+        return cls(_embed(cov, mask, rows=True), _embed(directions, mask, rows=False), cumulants)
+
+
+def round_system(
+    design: Design,
+    message: Floats,
+    directions: Floats,
+    public: Floats,
+    response: Floats,
+    *,
+    scale: float,
+    contraction: float,
+    amplitude: float,
+) -> CorrectedLeastSquares:
+    """Return the system of one round: the server's view while the iterative protocol runs."""
+    shape = {"contraction": contraction, "amplitude": amplitude}
+    noise = FeatureNoise.of(
+        design.private,
+        modulation_noise_cov(directions, scale=scale, **shape),
+        directions,
+        modulation_cumulants(directions, **shape),
+    )
+    return CorrectedLeastSquares(
+        _assemble(design, message / (1.0 - contraction), public), response, noise.cov
+    )
+
+
+def round_systems(release: Release) -> list[CorrectedLeastSquares]:
+    """Return the rounds' systems of an iterative release."""
+    arrays, law = release.arrays, release.law
+    rounds = zip(arrays["features"], arrays["directions"], law["scales"], strict=True)
+    return [
+        round_system(
+            release.design, features, directions, arrays["public"], arrays["response"],
+            scale=scale, contraction=law["contraction"], amplitude=law["amplitude"],
+        )
+        for features, directions, scale in rounds
+    ]  # fmt: skip
+
+
+def round_weights(release: Release) -> Floats:
+    """Return the rounds' weights in a client's average: proportional to 1/sigma_t^2, sum one."""
+    scales = np.asarray(release.law["scales"], dtype=np.float64)
+    if (scales == 0.0).any():
+        return np.full(len(scales), 1.0 / len(scales))
+    precision = scales**-2.0
+    return np.asarray(precision / precision.sum())
+
+
+def feature_noise(release: Release, estimator: Estimator = "client-average") -> FeatureNoise:
+    r"""Return the law of the noise in the features that `estimator` works with, scaled units.
+
+    Notes
+    -----
+    One round: ``S = [sigma^2 I + lambda^2/(2m) P_V] / (1-alpha)^2``. With round weights w_t the client
+    average has ``sum_t w_t^2 S_t`` and fourth cumulants w_t^4 k_t along each round's directions; the
+    pooled moments subtract ``sum_t w_t S_t``.
+    """
+    law = release.law
+    shape = {"contraction": law["contraction"], "amplitude": law["amplitude"]}
+    directions = _rounds(release, "directions")
+    weights = round_weights(release)
+    power = 1 if estimator == "pooled" else 2
+    scales = zip(weights, directions, law["scales"], strict=True)
+    cov = sum(w**power * modulation_noise_cov(v, scale=s, **shape) for w, v, s in scales)
+    cumulants = [
+        (1.0 if estimator == "pooled" else w**4) * modulation_cumulants(v, **shape)
+        for w, v in zip(weights, directions, strict=True)
+    ]
+    return FeatureNoise.of(
+        release.design.private, np.asarray(cov), np.concatenate(list(directions)), np.concatenate(cumulants)
+    )
+
+
+def modulation_system(release: Release, estimator: Estimator = "client-average") -> CorrectedLeastSquares:
+    """Return the estimating equation of a modulation release, scaled units.
+
+    "client-average" (and one-shot releases) average each client's messages before forming moments;
+    "pooled" stacks the rounds and clusters the scores by client: nT scores taken as independent would
+    cover 74% where 95% is asked.
+    """
+    arrays, law, design = release.arrays, release.law, release.design
+    keep = 1.0 - law["contraction"]
+    features = _rounds(release, "features")
+    weights = round_weights(release)
+    noise = feature_noise(release, estimator)
+    groups, clear = arrays.get("groups"), arrays.get("weights")
+    common: dict[str, Any] = {
+        "y_noise_var": law["response_scale"] ** 2,
+        "fourth_directions": noise.directions,
+        "fourth_cumulants": noise.cumulants,
+    }
+    if estimator == "pooled":
+        rounds, n, _ = features.shape
+        clients = np.arange(n) if groups is None else np.asarray(groups)
+        return CorrectedLeastSquares(
+            _assemble(
+                design, features.reshape(rounds * n, -1) / keep, np.tile(arrays["public"], (rounds, 1))
+            ),
+            np.tile(arrays["response"], rounds),
+            noise.cov,
+            groups=np.tile(clients, rounds),
+            weights=np.repeat(weights * rounds, n) * (1.0 if clear is None else np.tile(clear, rounds)),
+            shared_response_noise=True,
+            **common,
+        )
+    mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)
+    return CorrectedLeastSquares(
+        _assemble(design, mean, arrays["public"]),
+        arrays["response"],
+        noise.cov,
+        groups=groups,
+        weights=clear,
+        **common,
+    )
+
+
+def _rounds(release: Release, name: str) -> Floats:
+    """Return an array of the release with a leading axis of rounds."""
+    array = release.arrays[name]
+    one_shot = release.arrays["features"].ndim == 2
+    return np.asarray(array)[None] if one_shot else np.asarray(array)

@@ -1,0 +1,155 @@
+"""Results of ModulatedOLS: the common facade and the paper's variance and reconstruction formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privinf.doors import doors
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.corrected_features import CorrectedLeastSquares
+from privinf.modulation import theory
+from privinf.modulation.equation import feature_noise, modulation_system
+from privinf.results import Results
+from privinf.typing import Floats
+from privinf.validation import check_array
+
+
+@doors
+class ModulatedOLSResults(Results):
+    """Results of a `ModulatedOLS` fit.
+
+    Adds `gradient_variance`, `variance_bound`, `convergence_bound` and `reconstruction_bound` to
+    `Results`. Gradients are those of ``mean (y - x'b)^2 / 2`` in scaled units; coefficients go in and out
+    in the user's units.
+    """
+
+    def gradient_variance(self, beta: Any = None) -> float:
+        """Return the variance of the corrected gradient at `beta` given the data (Theorem 8.1).
+
+        Parameters
+        ----------
+        beta : array_like, shape (p,), optional
+            User units, in the order of `params`; default: the estimate.
+
+        Returns
+        -------
+        float, squared gradient units (scaled); the clean moments in it are corrected estimates.
+        """
+        system = self._client_average()
+        b = self._scaled(beta)
+        noise = feature_noise(self._sent)
+        response_noise = float(self._law["response_scale"]) ** 2
+        return theory.gradient_variance(
+            b,
+            second_moment=system.A,
+            residual_cross=system.A @ b - system.g,
+            residual_variance=max(system.residual_variance(b), 0.0),
+            noise_cov=noise.cov,
+            directions=noise.directions,
+            cumulants=noise.cumulants,
+            nobs=self.nobs,
+            response_noise=response_noise,
+        )
+
+    def variance_bound(self, *, beta_norm: float, response_norm: float | None = None) -> float:
+        """Return Corollary 9.1's bound on the gradient's variance, uniform over ||beta|| <= `beta_norm`.
+
+        Parameters
+        ----------
+        beta_norm : float
+            B, scaled units.
+        response_norm : float, optional
+            M, bound of |y| in scaled units; default: the public bound of a protected response.
+
+        Raises
+        ------
+        NotAvailableError
+            There are public columns (their norm is not bounded by the schema), or no bound of y is known.
+        """
+        design = self._sent.design
+        if not design.private.all():
+            raise NotAvailableError(
+                "the bound needs ||x|| bounded: columns sent in clear have no public bound"
+            )
+        if response_norm is None:
+            if design.response_public:
+                raise NotAvailableError("y is sent in clear and has no public bound: pass response_norm=")
+            response_norm = design.y_norm
+        return theory.variance_bound(
+            beta_norm=beta_norm,
+            feature_norm=design.norm,
+            response_norm=response_norm,
+            scale=max(self._law["scales"]),
+            contraction=self._law["contraction"],
+            amplitude=self._law["amplitude"],
+            dimension=int(design.private.sum()),
+            nobs=self.nobs,
+        )
+
+    def convergence_bound(self, *, distance: float, rounds: int, variance: float) -> float:
+        """Return Theorem 9.2's bound (corrected) on the averaged iterate's excess risk.
+
+        `distance` = ||b_0 - b*|| and `variance` (per gradient, 1/K included) are in scaled units; the
+        smoothness is the largest eigenvalue of the corrected second moments.
+        """
+        smoothness = float(np.linalg.eigvalsh(self._client_average().A)[-1])
+        return theory.convergence_bound(
+            smoothness=smoothness, distance=distance, rounds=rounds, variance=variance
+        )
+
+    def reconstruction_bound(self, *, phase: theory.Phase = "unknown", rounds: int | None = None) -> float:
+        """Return a lower bound on an unbiased attacker's mean squared error per coordinate of x.
+
+        Parameters
+        ----------
+        phase : {"unknown", "known"}
+            Whether the attacker knows the phases (the paper's Theorem 6.3) or not.
+        rounds : int, optional
+            Number of messages seen; default: all that were sent.
+
+        Notes
+        -----
+        Scaled units. Where y is sent in clear, its information about x at the estimate is included.
+        """
+        system = self._client_average()
+        scales = np.asarray(self._law["scales"], dtype=np.float64)
+        scales = scales if rounds is None else np.resize(scales, rounds)
+        design = self._sent.design
+        b = self._scaled(None)
+        variance = None
+        if design.response_public:
+            variance = max(system.residual_variance(b), np.finfo(float).tiny)
+        return theory.reconstruction_bound(
+            dimension=int(design.private.sum()),
+            scales=scales,
+            contraction=self._law["contraction"],
+            amplitude=self._law["amplitude"],
+            frequency=self._law["frequency"],
+            directions=int(np.shape(self._sent.arrays["directions"])[-2]),
+            phase=phase,
+            beta_norm=float(np.linalg.norm(b[design.private])),
+            error_variance=variance,
+        )
+
+    @property
+    def _law(self) -> Any:
+        return self._sent.law
+
+    @property
+    def _sent(self) -> Any:
+        if self.release is None:
+            raise NotAvailableError("this result was stored without its release, on which the formula rests")
+        return self.release
+
+    def _client_average(self) -> CorrectedLeastSquares:
+        return modulation_system(self._sent, "client-average")
+
+    def _scaled(self, beta: Any) -> Floats:
+        transform, shift = self._sent.design.to_user
+        user = check_array(self.params if beta is None else beta, "beta", ndim=1)
+        if user.shape != shift.shape:
+            raise ArgumentError(f"beta must have {len(shift)} entries, one per coefficient, got {len(user)}")
+        scaled: Floats = np.linalg.solve(transform, user - shift)
+        return scaled

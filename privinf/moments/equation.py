@@ -1,0 +1,149 @@
+"""Least squares from one noisy total of second moments (MomentOLS, central or by secure sum)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
+from privinf.inference.sandwich import semidefinite
+from privinf.moments.isometric import FULLER_REASON, MomentMap, positive_part, spectral_edge
+from privinf.typing import Floats, SamplingKind
+from privinf.validation import check_array, check_count, check_number
+
+
+class NoisyTotals(LargeSample):
+    r"""Least squares from ``W = (sum z z' + noise)/n``, z = (public, private, c y).
+
+    Parameters
+    ----------
+    W : (q, q) array
+        Noisy mean second moments; the public x public block is exact.
+    n : int
+        Number of records.
+    public : int, default 0
+        How many leading entries of z are public.
+    order : (q - 1,) array of int, optional
+        Column j of the regression is entry ``order[j]`` of z; default: as they come.
+    weight : float, default 1
+        c.
+    scale : float
+        sd s of the noise on each isometric entry of the *sum*.
+    residual_moments : (q - 1, q - 1) array, optional
+        Noisy mean of ``clip(e)^2 x x'``, columns as in z: makes the covariance heteroskedasticity-robust
+        (HC0).
+
+    Attributes
+    ----------
+    residual_projected : bool
+        Whether `residual_moments` had to be made semidefinite; their trace is kept, since cutting negative
+        eigenvalues off alone would widen intervals (by half, with ten columns and much noise).
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that do not match, matrices that are not symmetric, or a negative scale.
+
+    Notes
+    -----
+    psibar(b) = g - A b takes the noise linearly: it is exactly Gaussian, and nothing has to be subtracted.
+    ``meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
+    ``meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual moments
+    grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part, H by the
+    nearest semidefinite matrix of its trace; where they are semidefinite that is W and H themselves.
+
+    **Privacy.** A function of the release alone.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.standard_normal((1000, 2)) @ [[1.0, 2.0], [0.0, 0.5]]
+    >>> system = NoisyTotals(z.T @ z / 1000, n=1000, scale=0.0)
+    >>> np.round(np.linalg.solve(system.A, system.g), 1)
+    array([2.])
+    """
+
+    def __init__(
+        self,
+        W: ArrayLike,
+        *,
+        n: int,
+        public: int = 0,
+        order: ArrayLike | None = None,
+        weight: float = 1.0,
+        scale: float,
+        residual_moments: ArrayLike | None = None,
+    ) -> None:
+        matrix = _symmetric(W, "W")
+        self.n = check_count(n, "n")
+        self._map = MomentMap.checked(public=public, size=matrix.shape[0], order=order, weight=weight)
+        self._scale = check_number(scale, "scale", low=0.0)
+        self.noise_free = self._map.noise_free
+        Q = self._map.quadratic_form(matrix)
+        self.A: Floats = Q[:-1, :-1]
+        self.g: Floats = -Q[:-1, -1]
+        self._second_moments = Q
+        self._noise = self.n * self._map.noise_tensor((self._scale / self.n) ** 2)
+        self._positive = self._map.quadratic_form(positive_part(matrix))
+        self.residual_projected = False
+        self._residual: Floats | None = None
+        self.cov_type = "nonrobust" if residual_moments is None else "HC0"
+        if residual_moments is not None:
+            H = _symmetric(residual_moments, "residual_moments")
+            if H.shape != self.A.shape:
+                raise ArgumentError(f"residual_moments must have shape {self.A.shape}, got {H.shape}")
+            H = H[np.ix_(self._map.order, self._map.order)]
+            self.residual_projected = bool(np.linalg.eigvalsh(H)[0] < 0.0)
+            self._residual = semidefinite(H) if self.residual_projected else H
+
+    def scores(self, beta: Floats) -> None:
+        """Return None: a total has no records."""
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Return s2(b) = mean (y - x'b)^2 from the noisy moments; it may be negative."""
+        w = np.append(beta, 1.0)
+        return float(w @ self._second_moments @ w)
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psibar(b))``: sampling and noise together."""
+        return quadratic(self.tensor(), np.append(beta, 1.0))
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return n V(b), the noise part: exact."""
+        return quadratic(self._noise, np.append(beta, 1.0))
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return the sampling part of the meat."""
+        if self._residual is not None:
+            return self._residual, "heteroskedastic"
+        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
+
+    def tensor(self) -> Floats:
+        """Return C with ``meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
+        gram = self._positive[:-1, :-1]
+        if self._residual is None:
+            return np.multiply.outer(self._positive, gram) + self._noise
+        p = self.g.shape[0]
+        shift = np.eye(p, p + 1)
+        shift[:, -1] = -np.linalg.pinv(self.A, hermitian=True) @ self.g
+        tensor = np.multiply.outer(shift.T @ gram @ shift, gram) + self._noise
+        tensor[-1, -1] += self._residual
+        return tensor
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return (I, sqrt(2 d) s/n), the spectral edge of the noise in the private block of A."""
+        return np.diag((~self.noise_free).astype(np.float64)), spectral_edge(
+            self.noise_free, self._scale / self.n
+        )
+
+    def fuller_gram(self, a: float | None = None) -> Floats:
+        """Raise NotAvailableError: these moments are unbiased, no noise covariance is subtracted."""
+        raise NotAvailableError(FULLER_REASON)
+
+
+def _symmetric(value: ArrayLike, name: str) -> Floats:
+    matrix = check_array(value, name, ndim=2)
+    if matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T, rtol=1e-9, atol=1e-12):
+        raise ArgumentError(f"{name} must be a symmetric matrix")
+    return (matrix + matrix.T) / 2

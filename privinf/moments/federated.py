@@ -1,0 +1,219 @@
+"""Second moments over a federation: released by secure sums, or by a server that all sites trust."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, calibrate_mu, split_mu
+from privinf.errors import AlignmentError, ArgumentError
+from privinf.federation import NoisySum, SecureServer, TrustedServer
+from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
+from privinf.federation.local import FEDERATED_TRUST
+from privinf.mechanisms.moments import (
+    ROBUST_SHARE,
+    MomentLayout,
+    MomentScale,
+    ResidualPlan,
+    default_response_weight,
+    residual_moment_sensitivity,
+    warn_of_large_delta,
+)
+from privinf.moments.parties import MomentParties
+from privinf.releases import Release
+from privinf.typing import Calibration, CovType, Floats, RngLike, Trust
+from privinf.validation import check_choice, check_fraction, check_positive
+
+Checkpoint = str | PathLike[str] | None
+
+
+class FederatedMoments:
+    """The release of a federated MomentOLS: the moments of all sites' rows, noised once.
+
+    Parameters
+    ----------
+    parties : MomentParties
+    trust : {"secure-sum", "server"}
+    response_weight : float, optional
+        c, public; default `default_response_weight`.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record of one site. The sensitivity is that of a trusted curator
+    (`privinf.mechanisms.statistics.geometry`), computed again by every site. With "secure-sum" the sites add the
+    noise, the honest ones enough for the claim; with "server" they send un-noised sums.
+    """
+
+    def __init__(self, parties: MomentParties, *, trust: Trust, response_weight: float | None) -> None:
+        self.trust: Trust = check_choice(trust, FEDERATED_TRUST, "trust")
+        self.parties, self.design = parties, parties.design
+        if response_weight is None:
+            response_weight = default_response_weight(self.design.norm, self.design.y_norm, self._constants)
+        self.response_weight = check_positive(response_weight, "response_weight")
+
+    def release(
+        self,
+        *,
+        cov_type: CovType | None = None,
+        robust_share: float | None = None,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        delta: float | None = None,
+        calibration: Calibration = "exact",
+        ledger: Ledger,
+        rng: RngLike = None,
+        max_colluding: int = 0,
+        checkpoint: Checkpoint = None,
+    ) -> Release:
+        """Release the second moments once; with ``cov_type="HC0"`` the residual moments in a second round.
+
+        Parameters
+        ----------
+        cov_type, robust_share, epsilon, mu, rho, delta, calibration, ledger
+            As for `privinf.Moments.release`.
+        rng : None, int or Generator
+            Seeds simulation noise, with "secure-sum" at the sites; None: secure noise.
+        max_colluding : int
+            Secure sums: sites that may be in league with the server, whose noise does not count.
+        checkpoint : path, optional
+            Folder of this release alone, where rounds are kept: the same call goes on after the last one.
+            With "server" it holds the secret key of the noise: protect it as you protect the rows.
+
+        Returns
+        -------
+        Release of kind "moments".
+
+        Raises
+        ------
+        AlignmentError
+            A site does not answer or has other columns, or all rows are fewer than the coefficients.
+        PrivinfError
+            A site refuses; the message names it.
+
+        Warns
+        -----
+        LargeDeltaWarning
+            delta >= 1/n.
+        """
+        if epsilon is None and mu is None and rho is None:
+            raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
+        check_choice(calibration, Calibration, "calibration")
+        total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
+        parts = _parts(total, cov_type, robust_share)
+        folder = None
+        if checkpoint is not None:
+            told = cov_type, parts, self.trust, self.response_weight, max_colluding
+            fit = fit_digest(self.design, self._total_args(), *told)
+            folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
+        left = total if folder is None else folder.unspent(total, ledger)
+        if left > 0.0:
+            ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
+        server = self._server(ledger, rng, max_colluding)
+        n, p = server.nobs, len(self.design.names)
+        if n < p:
+            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+        warn_of_large_delta(delta, n)
+        rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
+        first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
+        arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
+        law: dict[str, Any] = {
+            "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
+            "delta": delta, "noise_free": math.isinf(total),
+            "sites": len(first.sites), "max_colluding": max_colluding,
+        }  # fmt: skip
+        if len(parts) > 1:
+            plan = self._plan(arrays, n, first.scale, parts[1])
+            bound = plan.largest if law["noise_free"] else plan.bound
+            asked = self._residual_args(plan.coefficients, bound)
+            second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
+            arrays["residual_moments"] = second.values
+            law |= {
+                "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,
+            }  # fmt: skip
+        return Release("moments", arrays, law, self.design, rounds.entries, n)
+
+    @property
+    def _constants(self) -> int:
+        return 0 if self.design.constant is None else 1
+
+    def _server(self, ledger: Ledger, rng: RngLike, max_colluding: int) -> TrustedServer:
+        federation = self.parties.federation
+        options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.parties.asked}
+        if self.trust == "secure-sum":
+            return SecureServer(federation, max_colluding=max_colluding, **options)
+        if max_colluding:
+            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+        return TrustedServer(federation, **options)
+
+    def _plan(self, arrays: Mapping[str, Floats], n: int, noise: float, mu: float) -> ResidualPlan:
+        """Return the plan of the second round, whose price is `mu`, from the first one."""
+        design, constants = self.design, self._constants
+        layout = MomentLayout(constants, len(design.names) - constants)
+        full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
+        residual = residual_moment_sensitivity(design.norm, constants) / mu
+        scale = MomentScale(
+            self.response_weight, design.norm, design.y_norm, constants, constants, n, noise / n, residual / n
+        )
+        return ResidualPlan.of(full, scale)
+
+    def _shared_args(self) -> dict[str, Any]:
+        """Return what both statistics are told: units that differ from the user's, and the constant."""
+        design = self.design
+        told: dict[str, Any] = {"norm": design.norm, "intercept": design.y_center}
+        if design.center.any():
+            told["center"] = design.center
+        if (design.scale != 1.0).any():
+            told["scale"] = design.scale
+        if design.constant is not None:
+            told["constant"] = design.constant
+        return told
+
+    def _total_args(self) -> dict[str, Any]:
+        weight = self.response_weight
+        bound = weight * self.design.y_norm
+        return self._shared_args() | {
+            "response_factor": weight / self.design.y_scale, "response_bound": bound
+        }  # fmt: skip
+
+    def _residual_args(self, coefficients: Floats, bound: float) -> dict[str, Any]:
+        return self._shared_args() | {
+            "response_factor": 1.0 / self.design.y_scale, "coefficients": coefficients,
+            "residual_clip": bound,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        sites = len(self.parties.federation.sites)
+        return f"<FederatedMoments by {self.trust}: {len(self.design.names)} columns, {sites} sites>"
+
+
+@dataclass(slots=True)
+class _MomentRounds:
+    """Releases by one server, with their ledger lines."""
+
+    server: TrustedServer | CheckpointedServer
+    entries: tuple[LedgerEntry, ...] = ()
+
+    def ask(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> NoisySum:
+        before = len(self.server.ledger.entries)
+        found: NoisySum = self.server.vector_sum(op, args, label=label, mu=mu)
+        if isinstance(self.server, CheckpointedServer):
+            self.entries = tuple(self.server.entries)
+        else:
+            self.entries += self.server.ledger.entries[before:]
+        return found
+
+
+def _parts(mu: float, cov_type: CovType | None, robust_share: float | None) -> tuple[float, ...]:
+    """Return the prices of the rounds."""
+    robust = cov_type is not None and check_choice(cov_type, CovType, "cov_type") == "HC0"
+    if robust_share is not None and not robust:
+        raise ArgumentError("robust_share= belongs to cov_type='HC0'")
+    share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
+    return split_mu(mu, [1.0 - share, share] if robust else [1.0])

@@ -1,0 +1,176 @@
+"""Coefficients and predicted means with their intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf import style
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.normal import upper_quantile
+from privinf.results.provenance import DescribedResults
+from privinf.typing import Floats, RngLike
+from privinf.validation import check_fraction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BAR, INNER = 2.2, 6.0
+
+
+def coefficients(
+    result: DescribedResults,
+    *,
+    simultaneous: bool = False,
+    alpha: float = 0.05,
+    which: list[str] | None = None,
+    rng: RngLike = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot coefficients with total intervals and, inside them, those of the same data without noise.
+
+    Parameters
+    ----------
+    result : Results
+        Weakly identified fits are drawn with their score intervals, arrows at infinite ends.
+    simultaneous : bool
+        Joint intervals too, thin and longer.
+    alpha : float
+        One minus the level of all intervals.
+    which : list of str, optional
+        Coefficients to show; default: all but the constant.
+    rng : None, int or Generator
+        For the joint critical value.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    check_fraction(alpha, "alpha")
+    names = _shown(result, which)
+    ax = style.new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
+    center: Floats = np.array(result.params[names], dtype=np.float64)
+    rows = np.arange(len(names), dtype=np.float64)
+    ax.axvline(0.0, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    weak = result.estimate.cov is None
+    intervals = result.conf_int(alpha, method="score" if weak else "wald")
+    interval = intervals.loc[names].to_numpy(dtype=np.float64)
+    label = "score interval" if weak else "total (sampling and privacy noise)"
+    if simultaneous:
+        joint = result.simultaneous(alpha, which=names, rng=rng).conf_int().to_numpy()
+        ax.hlines(rows, *joint.T, color=style.JOINT, linewidth=1.2, label="total, jointly", capstyle="butt")
+    _draw_intervals(ax, rows, center, interval, label)
+    if not weak:
+        _draw_noise_free(ax, rows, result, names, alpha)
+    ax.plot(center, rows, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=4)
+    style.name_rows(ax, names)
+    style.quiet(ax, grid="x")
+    ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")
+    ax.set_title(f"{result.model.name or 'Private fit'}: {result.model.endog_names}", loc="left", pad=20)
+    style.stamp(ax, result.privacy)
+    style.legend(ax, columns=3)
+    return ax
+
+
+def bands(
+    result: DescribedResults,
+    rows: Any,
+    x: Any,
+    *,
+    alpha: float = 0.05,
+    simultaneous: bool = False,
+    rng: RngLike = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot predicted means along new rows with total and noise-free bands.
+
+    Parameters
+    ----------
+    result : Results
+    rows : DataFrame
+        New rows, as for `Results.predict`, in the order of `x`.
+    x : array_like, shape (number of rows,)
+        Horizontal axis.
+    simultaneous : bool
+        Total band that covers the whole curve at once instead of each point.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    check_fraction(alpha, "alpha")
+    axis = np.asarray(x, dtype=np.float64)
+    exog, index = result._rows(rows, True)
+    if axis.shape != (len(index),):
+        raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
+    ax = style.new_axes(ax, width=6.4, height=4.2)
+    mean = exog @ result.estimate.params
+    point = upper_quantile(alpha / 2.0, result.estimate.df)
+    factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value if simultaneous else point
+    label = "total, whole curve" if simultaneous else "total (sampling and privacy noise)"
+    half = factor * _spread(exog, np.asarray(result.estimate.covariance))
+    ax.fill_between(axis, mean - half, mean + half, color=style.TOTAL, alpha=0.22, linewidth=0, label=label)
+    sampling = result._context.sampling_cov
+    if sampling is not None:
+        inner = factor * _spread(exog, sampling)
+        ax.fill_between(
+            axis, mean - inner, mean + inner, color=style.NOISE_FREE, alpha=0.45, linewidth=0,
+            label="same data without noise",
+        )  # fmt: skip
+    ax.plot(axis, mean, color=style.TOTAL, linewidth=1.8)
+    ax.set_xlabel(str(getattr(x, "name", None) or "x"))
+    ax.set_ylabel(f"mean of {result.model.endog_names}")
+    ax.set_title(f"Predicted mean, {100 * (1 - alpha):g}% bands", loc="left", pad=20)
+    style.quiet(ax, grid="y")
+    style.stamp(ax, result.privacy)
+    style.legend(ax, columns=2)
+    return ax
+
+
+def _shown(result: DescribedResults, which: list[str] | None) -> list[str]:
+    if which is not None:
+        unknown = [name for name in which if name not in result.names]
+        if unknown or not which:
+            raise ArgumentError(f"no coefficient {unknown}; coefficients are: {', '.join(result.names)}")
+        return list(which)
+    design = result._context.design
+    constant = None if design is None else design.constant
+    return [name for place, name in enumerate(result.names) if place != constant] or list(result.names)
+
+
+def _draw_intervals(ax: Axes, rows: Floats, center: Floats, interval: Floats, label: str) -> None:
+    """Draw bars; an infinite end becomes an arrow just outside the finite picture."""
+    finite = np.concatenate([center, interval[np.isfinite(interval)], [0.0]])
+    reach = (float(np.ptp(finite)) or 1.0) * 0.15
+    low, high = finite.min() - reach, finite.max() + reach
+    ends = np.clip(interval, low, high)
+    ax.hlines(rows, *ends.T, color=style.TOTAL, linewidth=BAR, label=label, capstyle="butt", zorder=2)
+    for side, marker in ((0, "<"), (1, ">")):
+        open_end = ~np.isfinite(interval[:, side])
+        ax.plot(ends[open_end, side], rows[open_end], marker, color=style.TOTAL, markersize=7, zorder=3)
+
+
+def _draw_noise_free(
+    ax: Axes, rows: Floats, result: DescribedResults, names: list[str], alpha: float
+) -> None:
+    try:
+        half = upper_quantile(alpha / 2.0, result.estimate.df) * result.bse_sampling[names].to_numpy()
+    except NotAvailableError:
+        return
+    center = result.estimate.params[[result.names.index(name) for name in names]]
+    ax.hlines(
+        rows, center - half, center + half, color=style.NOISE_FREE, linewidth=INNER,
+        label="same data without noise", capstyle="butt", zorder=3,
+    )  # fmt: skip
+
+
+def _spread(exog: Floats, cov: Floats) -> Floats:
+    variances = np.einsum("ij,jk,ik->i", exog, cov, exog)
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)), dtype=np.float64)

@@ -1,0 +1,175 @@
+"""A fit that was stopped goes on from its folder: the same result, no line charged twice, here or there."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import privinf as pi
+from privinf.errors import AlignmentError, ArgumentError, StorageError
+from privinf.federation import TrustedServer
+from privinf.federation.secure.server import add_words
+
+DP = pi.DPSGD(epochs=2, batches=4, step=8.0)
+BUDGET = pi.Budget(epsilon=2.0, delta=1e-6)
+
+
+class Killed(BaseException):
+    pass
+
+
+class Watched:
+    """A federation that is cut off in question `call`: before anybody has it, or after all have answered."""
+
+    def __init__(self, inner, call=None, *, answered=False):
+        self.inner, self.call, self.answered, self.replies = inner, call, answered, []
+
+    @property
+    def sites(self):
+        return self.inner.sites
+
+    def ask(self, query, sites=None):
+        if query.op == "describe":
+            return self.inner.ask(query, sites)
+        if len(self.replies) == self.call and not self.answered:
+            raise Killed
+        self.replies.append(self.inner.ask(query, sites))
+        if self.call is not None and len(self.replies) > self.call:
+            raise Killed
+        return self.replies[-1]
+
+
+def model_of(ledger=None, seed=0, trust="server"):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (6000, 3))
+    y = (rng.uniform(size=6000) < expit(X @ [1.0, -0.5, 0.0])).astype(float)
+    sites = [(y[i::3], X[i::3]) for i in range(3)]
+    return pi.FederatedGLM.from_arrays(
+        sites, bounds=[(-1, 1)] * 3, family="binomial", ledger=ledger, trust=trust
+    )
+
+
+def watched(model, call=None, *, answered=False):
+    """Put a watched federation in a model's place of its own; return it."""
+    rows = model._rows
+    inner = getattr(rows.federation, "inner", rows.federation)
+    federation = Watched(inner, call, answered=answered)
+    model._rows = replace(rows, federation=federation)
+    return federation
+
+
+def again(model, ledger):
+    """Return a model of another coordinator over the same sites."""
+    other = pi.FederatedGLM.__new__(pi.FederatedGLM)
+    other._rows, other._trust, other.ledger = model._rows, model._trust, ledger
+    return other
+
+
+@pytest.mark.parametrize("optimizer", [pi.Newton(), DP], ids=["Newton", "DPSGD"])
+@pytest.mark.parametrize("answered", [False, True], ids=["before it is asked", "after it is answered"])
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize("same_process", [True, False], ids=["same process", "another process"])
+def test_a_stopped_fit_goes_on(optimizer, answered, trust, same_process, tmp_path):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": optimizer, "checkpoint": tmp_path / "fit"}
+    model = model_of(pi.Ledger(BUDGET), trust=trust)
+    first = watched(model, 5, answered=answered)
+    with pytest.raises(Killed):
+        model.fit(**settings, rng=0)
+    spent = model.ledger.entries
+    assert len(spent) == 6
+    other = model if same_process else again(model, pi.Ledger(BUDGET))
+    second = watched(other)
+    fit = other.fit(**settings, rng=1)
+    count = len(fit.privacy.entries)
+    assert len(second.replies) == count - 5
+    if trust == "secure-sum" and answered:
+        for one, two in zip(first.replies[5], second.replies[0], strict=True):
+            assert one.masked.tobytes() == two.masked.tobytes()
+    assert fit.privacy.entries[:6] == spent
+    assert other.ledger.entries == fit.privacy.entries
+    assert len({entry.id for entry in fit.privacy.entries}) == count
+    assert fit.privacy.mu == pytest.approx(BUDGET.mu, rel=1e-9)
+    for site in second.inner._sites.values():
+        assert len(site.ledger) == count
+        assert site.ledger.total().mu == pytest.approx(BUDGET.mu, rel=1e-9)
+    # all of it can be read back: another noise would give another fit
+    read = other.fit(**settings, rng=2)
+    np.testing.assert_array_equal(read.params, fit.params)
+    np.testing.assert_array_equal(read.cov_params(), fit.cov_params())
+    assert len(other.ledger) == count
+
+
+def test_what_the_sites_sent_before_is_the_release(tmp_path):
+    """Secure sums: the noise of the round that was under way is not drawn again."""
+    model = model_of(trust="secure-sum")
+    first = watched(model, 0, answered=True)
+    with pytest.raises(Killed):
+        model.fit(epsilon=2.0, delta=1e-6, checkpoint=tmp_path)
+    second = watched(model)
+    fit = model.fit(epsilon=2.0, delta=1e-6, checkpoint=tmp_path)
+    sent = [add_words([reply.masked for reply in replies[0]]) for replies in (first.replies, second.replies)]
+    np.testing.assert_array_equal(sent[0], sent[1])
+    assert not fit.privacy.simulated
+    assert len(fit.privacy.entries) == len(second.inner._sites["0"].ledger) == 9
+
+
+def test_a_site_that_came_back_is_not_charged_twice(tmp_path):
+    model = model_of(trust="secure-sum")
+    inner = model._rows.federation
+    calls = {"0": [3], "1": []}
+    inner._failing = ({name: frozenset(at) for name, at in calls.items()}, {"1": frozenset([3])})
+    settings = {"epsilon": 2.0, "delta": 1e-6, "rng": 0, "checkpoint": tmp_path}
+    with pytest.raises(AlignmentError, match="no answer from site '0', '1'"):
+        model.fit(**settings)
+    fit = model.fit(**settings)
+    assert {len(site.ledger) for site in inner._sites.values()} == {len(fit.privacy.entries)}
+    assert model.ledger.total().mu == pytest.approx(BUDGET.mu, rel=1e-9)
+
+
+def test_a_round_under_way_keeps_its_noise_source(tmp_path):
+    model = model_of()
+    watched(model, 2)
+    with pytest.raises(Killed):
+        model.fit(epsilon=2.0, delta=1e-6, checkpoint=tmp_path)
+    watched(model)
+    with pytest.raises(ArgumentError, match="another noise source"):
+        model.fit(epsilon=2.0, delta=1e-6, checkpoint=tmp_path, rng=0)
+    assert not model.fit(epsilon=2.0, delta=1e-6, checkpoint=tmp_path).privacy.simulated
+    assert len(model.ledger) == 9
+
+
+def test_the_scopes_of_batches_come_back(tmp_path):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "optimizer": DP, "checkpoint": tmp_path}
+    first = model_of().fit(**settings, rng=0)
+    ledger = pi.Ledger().scope("federated study")
+    other = model_of(ledger).fit(**settings, rng=0)
+    assert other.privacy.mu == pytest.approx(first.privacy.mu)
+    assert ledger.total().mu == pytest.approx(first.privacy.mu)
+
+
+def test_another_fit_and_damaged_files_are_refused(tmp_path):
+    settings = {"epsilon": 2.0, "delta": 1e-6, "checkpoint": tmp_path, "rng": 0}
+    model = model_of()
+    watched(model, 6)
+    with pytest.raises(Killed):
+        model.fit(**settings)
+    for changed in ({"epsilon": 3.0}, {"optimizer": DP}, {"relation": "zero-out"}):
+        with pytest.raises(StorageError, match="another fit"):
+            model_of().fit(**settings | changed)
+    with pytest.raises(StorageError, match="another fit"):
+        model_of(trust="secure-sum").fit(**settings)
+    for name in ("00006-asked.npz", "00003.npz"):
+        (tmp_path / name).write_bytes(b"damaged")
+        with pytest.raises(StorageError, match="not a privinf file"):
+            model_of().fit(**settings)
+
+
+def test_a_release_is_planned_without_a_charge():
+    model = model_of()
+    server = TrustedServer(model._rows.federation, rng=0)
+    args = model._rows.model | {"theta": np.zeros(3)}
+    planned = server.planned("glm.score", args, label="score", mu=0.5)
+    assert len(server.ledger) == 0
+    found = server.release(planned)
+    assert (server.ledger.entries, found.mu) == ((planned.entry,), 0.5)

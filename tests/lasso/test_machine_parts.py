@@ -1,0 +1,180 @@
+"""Parts of several parties: least squares per party without noise, recovery and coverage with it, prices."""
+
+import math
+
+import numpy as np
+import pytest
+
+import privinf as pi
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
+from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.lasso.heterogeneous.fit import check_machine_plan
+from privinf.lasso.heterogeneous.parts import MachineBudget, machine_fits
+from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.schema import Design
+from privinf.simulation import binomial_limits
+from studies.lasso import LassoDesign
+
+SHARES = (0.03, 0.05, 0.04, 0.18, 0.20, 0.05, 0.08, 0.04, 0.33)
+
+
+def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
+    p = sample.X.shape[1]
+    design = Design.from_arrays([f"x{j}" for j in range(p)], bounds=[(-6.0, 6.0)] * p, y_bounds=(-80.0, 80.0))
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    sites = {
+        str(i): Site((y, X), design, policy=policy)
+        for i, (y, X) in enumerate(sample.rows(i) for i in range(len(sample.params)))
+    }
+    server = TrustedServer(InProcessFederation(sites), rng=rng)
+    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
+    parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
+    budget = rho if isinstance(rho, MachineBudget) else MachineBudget(*(share * rho for share in SHARES))
+    found = machine_fits(
+        SparseSums(server, units, server.nobs), parties, targets, budget,
+        shared_sparsity=shared, own_sparsity=own, **kind,
+    )  # fmt: skip
+    return found, server, units.scale
+
+
+def test_without_noise_it_is_least_squares_of_each_party():
+    sample = LassoDesign(machines=3, n=500, p=6, sparsity=4, shared_sparsity=3).draw(0)
+    found, _, unit = fitted(sample, math.inf, range(6), None, own=1)
+    for i in range(3):
+        y, X = sample.rows(i)
+        slopes = np.linalg.lstsq(X, y, rcond=None)[0]
+        # Columns and slopes are pooled: the same up to the parties' differences in Sigma and P(|r| < R).
+        assert np.abs(found.debiased[str(i)].params / unit - slopes).max() < 0.25 * 0.5 / math.sqrt(500)
+
+
+@pytest.fixture(scope="module")
+def strong():
+    design = LassoDesign(machines=4, n=6_000, p=30, sparsity=5, shared_sparsity=3)
+    return [(sample := design.draw(rep), *fitted(sample, 0.2, range(30), rep)) for rep in range(6)]
+
+
+def test_parts_are_found(strong):
+    for sample, found, _, unit in strong:
+        assert sorted(found.shared) == [0, 1, 2]
+        for i, truth in enumerate(sample.params):
+            fit = found.own[str(i)]
+            kept = [fit.support[k] for k in fit.kept]
+            assert sorted(kept) == np.flatnonzero(truth).tolist()
+            assert np.abs(fit.beta[fit.kept] / unit[kept] - truth[kept]).max() < 0.1
+
+
+def test_intervals_cover_at_every_party(strong):
+    """Each interval has a noise of its own; what they share moves the variance of the mean little."""
+    shares = []
+    for sample, found, _, unit in strong:
+        hits = []
+        for i, truth in enumerate(sample.params):
+            one = found.debiased[str(i)]
+            hits.append(np.abs(one.params / unit - truth) < 1.96 * np.sqrt(one.variance) / unit)
+        shares.append(np.mean(hits))
+    low, high = binomial_limits(0.95, 6 * 4 * 30, level=0.999)
+    assert low <= np.mean(shares) <= high
+
+
+def test_the_ledger_counts_every_coordinate(strong):
+    """Prices of one interval times how many were released; parties are disjoint."""
+    _, _, server, _ = strong[0]
+    rho = 0.2
+    joint = server.ledger.total().rho
+    size = 3 + 2 + 3 + 3 + 1
+    many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.4 + 0.6 * 30, 30]
+    wanted = rho * sum(share * times for share, times in zip(SHARES, many, strict=True))
+    assert joint == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("machine", [True, False])
+def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
+    design = LassoDesign(machines=2, n=3_000, p=12, sparsity=3, shared_sparsity=2)
+    targets = [0, 5, 7]
+    plan = check_machine_plan(
+        0.5, sparsity=3, shared_sparsity=2, neighbours=3, shares=None, targets=3, p=12, rows=[3_000, 3_000],
+        accounting="joint" if joint else "per-interval", precision="machine" if machine else "pooled",
+    )  # fmt: skip
+    found, server, _ = fitted(
+        design.draw(0), plan.budget, targets, 1, shared=2, own=1, joint=joint, machine=machine
+    )
+    assert server.ledger.total().rho == pytest.approx(plan.joint, rel=1e-9)
+    assert plan.joint == 0.5 if joint else plan.joint > 0.5
+    assert plan.interval == pytest.approx(0.5) if not joint else plan.interval < 0.5
+    assert set(found.debiased) == {"0", "1"}
+    for i, truth in enumerate(design.draw(0).params):
+        one = found.debiased[str(i)]
+        assert (np.abs(one.params - truth[targets]) < 5.0 * np.sqrt(one.variance) + 0.03).all()
+
+
+def request(**changes):
+    given = {"epsilon": 4.0, "delta": 1e-5, "sparsity": 5, "shared_sparsity": 3, "heterogeneous": True,
+             "accounting": "per-interval", "targets": "all", "rng": 0}  # fmt: skip
+    return given | changes
+
+
+@pytest.fixture(scope="module")
+def model():
+    sample = LassoDesign(machines=3, n=4_000, p=24, sparsity=5, shared_sparsity=3).draw(1)
+    labels = np.array(["north", "south", "west"])[sample.machines]
+    fitting = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=labels)
+    return fitting, sample
+
+
+def test_results_by_party_and_the_joint_cost(model):
+    fitting, sample = model
+    before = len(fitting.ledger.entries)
+    fit = fitting.fit(**request())
+    assert fit.labels == ("north", "south", "west")
+    assert np.flatnonzero(fit.shared_params).tolist() == [0, 1, 2]
+    for i, label in enumerate(fit.labels):
+        one = fit.machine(label)
+        assert one.nobs == 4_000
+        assert {f"x{j + 1}" for j in np.flatnonzero(sample.params[i])} == set(one.selected)
+        assert (np.abs(one.params - sample.params[i]) < 4.5 * one.bse).all()
+        assert 2.5 < one.simultaneous(0.05, rng=0).critical_value < 3.6
+    assert fit.privacy.epsilon(1e-5) > 4.0 == fit.interval_epsilon
+    assert "Joint epsilon" in str(one.summary())
+    table = fit.to_frame()
+    assert table.index.tolist() == ["north", "south", "west"]
+    assert (table["narrowest"] <= table["widest"]).all()
+    assert (table["selected"] == 5).all()
+    text = fit.summary()
+    assert "north" in text
+    assert "Joint epsilon" in text
+    assert "x1, x2, x3" in text
+    assert len(fit.privacy.entries) == len(fitting.ledger.entries) - before
+    with pytest.raises(ArgumentError, match="no party"):
+        fit.machine("east")
+
+
+def test_a_limit_is_on_the_joint_cost(model):
+    _, sample = model
+    ledger = pi.Ledger(pi.Budget(epsilon=6.0, delta=1e-5))
+    fitting = pi.DebiasedLasso(
+        sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5), machines=sample.machines, ledger=ledger
+    )
+    with pytest.raises(BudgetExceededError):
+        fitting.fit(**request())
+    assert len(ledger.entries) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "match"),
+    [
+        ({"heterogeneous": False}, NotAvailableError, "per-interval"),
+        ({"heterogeneous": False, "accounting": "joint", "targets": [0]}, ArgumentError, "shared_sparsity"),
+        ({"shared_sparsity": None}, ArgumentError, "needs shared_sparsity"),
+        ({"shared_sparsity": 5}, ArgumentError, "must be less"),
+        ({"targets": "selected"}, ArgumentError, "targets='all'"),
+        ({"shares": {"score": 1.0}}, ArgumentError, "shares must map"),
+        ({"sparsity": 23}, ArgumentError, "too much"),
+    ],
+)
+def test_bad_requests_spend_nothing(model, changes, kind, match):
+    fitting, _ = model
+    before = len(fitting.ledger.entries)
+    with pytest.raises(kind, match=match):
+        fitting.fit(**request(**changes))
+    assert len(fitting.ledger.entries) == before

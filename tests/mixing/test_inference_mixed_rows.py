@@ -1,0 +1,177 @@
+"""Mixed rows: unbiased equations, the variance against simulation at two sizes, the F score test."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
+from privinf.inference.score_sets import score_sets
+from privinf.inference.score_test import score_test
+from privinf.inference.solution import solve
+from privinf.mixing.equation import MixedLeastSquares
+from privinf.simulation import binomial_limits
+
+SLOPES = np.array([0.4, -0.3, 0.2])
+SHARE = 0.05
+
+
+def released(rng, *, n, k, tau, intercept=True, spread=0.2):
+    """Gaussian-limit rows of D with noise, and D: rows are exact draws given D'D."""
+    x = rng.uniform(-1, 1, (n, 3))
+    y = 0.5 * intercept + x @ SLOPES + spread * rng.uniform(-1, 1, n)
+    D = np.column_stack([np.ones(n), x, y])
+    root = np.linalg.cholesky(D.T @ D)
+    R = math.sqrt((1 - SHARE) / k) * rng.standard_normal((k, 5)) @ root.T
+    noise = tau * rng.standard_normal((k + 1, 4))
+    R[:, 1:] += noise[:k]
+    top = math.sqrt(SHARE) * D.sum(axis=0)
+    top[1:] += noise[k]
+    return R, top, D
+
+
+def system(rows, n, tau, intercept=True, **options):
+    R, top, _ = rows
+    if intercept:
+        means = {"constant": 0, "ones_row": top[:4], "ones_response": top[4]}
+        return MixedLeastSquares(
+            R[:, :4], R[:, 4], [0.0, *[tau**2] * 3], y_noise=tau**2, n=n, share=SHARE, **means, **options
+        )
+    return MixedLeastSquares(R[:, 1:4], R[:, 4], [tau**2] * 3, y_noise=tau**2, n=n, share=SHARE, **options)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("n", "k", "tau"), [(2000, 200, 0.5), (8000, 400, 1.0)])
+def test_variance_against_simulation(intercept, n, k, tau):
+    """The stated standard errors are those of the estimates, and 95% intervals cover, for both targets."""
+    rng = np.random.default_rng(11)
+    truth = np.append(0.5, SLOPES) if intercept else SLOPES
+    reps, found = 400, {"error": [], "bse": [], "population": [], "sample": []}
+    for _ in range(reps):
+        rows = released(rng, n=n, k=k, tau=tau, intercept=intercept)
+        own = system(rows, n, tau, intercept)
+        solution, given = solve(own), solve(own, target="sample")
+        D = rows[2][:, :4] if intercept else rows[2][:, 1:4]
+        full = np.linalg.lstsq(D, rows[2][:, 4], rcond=None)[0]
+        quantile = stats.t.ppf(0.975, own.df)
+        found["error"].append(solution.params - truth)
+        found["bse"].append(np.diag(solution.cov))
+        found["population"].append(abs(solution.params - truth) < quantile * np.sqrt(np.diag(solution.cov)))
+        found["sample"].append(abs(given.params - full) < quantile * np.sqrt(np.diag(given.cov)))
+    sd, stated = np.std(found["error"], axis=0), np.sqrt(np.median(found["bse"], axis=0))
+    np.testing.assert_allclose(stated, sd, rtol=0.12)
+    assert (abs(np.mean(found["error"], axis=0)) < 4 * sd / math.sqrt(reps)).all()
+    low, high = binomial_limits(0.95, reps, level=1 - 0.01 / 32)
+    for target in ("population", "sample"):
+        assert (np.mean(found[target], axis=0) >= low).all()
+        assert (np.mean(found[target], axis=0) <= high).all()
+
+
+def test_sampling_error_matters_where_rows_are_many():
+    """With k near n and little noise, the population's intervals must be wider than the sample's."""
+    rng = np.random.default_rng(5)
+    missed = []
+    for _ in range(200):
+        own = system(released(rng, n=400, k=399, tau=0.01, spread=1.0), 400, 0.01)
+        solution = solve(own, target="sample")
+        half = stats.t.ppf(0.975, own.df) * np.sqrt(np.diag(solution.cov))
+        missed.append(abs(solution.params[1:] - SLOPES) > half[1:])
+    assert np.mean(missed) > 0.12
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_score_statistic_is_the_f_test_on_cleaned_rows(intercept):
+    rng = np.random.default_rng(0)
+    n, k, tau = 3000, 50, 2.0
+    own = system(released(rng, n=n, k=k, tau=tau), n, tau, intercept, population=False)
+    X, y = own._X, own._y
+    for slopes in (np.zeros(3), SLOPES, np.array([3.0, -2.0, 5.0])):
+        e = y - X @ slopes
+        t = own._common(slopes)
+        X0 = X + np.outer(e, t) * k / (e @ e)
+        rest = e - X0 @ np.linalg.lstsq(X0, e, rcond=None)[0]
+        ratio = (e @ e - rest @ rest) / 3 / (rest @ rest / (k - 3))
+        test = score_test(own, slopes)
+        assert test.pvalue == pytest.approx(stats.f.sf(ratio, 3, k - 3), rel=1e-8)
+        assert test.law.described(test.statistic, 3) == f"F(3, {k - 3}) = {ratio:.4g}"
+
+
+@pytest.mark.parametrize(("n", "k", "tau"), [(1000, 30, 3.0), (3000, 60, 1.0)])
+def test_score_test_size_where_nothing_is_identified(n, k, tau):
+    rng = np.random.default_rng(2)
+    reps, rejected, exact = 1500, 0, 0
+    for _ in range(reps):
+        own = system(released(rng, n=n, k=k, tau=tau), n, tau)
+        rejected += score_test(own, SLOPES).pvalue < 0.05
+        exact += own.exact_score_test(np.append(0.0, SLOPES), rng.standard_normal(k))[1] < 0.05
+    low, high = binomial_limits(0.05, reps, level=1 - 0.01 / 4)
+    assert low <= exact / reps <= high
+    assert low - 0.01 <= rejected / reps <= high + 0.01
+
+
+def test_score_sets_invert_the_test():
+    rng = np.random.default_rng(3)
+    n, k, tau = 20_000, 120, 1.0
+    own = system(released(rng, n=n, k=k, tau=tau), n, tau)
+    for column, found in enumerate(score_sets(own, alpha=0.1)):
+        low, high = found.hull
+        inside = solve(own).params[column]
+        assert low < inside < high
+    weak = system(released(rng, n=500, k=20, tau=20.0), 500, 20.0)
+    assert not score_sets(weak, [1])[0].bounded
+
+
+def test_tensor_is_the_null_meat():
+    rng = np.random.default_rng(4)
+    own = system(released(rng, n=2000, k=40, tau=1.0), 2000, 1.0)
+    b = rng.standard_normal(4)
+    w = np.append(b, 1.0)
+    np.testing.assert_allclose(own.null_meat(b), np.einsum("k,l,klab->ab", w, w, own.tensor()))
+    np.testing.assert_allclose(own.null_meat(b), own.null_meat(b).T)
+
+
+def test_no_noise_keeps_mixing_error():
+    rng = np.random.default_rng(6)
+    own = system(released(rng, n=2000, k=500, tau=0.0), 2000, 0.0)
+    solution = solve(own, target="sample")
+    assert solution.cov is not None
+    assert own.noise_free.all()
+    assert solution.noise_cov[1, 1] > 0.0
+
+
+def test_law_of_the_statistic():
+    law = ScoreLaw(40, 3)
+    critical = law.critical(3, 0.05)
+    assert law.pvalue(critical, 3) == pytest.approx(0.05)
+    assert law.pvalue(40.0, 3) == 0.0
+    assert law.pvalue(1e9, 3) == 0.0
+    assert ScoreLaw(10**7, 3).critical(3, 0.05) == pytest.approx(CHI_SQUARE.critical(3, 0.05), rel=1e-4)
+    assert (law.tail, CHI_SQUARE.tail) == ("P>F", "P>chi2")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"y": np.zeros(4)}, "do not match"),
+        ({"noise": [-1.0, 1.0]}, "variances"),
+        ({"noise": [1.0]}, "do not match"),
+        ({"share": 1.0}, "share"),
+        ({"X": np.zeros((2, 2)), "y": np.zeros(2)}, "more rows"),
+        ({"constant": 0, "ones_row": [1.0]}, "one entry a column"),
+        ({"constant": 0, "ones_row": [0.0, 1.0], "ones_response": 1.0}, r"sqrt\(a\) n"),
+    ],
+)
+def test_bad_arguments(change, words):
+    rng = np.random.default_rng(0)
+    given = {"X": rng.standard_normal((9, 2)), "y": rng.standard_normal(9), "noise": [1.0, 1.0]} | change
+    with pytest.raises(ArgumentError, match=words):
+        MixedLeastSquares(given.pop("X"), given.pop("y"), given.pop("noise"), y_noise=1.0, n=100, **given)
+
+
+def test_fuller_is_not_offered():
+    rng = np.random.default_rng(0)
+    own = system(released(rng, n=2000, k=40, tau=1.0), 2000, 1.0)
+    with pytest.raises(NotAvailableError, match="mixed rows"):
+        solve(own, stabilization="fuller")

@@ -1,0 +1,422 @@
+"""ModulatedOLS beyond the conformance suite: estimators, formulas of the paper, options, bad input."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.mechanisms.local.modulation_map import ModulationMap, modulated_message, orthonormal_directions
+from privinf.modulation import theory
+from privinf.modulation.equation import modulation_system, round_systems
+from privinf.modulation.gradient import gradient_path
+from privinf.noise import SimulationNoise
+
+BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
+
+
+def sphere(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X @ BETA + 0.3 * rng.standard_normal(n), X
+
+
+def test_fixed_interface():
+    y, X = sphere(4000)
+    m = pi.ModulatedOLS(y, X, radius=1.0)
+    r = m.fit(epsilon=4.0, delta=1e-5, method="one-shot", rng=0)
+    assert isinstance(r.params, pd.Series)
+    assert r.params.index.tolist() == ["x1", "x2", "x3", "x4", "x5"]
+    assert r.privacy.epsilon(1e-5) == pytest.approx(4.0, rel=1e-9)
+    assert r.privacy.rho == pytest.approx(r.privacy.mu**2 / 2)
+    assert len(r.privacy.releases) == 1
+    test = r.score_test(BETA)
+    assert test.df == 5
+    assert 0 <= test.pvalue <= 1
+    release = m.release(epsilon=4.0, delta=1e-5)
+    assert release.secure
+    assert release.arrays["features"].shape == (4000, 5)
+
+
+def test_release_is_read_only_and_in_scaled_units():
+    y, X = sphere(500)
+    release = pi.ModulatedOLS(y, X, radius=1.0).release(epsilon=math.inf)
+    np.testing.assert_allclose(release.arrays["features"], 0.5 * X, rtol=1e-12)
+    with pytest.raises(ValueError, match="read-only"):
+        release.arrays["features"][0, 0] = 1.0
+
+
+def test_iterative_release_and_its_three_estimators():
+    y, X = sphere(3000)
+    m = pi.ModulatedOLS(y, X, radius=1.0, directions=2, amplitude=0.5)
+    release = m.release(method="iterative", rounds=4, mu=40.0, rng=0, progress=False)
+    assert release.arrays["features"].shape == (4, 3000, 5)
+    assert release.arrays["directions"].shape == (4, 2, 5)
+    assert len(release.entries) == 4
+    model = pi.ModulatedOLS.from_release(release)
+    average, pooled, last = (model.fit(estimator=e) for e in ("client-average", "pooled", "last"))
+    assert np.allclose(average.params, pooled.params, atol=0.2)
+    moments = [(s.A, s.g) for s in round_systems(release)]
+    path = gradient_path(moments, np.zeros(5), step=0.8, max_norm=None)
+    np.testing.assert_allclose(last.params, path[-1])
+    for t in range(4):  # directions were kept orthogonal to the server's iterate
+        np.testing.assert_allclose(release.arrays["directions"][t] @ path[t], 0.0, atol=1e-9)
+    with pytest.raises(pi.errors.NotAvailableError, match="optimisation error"):
+        _ = last.bse
+    assert last.score_test(BETA).pvalue > 0
+
+
+def test_client_average_of_equal_rounds_is_the_mean_message():
+    y, X = sphere(2000)
+    release = pi.ModulatedOLS(y, X, radius=1.0).release(
+        method="iterative", rounds=5, mu=20.0, rng=1, progress=False
+    )
+    system = modulation_system(release, "client-average")
+    x = release.arrays["features"].mean(axis=0) / 0.5
+    S = np.mean(
+        [
+            theory.modulation_noise_cov(v, scale=s, contraction=0.5, amplitude=0.1)
+            for v, s in zip(release.arrays["directions"], release.law["scales"], strict=True)
+        ],
+        axis=0,
+    )
+    np.testing.assert_allclose(system.A, x.T @ x / 2000 - S / 5, atol=1e-12)
+
+
+def test_unequal_budgets_weigh_the_rounds():
+    y, X = sphere(1000)
+    m = pi.ModulatedOLS(y, X, radius=1.0)
+    release = m.release(method="iterative", rounds=2, schedule=[1.0, 3.0], mu=2.0, rng=0, progress=False)
+    first, second = (entry.loss.mu**2 for entry in release.entries)
+    assert second / first == pytest.approx(3.0)
+    assert first + second == pytest.approx(4.0)
+    # one shot of the same budget has the same noise as the weighted average
+    one = m.release(mu=2.0, rng=0)
+    scales = np.array(release.law["scales"])
+    assert 1 / math.sqrt(np.sum(scales**-2.0)) == pytest.approx(one.law["scales"][0], rel=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_theorem_8_1_against_simulation(m, orthogonal):
+    rng = np.random.default_rng(1)
+    n, d, reps = 200, 4, 6000
+    X = rng.uniform(-1, 1, (n, d))
+    beta = np.array([1.0, -0.5, 0.4, 0.8])
+    y = X @ np.array([0.8, -0.2, 0.5, 0.1]) + 0.3 * rng.standard_normal(n)
+    V = orthonormal_directions(np.random.default_rng(7), m, d, orthogonal_to=beta if orthogonal else None)
+    parameters = ModulationMap(contraction=0.4, amplitude=1.2, frequency=1.0, directions=m)
+    shape = {"contraction": 0.4, "amplitude": 1.2}
+    S = theory.modulation_noise_cov(V, scale=0.5, **shape)
+    source = SimulationNoise(rng)
+    clean = X.T @ (X @ beta - y) / n
+    squares = np.empty(reps)
+    for k in range(reps):
+        x = modulated_message(X, V, 0.5, source, parameters) / 0.6
+        squares[k] = np.sum(((x.T @ x / n - S) @ beta - x.T @ y / n - clean) ** 2)
+    residual = X @ beta - y
+    claim = theory.gradient_variance(
+        beta,
+        second_moment=X.T @ X / n,
+        residual_cross=X.T @ residual / n,
+        residual_variance=float(np.mean(residual**2)),
+        noise_cov=S,
+        directions=V,
+        cumulants=theory.modulation_cumulants(V, **shape),
+        nobs=n,
+    )
+    assert abs(squares.mean() / claim - 1) < 4 * squares.std() / squares.mean() / math.sqrt(reps)
+    paper = (
+        np.mean(residual**2) * (1.44 / 2 + d * 0.25)
+        + 2 * 0.25 * beta @ X.T @ residual / n
+        + 0.25 * beta @ beta * np.trace(X.T @ X / n)
+    ) / (n * 0.36) + beta @ beta * (1.44 * 0.25 / 2 + (d + 1) * 0.0625) / (n * 0.36**2)
+    if orthogonal:
+        assert paper == pytest.approx(claim, rel=1e-9)
+    else:
+        assert abs(paper / claim - 1) > 0.05
+
+
+def test_variance_bound_holds_for_every_coefficient_in_the_ball():
+    y, X = sphere(3000)
+    r = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3)).fit(mu=20.0, rng=0)
+    bound = r.variance_bound(beta_norm=1.5)
+    for seed in range(20):
+        beta = np.random.default_rng(seed).normal(size=5)
+        beta *= 1.5 / np.linalg.norm(beta)
+        scaled = beta / 3.0 * 1.0
+        assert r.gradient_variance(scaled) <= bound * 1.5
+    assert r.convergence_bound(distance=1.0, rounds=10, variance=bound) > 0
+    # Theorem 9.2 corrected: twice the rounds, half the first term
+    a = theory.convergence_bound(smoothness=2.0, distance=1.0, rounds=10, variance=0.0)
+    assert a == pytest.approx(0.1)
+    b = theory.convergence_bound(smoothness=2.0, distance=0.0, rounds=10, variance=0.4)
+    assert b == pytest.approx(0.1)
+
+
+def test_reconstruction_bounds():
+    common = {"dimension": 3, "scales": [1.0], "contraction": 0.5, "frequency": 1.0, "directions": 1}
+    flat = theory.reconstruction_bound(**common, amplitude=0.0)
+    assert flat == pytest.approx(1.0 / 0.25)
+    hidden = theory.reconstruction_bound(**common, amplitude=2.0, phase="unknown")
+    known = theory.reconstruction_bound(**common, amplitude=2.0, phase="known")
+    # knowing the phase helps the attacker; not knowing it makes the modulation noise along v
+    assert known < flat < hidden
+    assert known == pytest.approx(1.0 / (0.25 + 4.0 / 2 / 3))
+    twice = theory.reconstruction_bound(**(common | {"scales": [1.0, 1.0]}), amplitude=0.0)
+    assert twice == pytest.approx(flat / 2)
+    clear = theory.reconstruction_bound(**common, amplitude=0.0, beta_norm=1.0, error_variance=0.5)
+    assert clear < flat
+
+
+def test_fisher_information_of_the_wave():
+    assert theory.wave_information(0.0, 0.7) == pytest.approx(1 / 0.49, rel=1e-6)
+    # against a Monte Carlo of the squared score
+    rng = np.random.default_rng(0)
+    z = 1.5 * np.cos(rng.uniform(0, 2 * math.pi, 200_000)) + 0.8 * rng.standard_normal(200_000)
+    centers = 1.5 * np.cos(math.pi * (np.arange(400) + 0.5) / 400)
+    kernel = np.exp(-0.5 * ((z[:20_000, None] - centers) / 0.8) ** 2)
+    score = (kernel * (z[:20_000, None] - centers) / 0.64).sum(axis=1) / kernel.sum(axis=1)
+    assert theory.wave_information(1.5, 0.8) == pytest.approx(np.mean(score**2), rel=0.03)
+
+
+def test_unbiased_attack_respects_the_bound():
+    """g/(1-alpha) is an unbiased reconstruction; its error is at least the bound."""
+    x = np.tile([[0.3, -0.1, 0.2]], (50_000, 1))
+    V = orthonormal_directions(np.random.default_rng(0), 1, 3)
+    g = modulated_message(x, V, 0.5, SimulationNoise(1), ModulationMap(amplitude=0.8)) / 0.5
+    bound = theory.reconstruction_bound(
+        dimension=3, scales=[0.5], contraction=0.5, amplitude=0.8, frequency=1.0, directions=1
+    )
+    assert np.mean((g - x) ** 2) >= bound * 0.99
+
+
+def test_ridge_and_fuller_are_named_and_do_what_they_say():
+    y, X = sphere(3000)
+    release = pi.ModulatedOLS(y, X, radius=1.0).release(mu=25.0, rng=0)
+    model = pi.ModulatedOLS.from_release(release)
+    plain, ridge = model.fit(), model.fit(ridge=0.5)
+    system = modulation_system(release)
+    np.testing.assert_allclose(ridge.params, np.linalg.solve(system.A + 0.5 * np.eye(5), system.g))
+    np.testing.assert_allclose(ridge.conf_int(), plain.conf_int())
+    assert "ridge" in str(ridge.summary()).lower()
+    target = model.fit(ridge=0.5, target="penalized")
+    assert (target.bse < plain.bse).all()
+    np.testing.assert_allclose(target.conf_int().mean(axis=1), ridge.params)
+    fuller = model.fit(stabilization="fuller")
+    assert "Fuller" in str(fuller.summary())
+    assert not np.allclose(fuller.params, plain.params, rtol=1e-6)
+    sample = model.fit(target="sample")
+    assert (sample.bse < plain.bse).all()
+    for bad in (
+        {"ridge": -1.0},
+        {"ridge": 1.0, "stabilization": "fuller"},
+        {"stabilization": "ridge"},
+        {"fuller": 3.0},
+        {"target": "penalized"},
+        {"target": "all"},
+    ):
+        with pytest.raises(pi.errors.ArgumentError):
+            model.fit(**bad)
+
+
+def test_public_columns_travel_in_clear_and_only_if_declared():
+    y, X = sphere(2000)
+    z = np.linspace(0, 1, 2000)
+    frame = pi.add_constant(pd.DataFrame(X, columns=list("abcde"))).assign(z=z)
+    m = pi.ModulatedOLS(y, frame, radius=1.0, public=["z"])
+    release = m.release(mu=2.0)
+    np.testing.assert_array_equal(release.arrays["public"], np.column_stack([np.ones(2000), z]))
+    assert release.arrays["features"].shape == (2000, 5)
+    # a column of ones that nobody declared is protected like any other
+    undeclared = pi.ModulatedOLS(y, np.column_stack([np.ones(2000), X]), radius=2.0)
+    assert undeclared.release(mu=2.0).arrays["features"].shape == (2000, 6)
+
+
+def test_declared_constant_must_be_one():
+    y, X = sphere(100)
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(const=2.0)
+    with pytest.raises(pi.errors.SchemaError, match="const"):
+        pi.ModulatedOLS(y, frame, radius=1.0, public=["const"]).fit(mu=1.0, rng=0)
+
+
+def test_bounds_from_the_data_warn_and_mark_the_report():
+    y, X = sphere(200)
+    with pytest.warns(pi.errors.DataDependentBoundsWarning):
+        m = pi.ModulatedOLS(y, X, bounds="data")
+    r = m.fit(mu=1.0, rng=0)
+    assert any("bounds" in text for text in r.privacy.assumptions)
+    assert "bounds" in str(r.summary())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"X": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X)}, "SchemaError", "x3"),
+        ({"X": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 7, np.inf, X)}, "SchemaError", "x3"),
+        ({"y": lambda y: np.r_[np.nan, y[1:]]}, "SchemaError", "y"),
+        ({"y": lambda y: y[:-1]}, "ArgumentError", "rows"),
+        ({"X": lambda X: X[:3], "y": lambda y: y[:3]}, "AlignmentError", "too few"),
+        ({"X": lambda X: X[None]}, "ArgumentError", "dimension"),
+        ({"radius": None}, "SensitivityError", "bounds"),
+        ({"radius": -1.0}, "ArgumentError", "radius"),
+        ({"radius": None, "bounds": [(1, 0)] * 5}, "SchemaError", "x1"),
+        ({"radius": None, "bounds": [(1, 1)] * 5}, "SchemaError", "x1"),
+        ({"radius": None, "bounds": [(0, 1)] * 4}, "SchemaError", "bounds"),
+        ({"public": ["nobody"]}, "SchemaError", "nobody"),
+        ({"y_bounds": (2, 1)}, "SchemaError", "y"),
+        ({"contraction": 1.0}, "ArgumentError", "contraction"),
+        ({"directions": 6}, "ArgumentError", "directions"),
+        ({"sensitivity": "none"}, "ArgumentError", "exact"),
+        ({"weights": np.ones(100)}, "NotAvailableError", "weight"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_spent(change, error, words):
+    y, X = sphere(100)
+    arguments = {"y": y, "X": X, "radius": 1.0}
+    for name, value in change.items():
+        arguments[name] = value(arguments[name]) if callable(value) else value
+    ledger = pi.Ledger()
+    with pytest.raises(getattr(pi.errors, error), match=words) as caught:
+        pi.ModulatedOLS(arguments.pop("y"), arguments.pop("X"), ledger=ledger, **arguments).fit(mu=1.0, rng=0)
+    assert ledger.entries == ()
+    assert isinstance(caught.value, pi.errors.PrivinfError)
+
+
+def test_options_that_do_not_belong_are_refused():
+    y, X = sphere(300)
+    m = pi.ModulatedOLS(y, X, radius=1.0)
+    with pytest.raises(pi.errors.ArgumentError, match="iterative"):
+        m.fit(mu=1.0, rounds=3, rng=0)
+    with pytest.raises(pi.errors.ArgumentError, match="iterative"):
+        m.fit(mu=1.0, estimator="pooled", rng=0)
+    release = m.release(mu=1.0, rng=0)
+    with pytest.raises(pi.errors.ArgumentError, match="from a release"):
+        pi.ModulatedOLS.from_release(release).fit(epsilon=1.0)
+    with pytest.raises(pi.errors.AlignmentError, match="moments"):
+        pi.MomentOLS.from_release(release)
+    with pytest.raises(pi.errors.NotAvailableError, match="rows"):
+        pi.ModulatedOLS.from_release(release).release(mu=1.0)
+    with pytest.raises(pi.errors.ArgumentError):
+        pi.ModulatedOLS.from_release("release.npz")
+    assert len(m.ledger.entries) == 1
+
+
+def test_no_option_is_accepted_and_ignored():
+    y, X = sphere(300)
+    m = pi.ModulatedOLS(y, X, radius=1.0)
+    one = m.release(mu=1.0, rng=0)
+    rounds = m.release(mu=1.0, rng=0, method="iterative", rounds=2, progress=False)
+    refused = [
+        lambda: pi.ModulatedOLS.from_release(one).fit(step=0.5),
+        lambda: pi.ModulatedOLS.from_release(rounds).fit(max_norm=2.0),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, response_share=0.3),
+        lambda: m.fit(mu=1.0, rng=0, source="opendp"),
+        lambda: m.fit(mu=1.0, rng=0, calibration="classic"),
+        lambda: pi.ModulatedOLS(y, X, radius=1.0, ledger="book").fit(mu=1.0, rng=0),
+        lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2)).fit(mu=9.0, rng=0, robust_share=0.3),
+        lambda: pi.MomentOLS(y, X, radius=1.0, y_bounds=(-2, 2), trust="local").fit(
+            mu=9.0, rng=0, robust_share=0.3
+        ),
+    ]
+    for attempt in refused:
+        with pytest.raises(pi.errors.ArgumentError):
+            attempt()
+    assert len(m.ledger.entries) == 3
+    last = pi.ModulatedOLS.from_release(rounds)
+    loose, tight = (last.fit(estimator="last", max_norm=size).params for size in (None, 1e-3))
+    assert np.linalg.norm(tight) <= 1e-3 < np.linalg.norm(loose)
+
+
+def test_several_rows_a_person_cluster_the_scores():
+    rng = np.random.default_rng(0)
+    people, rows = 400, 3
+    person = np.repeat(np.arange(people), rows)
+    x = np.repeat(rng.uniform(-1, 1, people), rows)
+    y = 0.5 * x + np.repeat(rng.normal(0, 0.3, people), rows)
+    frame = pd.DataFrame({"id": person, "x": x, "y": y.clip(-2, 2)})
+    schema = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=3)
+    r = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=schema).fit(epsilon=math.inf)
+    import statsmodels.api as sm
+
+    theirs = sm.OLS.from_formula("y ~ x", frame).fit(
+        cov_type="cluster", cov_kwds={"groups": person, "use_correction": False}, use_t=False
+    )
+    np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-8)
+    assert r.privacy.unit == "id"
+    assert any("which rows belong" in text for text in r.privacy.assumptions)
+    crowded = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=2)
+    model = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=crowded)
+    with pytest.raises(pi.errors.AlignmentError, match="max_rows"):
+        model.fit(mu=1.0, rng=0)
+
+
+def test_missing_values_are_imputed_from_public_numbers():
+    schema = pi.Schema({"x": (0, 4), "y": (-1, 1)})
+    frame = pd.DataFrame({"x": [0.0, 1.0, np.nan, 4.0], "y": [0.1, 0.2, 0.3, np.nan]})
+    release = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=schema, missing="impute-public").release(
+        epsilon=math.inf
+    )
+    np.testing.assert_allclose(release.arrays["features"][:, 0] / 0.5, [-1.0, -0.5, 0.0, 1.0])
+    np.testing.assert_allclose(release.arrays["response"], [0.1, 0.2, 0.3, 0.0], atol=1e-12)
+
+
+def test_weak_identification_warns_where_normal_inference_is_asked():
+    y, X = sphere(40_000)
+    r = pi.ModulatedOLS(y, X, radius=1.0).fit(epsilon=4.0, delta=1e-5, rng=0)
+    assert r.identification.weak
+    assert r.estimate.cov is not None
+    for ask in (r.conf_int, lambda: r.t_test("x1 = 0"), lambda: r.wald_test("x1 = x2")):
+        with pytest.warns(pi.errors.WeakIdentificationWarning, match="weak"):
+            ask()
+    assert "NOT to be trusted" in str(r.summary())
+    score = r.conf_int(method="score").to_numpy()
+    assert (score[:, 0] < r.params.to_numpy()).all()
+    assert (score[:, 1] > r.params.to_numpy()).all()
+
+
+def test_a_release_from_another_schema_is_refused():
+    frame = pd.DataFrame({"x": np.linspace(-1, 1, 50), "y": np.linspace(-1, 1, 50)})
+    schema = pi.Schema({"x": (-1, 1), "y": (-1, 1)})
+    release = pi.Modulation(schema, "y ~ x").release(frame, mu=1.0)
+    pi.ModulatedOLS.from_release(release, schema=schema)
+    with pytest.raises(pi.errors.AlignmentError, match="another schema"):
+        pi.ModulatedOLS.from_release(release, schema=pi.Schema({"x": (-1, 2), "y": (-1, 1)}))
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "iterative", "rounds": 2, "estimator": "pooled"}])
+def test_noise_part_of_the_covariance_is_the_spread_over_releases(options):
+    """Same rows, noise drawn again: most of it here is that of the protected response."""
+    y, X = sphere(3000)
+    m = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3), response_share=0.1)
+    rng, fits = np.random.default_rng(0), []
+    for _ in range(300):
+        fits.append(m.fit(mu=30.0, rng=rng, **options, **({"progress": False} if options else {})))
+    spread = np.std([f.params for f in fits], axis=0)
+    claimed = np.sqrt(np.mean([np.asarray(f.bse_privacy) ** 2 for f in fits], axis=0))
+    assert (np.abs(spread / claimed - 1) < 5 / math.sqrt(2 * 300)).all()
+    # the sampling error is what is left: close to that of least squares on the clean rows
+    assert np.median([f.bse_sampling for f in fits]) == pytest.approx(math.sqrt(0.09 * 5 / 3000), rel=0.15)
+
+
+def test_convergence_bound_refuses_impossible_numbers():
+    with pytest.raises(pi.errors.ArgumentError, match="smoothness"):
+        theory.convergence_bound(smoothness=0.0, distance=1.0, rounds=5, variance=0.1)
+    with pytest.raises(pi.errors.ArgumentError, match="rounds"):
+        theory.convergence_bound(smoothness=1.0, distance=1.0, rounds=0, variance=0.1)
+
+
+def test_clustered_rows_never_get_the_error_of_independent_ones():
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(2000), 3)
+    x = np.repeat(rng.uniform(-1, 1, 2000), 3)
+    y = (0.5 * x + np.repeat(rng.normal(0, 0.3, 2000), 3)).clip(-2, 2)
+    frame = pd.DataFrame({"id": person, "x": x, "y": y})
+    schema = pi.Schema({"x": (-1, 1), "y": (-2, 2)}, unit="id", max_rows=3)
+    model = pi.ModulatedOLS.from_formula("y ~ x", frame, schema=schema)
+    with pytest.raises(pi.errors.NotAvailableError, match="bse_sampling"):
+        _ = model.fit(mu=8.0, rng=0).bse_sampling
+    clear = model.fit(mu=300.0, rng=0)  # little noise: the clustered difference is determined
+    assert clear.bse_sampling["x"] == pytest.approx(math.sqrt(0.09 * 3 / 2000), rel=0.15)
