@@ -23,14 +23,14 @@ from tables import RESULTS, limits, monte_carlo, write_table
 
 import privinf as pi
 from privinf.errors import ConvergenceError, NotAvailableError
-from privinf.inference.sandwich import sandwich
+from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import LabelNoise, ResponseColumns
 from privinf.iwp.root import solve_root
 from privinf.iwp.score_test import score_test
-from privinf.iwp.systems import example_system
-from privinf.iwp.transforms.variances import (
+from privinf.iwp.solving import example_system
+from privinf.iwp.transforms.bernoulli import (
     bernoulli_variance,
     exponential_variance,
     quadratic_variance,

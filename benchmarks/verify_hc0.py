@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 import privinf as pi
 from privinf.errors import WeakIdentificationWarning
-from privinf.mechanisms.statistics import geometry as moments_geometry
+from privinf.mechanisms.statistics import moments as moments_geometry
 
 RESULTS = Path(__file__).parent / "results" / "hc0_real.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054

@@ -34,8 +34,7 @@ from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
 from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
-from privinf.mechanisms.mixing.plan_check import IDENTIFIED
-from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED, identification_forecast
+from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED, IDENTIFIED, identification_forecast
 from privinf.mixing.equation import MixedLeastSquares
 from studies.mixing import MIXING_PARTIES, PeopleSums, mixed_rows_limit, mixing_design, mixing_sums
 

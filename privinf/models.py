@@ -3,7 +3,7 @@
 from privinf.glm.results import FederatedGLMResults
 from privinf.iwp.model import IWPGLM
 from privinf.iwp.results import IWPGLMResults
-from privinf.iwp.systems import example_system
+from privinf.iwp.solving import example_system
 from privinf.lasso.results import LassoResults
 from privinf.mixing.joined import join
 from privinf.mixing.model import BGMOLS, DGMOLS, RMGMOLS

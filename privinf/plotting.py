@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privinf import style
+from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.normal import upper_quantile
 from privinf.results.provenance import DescribedResults
@@ -15,6 +15,138 @@ from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+# ---- style
+
+# Okabe and Ito's palette
+TOTAL = "#0072B2"
+NOISE_FREE = "#E69F00"
+JOINT = "#56B4E9"
+INK = "#333333"
+FAINT = "#CCCCCC"
+
+LONGEST_LABEL = 32
+
+
+def new_axes(ax: Axes | None, *, width: float, height: float) -> Axes:
+    """Return `ax`, or the axes of a new figure of this size in inches.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise NotAvailableError("plots need matplotlib: pip install 'privinf[plots]'") from None
+    made: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return made
+
+
+def quiet(ax: Axes, *, grid: str) -> None:
+    """Leave only the spines that carry a scale, and a faint grid across the quantity of interest."""
+    ax.spines[["top", "right"]].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(FAINT)
+    ax.tick_params(colors=INK, length=3)
+    ax.grid(axis=grid, color=FAINT, linewidth=0.6, alpha=0.6)  # type: ignore[arg-type]
+    ax.set_axisbelow(True)
+
+
+def name_rows(ax: Axes, names: Any) -> None:
+    """Put names at y = 0, 1, ... from top to bottom, long ones shortened."""
+    labels = [name if len(name) <= LONGEST_LABEL else f"{name[:12]}...{name[-17:]}" for name in names]
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+
+
+def legend(ax: Axes, *, columns: int) -> None:
+    """Put the legend under a figure of ours, where it cannot cover data; else where there is room."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure: Any = ax.figure
+    if figure.get_layout_engine() is not None and len(figure.axes) == 1:
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
+        )
+    else:
+        ax.legend(handles, labels, frameon=False, fontsize="small")
+
+
+def stamp(ax: Axes, report: Any) -> None:
+    """Write below the title what the fit cost; simulations are marked as such."""
+    text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
+    if report.stamp:
+        text += f"  -  {report.stamp}"
+    ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize="small", color=INK, ha="left", va="bottom")
+
+
+# ---- privacy
+
+
+def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
+    """Plot what each release cost alone, and what all cost together: epsilon at the report's delta.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Notes
+    -----
+    The total is less than the sum of the parts wherever composition is better than adding epsilons.
+    """
+    frame = report.releases
+    if not len(frame):
+        raise NotAvailableError("nothing has been released: there is no budget to show")
+    costs = frame["epsilon"].to_numpy(dtype=np.float64)
+    if not np.isfinite(costs).all():
+        raise NotAvailableError("a release without noise has no finite epsilon to draw")
+    names = [*frame["label"], "together"]
+    values = np.append(costs, report.epsilon())
+    ax = new_axes(ax, width=6.4, height=1.6 + 0.36 * len(names))
+    colors = [JOINT] * len(costs) + [TOTAL]
+    ax.barh(range(len(names)), values, color=colors, height=0.62)
+    for row, value in enumerate(values):
+        ax.text(value, row, f" {value:.3g}", va="center", ha="left", color=INK, fontsize="small")
+    name_rows(ax, names)
+    quiet(ax, grid="x")
+    ax.set_xlim(0.0, 1.14 * values.max())
+    ax.set_xlabel(f"epsilon at delta = {report.default_delta:g}")
+    ax.set_title(f"Privacy spent: {report.unit}, {report.trust}", loc="left", pad=20)
+    stamp(ax, report)
+    return ax
+
+
+def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
+    """Plot which share of each coefficient's variance the privacy noise causes.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    share = result.noise_share
+    ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))
+    rows = np.arange(len(share))
+    ax.barh(rows, 1.0 - share, color=NOISE_FREE, height=0.62, label="sampling")
+    ax.barh(rows, share, left=1.0 - share, color=TOTAL, height=0.62, label="privacy noise")
+    name_rows(ax, share.index)
+    quiet(ax, grid="x")
+    ax.set_xlim(0.0, 1.0)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    ax.set_xlabel("share of the coefficient's variance")
+    ax.set_title("Sampling error and privacy noise", loc="left", pad=20)
+    stamp(ax, result.privacy)
+    legend(ax, columns=2)
+    return ax
+
 
 BAR, INNER = 2.2, 6.0
 
@@ -55,27 +187,27 @@ def coefficients(
     """
     check_fraction(alpha, "alpha")
     names = _shown(result, which)
-    ax = style.new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
+    ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(names))
     center: Floats = np.array(result.params[names], dtype=np.float64)
     rows = np.arange(len(names), dtype=np.float64)
-    ax.axvline(0.0, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     weak = result.estimate.cov is None
     intervals = result.conf_int(alpha, method="score" if weak else "wald")
     interval = intervals.loc[names].to_numpy(dtype=np.float64)
     label = "score interval" if weak else "total (sampling and privacy noise)"
     if simultaneous:
         joint = result.simultaneous(alpha, which=names, rng=rng).conf_int().to_numpy()
-        ax.hlines(rows, *joint.T, color=style.JOINT, linewidth=1.2, label="total, jointly", capstyle="butt")
+        ax.hlines(rows, *joint.T, color=JOINT, linewidth=1.2, label="total, jointly", capstyle="butt")
     _draw_intervals(ax, rows, center, interval, label)
     if not weak:
         _draw_noise_free(ax, rows, result, names, alpha)
-    ax.plot(center, rows, "o", color="white", markeredgecolor=style.INK, markersize=4.5, zorder=4)
-    style.name_rows(ax, names)
-    style.quiet(ax, grid="x")
+    ax.plot(center, rows, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
+    name_rows(ax, names)
+    quiet(ax, grid="x")
     ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")
     ax.set_title(f"{result.model.name or 'Private fit'}: {result.model.endog_names}", loc="left", pad=20)
-    style.stamp(ax, result.privacy)
-    style.legend(ax, columns=3)
+    stamp(ax, result.privacy)
+    legend(ax, columns=3)
     return ax
 
 
@@ -110,27 +242,27 @@ def bands(
     exog, index = result._rows(rows, True)
     if axis.shape != (len(index),):
         raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
-    ax = style.new_axes(ax, width=6.4, height=4.2)
+    ax = new_axes(ax, width=6.4, height=4.2)
     mean = exog @ result.estimate.params
     point = upper_quantile(alpha / 2.0, result.estimate.df)
     factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value if simultaneous else point
     label = "total, whole curve" if simultaneous else "total (sampling and privacy noise)"
     half = factor * _spread(exog, np.asarray(result.estimate.covariance))
-    ax.fill_between(axis, mean - half, mean + half, color=style.TOTAL, alpha=0.22, linewidth=0, label=label)
+    ax.fill_between(axis, mean - half, mean + half, color=TOTAL, alpha=0.22, linewidth=0, label=label)
     sampling = result._context.sampling_cov
     if sampling is not None:
         inner = factor * _spread(exog, sampling)
         ax.fill_between(
-            axis, mean - inner, mean + inner, color=style.NOISE_FREE, alpha=0.45, linewidth=0,
+            axis, mean - inner, mean + inner, color=NOISE_FREE, alpha=0.45, linewidth=0,
             label="same data without noise",
         )  # fmt: skip
-    ax.plot(axis, mean, color=style.TOTAL, linewidth=1.8)
+    ax.plot(axis, mean, color=TOTAL, linewidth=1.8)
     ax.set_xlabel(str(getattr(x, "name", None) or "x"))
     ax.set_ylabel(f"mean of {result.model.endog_names}")
     ax.set_title(f"Predicted mean, {100 * (1 - alpha):g}% bands", loc="left", pad=20)
-    style.quiet(ax, grid="y")
-    style.stamp(ax, result.privacy)
-    style.legend(ax, columns=2)
+    quiet(ax, grid="y")
+    stamp(ax, result.privacy)
+    legend(ax, columns=2)
     return ax
 
 
@@ -151,10 +283,10 @@ def _draw_intervals(ax: Axes, rows: Floats, center: Floats, interval: Floats, la
     reach = (float(np.ptp(finite)) or 1.0) * 0.15
     low, high = finite.min() - reach, finite.max() + reach
     ends = np.clip(interval, low, high)
-    ax.hlines(rows, *ends.T, color=style.TOTAL, linewidth=BAR, label=label, capstyle="butt", zorder=2)
+    ax.hlines(rows, *ends.T, color=TOTAL, linewidth=BAR, label=label, capstyle="butt", zorder=2)
     for side, marker in ((0, "<"), (1, ">")):
         open_end = ~np.isfinite(interval[:, side])
-        ax.plot(ends[open_end, side], rows[open_end], marker, color=style.TOTAL, markersize=7, zorder=3)
+        ax.plot(ends[open_end, side], rows[open_end], marker, color=TOTAL, markersize=7, zorder=3)
 
 
 def _draw_noise_free(
@@ -166,7 +298,7 @@ def _draw_noise_free(
         return
     center = result.estimate.params[[result.names.index(name) for name in names]]
     ax.hlines(
-        rows, center - half, center + half, color=style.NOISE_FREE, linewidth=INNER,
+        rows, center - half, center + half, color=NOISE_FREE, linewidth=INNER,
         label="same data without noise", capstyle="butt", zorder=3,
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ import privinf as pi
 from privinf.datasets import load
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.root import solve_root
-from privinf.iwp.systems import example_system
+from privinf.iwp.solving import example_system
 from privinf.iwp.transforms import logistic_derivatives, truncation_bias
 from privinf.releases import Release
 from studies.examples import classification_design

@@ -5,11 +5,13 @@ loss. It fails if the bound is above the claim, and is blind if the bound is far
 exact loss on that pair (then it would not have seen a fault either).
 """
 
-from privinf.audit.bounds import TradeoffBounds, binomial_bounds, lower_bounds
 from privinf.audit.likelihood import (
     AuditResult,
+    TradeoffBounds,
     audit_mechanism,
+    binomial_bounds,
     gaussian_log_ratio,
+    lower_bounds,
     tradeoff_mu,
     wave_log_density,
 )

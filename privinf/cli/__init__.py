@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from privinf.cli.analysis import fit_command, join_command
-from privinf.cli.errors import SafeGroup
+from privinf.cli.outputs import SafeGroup
 from privinf.cli.plans import plan_group
 from privinf.cli.releasing import release_command
 from privinf.cli.sites import site_group

@@ -14,8 +14,7 @@ from tqdm import tqdm
 
 from privinf.accounting import Budget, Ledger, PrivacyReport
 from privinf.accounting.files import LedgerFile
-from privinf.cli.errors import Refusal
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
+from privinf.cli.outputs import FILE, NEW_FILE, Refusal, check_free, overwrite_option
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.mechanisms.blocks import TableRows, open_table
 from privinf.mechanisms.mixing.plan import MixingPlan

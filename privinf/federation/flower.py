@@ -14,9 +14,8 @@ from typing import Any
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.agreement import check_alike, lasting
 from privinf.federation.daemon import Answering, RemoteSite
-from privinf.federation.messages import Message, Query, Reply
+from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
 from privinf.federation.site import NOTHING
 from privinf.validation import check_positive
 

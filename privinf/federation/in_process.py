@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.federation.agreement import check_alike, lasting
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import Query, Reply, check_alike, lasting
 from privinf.federation.site import Site
 
 

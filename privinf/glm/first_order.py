@@ -17,9 +17,8 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.glm.adam import RunningMoments
 from privinf.glm.settling import Round, Walk
-from privinf.glm.sketch import LearnedSpace, Probes, Sketch
+from privinf.glm.sketch import LearnedSpace, Probes, RunningMoments, Sketch
 from privinf.glm.sums import GlmSums
 from privinf.studied import studied
 from privinf.typing import Floats, Integers

@@ -12,7 +12,7 @@ from privinf.doors import doors
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.glm.settling import Round, Walk
 from privinf.glm.sums import GlmSums
-from privinf.inference.sandwich import semidefinite
+from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
 

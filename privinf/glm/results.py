@@ -17,12 +17,11 @@ from privinf.glm.newton import Block, OneStep
 from privinf.glm.rows import GlmRows
 from privinf.glm.settling import Walk, error_of_start, settling
 from privinf.glm.sums import BYTES, Meter
+from privinf.inference.delta_method import predict_mean
 from privinf.inference.estimate import Estimate
-from privinf.inference.prediction import predict_mean
-from privinf.inference.sandwich import sandwich
+from privinf.inference.solution import sandwich
 from privinf.results import Results
-from privinf.results.link import LinkPrediction, mean_response
-from privinf.results.prediction import Prediction
+from privinf.results.prediction import LinkPrediction, Prediction, mean_response
 from privinf.typing import Floats, Loss, Which
 from privinf.validation import check_choice
 

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import LinearScores
+from privinf.inference.linear_scores import CHI_SQUARE, LinearScores, ScoreLaw
 from privinf.inference.partialling import concentrate, kept_columns
-from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
 from privinf.typing import Floats
 from privinf.validation import check_array
 

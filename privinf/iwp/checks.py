@@ -11,7 +11,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.iwp.noise import MOST_COMBINATIONS
 from privinf.iwp.sgd import Schedule, checked_radius
-from privinf.iwp.systems import NUMERIC
+from privinf.iwp.solving import NUMERIC
 from privinf.releases import Release
 from privinf.typing import Floats, Loss
 from privinf.validation import as_generator, check_array, check_choice, shown

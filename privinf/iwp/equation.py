@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import determined_difference
-from privinf.inference.sandwich import sandwich
+from privinf.inference.solution import sandwich
 from privinf.iwp.data import Examples
 from privinf.iwp.engines import engine_for, ignoring_noise
 from privinf.iwp.noise import LabelNoise, ResponseColumns

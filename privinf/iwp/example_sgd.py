@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.sandwich import sandwich
+from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.forms import ConditionalForm, ExponentialForm, PoissonForm
 from privinf.iwp.newton import has_stable_bread

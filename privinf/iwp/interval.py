@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.score_law import CHI_SQUARE
+from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.inference.score_sets import ScoreSet
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.root import Root

@@ -25,13 +25,21 @@ from privinf.iwp.checks import (
 )
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
-from privinf.iwp.identification import identification
 from privinf.iwp.results import IWPGLMResults, blocked_map
 from privinf.iwp.root import solve_root
-from privinf.iwp.score_test import noise_inflation
-from privinf.iwp.solving import Found, averaged, linear_system, rooted, unstarted
+from privinf.iwp.score_test import identification, noise_inflation
+from privinf.iwp.solving import (
+    DEFAULT_CORRECTION,
+    NUMERIC,
+    Found,
+    averaged,
+    example_system,
+    linear_system,
+    parameter_names,
+    rooted,
+    unstarted,
+)
 from privinf.iwp.start import chosen_truncation, series_bias
-from privinf.iwp.systems import DEFAULT_CORRECTION, NUMERIC, example_system, parameter_names
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.releases import Release
 from privinf.schema import Schema

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.prediction import predict_mean
+from privinf.inference.delta_method import predict_mean
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
 from privinf.iwp.equation import ExampleScores
@@ -20,11 +20,16 @@ from privinf.iwp.interval import score_interval
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation
 from privinf.iwp.score_test import score_test as test_examples
-from privinf.iwp.systems import example_system, sent_units, user_map
+from privinf.iwp.solving import example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.link import LinkPrediction, class_probabilities, mean_response
-from privinf.results.prediction import Prediction, prediction_rows
+from privinf.results.prediction import (
+    LinkPrediction,
+    Prediction,
+    class_probabilities,
+    mean_response,
+    prediction_rows,
+)
 from privinf.results.rendering import PrivateSummary
 from privinf.results.resampling import BootstrapResults
 from privinf.results.summary import summarize

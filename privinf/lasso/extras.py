@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.simultaneous import MaxT
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
+from privinf.lasso.coordinates import privacy_slack
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import (
     NoiseVariance,
@@ -20,7 +21,6 @@ from privinf.lasso.eigenvalues import (
     noise_variance,
     restricted_eigenvalues,
 )
-from privinf.lasso.slack import privacy_slack
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results.constraints import Constraints

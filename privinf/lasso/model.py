@@ -9,9 +9,15 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.federation.local import FEDERATED_TRUST
-from privinf.lasso.fits import fit_by_paper, fit_heterogeneous, fit_jointly, fit_securely
+from privinf.lasso.fits import (
+    LassoOptions,
+    Variant,
+    fit_by_paper,
+    fit_heterogeneous,
+    fit_jointly,
+    fit_securely,
+)
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.options import LassoOptions, Variant
 from privinf.lasso.plan import Accounting, Center, Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties

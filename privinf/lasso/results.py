@@ -16,10 +16,10 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.estimate import Estimate
 from privinf.lasso.bootstrap import PrivateDraws
+from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
-from privinf.lasso.joint import joint_covariance
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import Sight, cost_note
 from privinf.lasso.sums import SparseSums, SparseUnits
@@ -183,7 +183,7 @@ class LassoResults(Results):
 
     @cached_property
     def bias_bound(self) -> pd.Series[float]:
-        """Theorem 5's slack, user units: see `privinf.lasso.slack` for what it assumes."""
+        """Theorem 5's slack, user units: see `privinf.lasso.coordinates` for what it assumes."""
         bound = np.array(self._extra("bias_bound", "bias_bound=True"))
         bound.setflags(write=False)
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
@@ -201,7 +201,7 @@ class LassoResults(Results):
             Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
             coefficients and precision columns do together counts as a variance, which is right where the two
             are independent; with it as a bias that fails 1% of the time. What is assumed and what the paper's
-            text lost is said in `privinf.lasso.slack`.
+            text lost is said in `privinf.lasso.coordinates`.
 
         Raises
         ------

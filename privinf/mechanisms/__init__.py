@@ -1,6 +1,7 @@
 """Mechanisms: the only room that sees raw rows. Rows go in, a `Release` comes out."""
 
 from privinf.mechanisms.blocks import RowBlocks, open_table
+from privinf.mechanisms.gaussian import noisy_scalar
 from privinf.mechanisms.local.examples import LocalExamples
 from privinf.mechanisms.local.modulation import Modulation, ModulationSession
 from privinf.mechanisms.local.responses import RandomizedResponse
@@ -8,7 +9,6 @@ from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.moments import Moments
-from privinf.mechanisms.noisy_scalar import noisy_scalar
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.selection import NoisyTopK, TopK, private_max
 

@@ -3,16 +3,75 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Sensitivity, calibrate_mu
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
+from privinf.doors import door
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Calibration, Relation, RngLike, SourceName, TrustModel
-from privinf.validation import check_choice
+from privinf.typing import Calibration, Floats, Relation, RngLike, SourceName, TrustModel
+from privinf.validation import check_choice, check_positive
+
+# ---- numbers
+
+# The grid of secure noise ends at 2^45 steps, and noise spans at least 2^20 of them.
+REACH = 2.0**24
+LARGEST = 2.0**1000
+
+
+def plain_array(given: Any, name: str) -> np.ndarray[Any, Any]:
+    """Return an array of numbers, flags or objects as it is; ArgumentError, by type alone, for all else."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # an __array__ of the caller's, or a ragged list: their texts can hold values
+        array = None
+    if array is None or array.dtype.kind not in "biufO":
+        raise ArgumentError(f"{name} must be an array of numbers; texts, dates and ragged lists are none")
+    return array
+
+
+def plain_number(given: Any, name: str) -> Any:
+    """Return a number as it is; ArgumentError, by type alone, for all else."""
+    if isinstance(given, np.ndarray) and given.shape == () and given.dtype.kind in "biuf":
+        return given.item()
+    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
+        raise ArgumentError(f"{name} must be one number, got {type(given).__name__}")
+    return given
+
+
+def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
+    """Return an array of `plain_array` as float64, shape kept: what is no finite number is 0."""
+    with np.errstate(all="ignore"):
+        if array.dtype.kind != "O":
+            found = array.astype(np.float64)
+        else:
+            found = np.array([number_of(item) for item in array.ravel()], dtype=np.float64)
+    return held(found.reshape(array.shape), 0.0)
+
+
+def number_of(given: Any) -> float:
+    """Return a number as a float; 0 for what is none."""
+    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
+        return 0.0
+    try:
+        return float(given)
+    except Exception:  # whatever a caller's __float__ raises, after the charge
+        return 0.0
+
+
+def held(values: Floats, scale: float) -> Floats:
+    """Return values as finite numbers, within `REACH` times a noise scale above 0: a public bound."""
+    end = min(REACH * scale, LARGEST) if scale > 0.0 else LARGEST
+    return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
+
 
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
 # which is charged to every sensitivity.
@@ -150,3 +209,72 @@ def assumed(design: Design, *, data_bounds: bool) -> tuple[str, ...]:
 def max_rows(design: Design) -> int:
     """Return the public cap on one unit's rows."""
     return 1 if design.schema is None else design.schema.max_rows
+
+
+# ---- noisy scalar
+
+
+@door
+def noisy_scalar(
+    value: float,
+    sensitivity: float,
+    *,
+    label: str = "scalar",
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    ledger: Ledger | None = None,
+    rng: RngLike = None,
+    source: SourceName = "lattice",
+) -> ReleasedNumber:
+    """Release a number of which replacing one record changes at most `sensitivity`.
+
+    Parameters
+    ----------
+    value : float
+        What is no finite number counts as 0, and beyond 2^24 times the noise it is held there: no value stops
+        a release that is paid for.
+    sensitivity : float
+    label : str
+        What it is, for the ledger.
+    epsilon, delta, mu, rho, ledger, rng, source
+        As for `Modulation.release`.
+
+    Returns
+    -------
+    ReleasedNumber
+        A float that carries its ledger line, its `loss` and its `stamp`.
+
+    Raises
+    ------
+    ArgumentError
+        The level is named in none or two ways, or the value is no number by its type; nothing was spent.
+    BudgetExceededError
+        The ledger's limit would be passed; the value was not read.
+
+    Notes
+    -----
+    **Privacy.** Replace-one; mu = sensitivity / noise sd, exactly.
+
+    Examples
+    --------
+    >>> round(noisy_scalar(3.0, 0.01, mu=1.0, rng=0), 1)
+    3.0
+    """
+    spending = Spending.of(
+        epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration="exact",
+        ledger=ledger, rng=rng, source=source,
+    )  # fmt: skip
+    line = Line(
+        label=label, mechanism="gaussian", sensitivity=check_positive(sensitivity, "sensitivity"),
+        derivation="replace-one change of the number", dimension=1, mu=spending.mu, unit="record",
+        trust="central",
+    )  # fmt: skip
+    given = plain_number(value, "value")
+    scale, entry = line.calibrated(spending.source)
+    recorded = spending.ledger.spend(entry)
+    with np.errstate(all="ignore"):
+        number = held(np.array([number_of(given)]), scale)
+        noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
+    return ReleasedNumber(noisy.item(), recorded, scale)

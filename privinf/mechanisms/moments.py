@@ -13,7 +13,7 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
-from privinf.mechanisms.statistics.geometry import (
+from privinf.mechanisms.statistics.moments import (
     MomentLayout,
     MomentScale,
     ResidualPlan,

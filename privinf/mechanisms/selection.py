@@ -30,7 +30,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
-from privinf.mechanisms.numbers import held, numbers_of, plain_array
+from privinf.mechanisms.gaussian import held, numbers_of, plain_array
 from privinf.mechanisms.peeling import (
     GUMBEL_ROUNDINGS,
     LAPLACE_ROUNDINGS,

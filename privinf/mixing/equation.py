@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.linear_scores import homoskedastic_variance, quadratic
-from privinf.inference.score_law import ScoreLaw
+from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance, quadratic
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.mixing.parties import party_design, released_columns
+from privinf.mechanisms.mixing.party import party_design, released_columns
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
-from privinf.schema.response import Response
-from privinf.schema.terms import Column, Indicator
+from privinf.schema.terms import Column, Indicator, Response
 from privinf.typing import Floats
 from privinf.validation import shown
 

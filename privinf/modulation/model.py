@@ -15,8 +15,14 @@ from privinf.fitting.model import ReleaseModel, array_design, refuse_weights
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
-from privinf.modulation.equation import Estimator, modulation_system, round_system, round_systems
-from privinf.modulation.gradient import gradient_path, gradient_step
+from privinf.modulation.equation import (
+    Estimator,
+    gradient_path,
+    gradient_step,
+    modulation_system,
+    round_system,
+    round_systems,
+)
 from privinf.modulation.results import ModulatedOLSResults
 from privinf.releases import Release
 from privinf.typing import Adjacency, Calibration, Missing, RngLike, SensitivityRule, Stabilization, Target

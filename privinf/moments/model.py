@@ -12,9 +12,14 @@ from privinf.federation.local import FEDERATED_TRUST, Parties
 from privinf.fitting.model import ReleaseModel, array_design, refuse_weights
 from privinf.fitting.solve import Fit, build_results
 from privinf.mechanisms import Moments, Rows
-from privinf.moments.federated import Checkpoint, FederatedMoments
-from privinf.moments.parties import MomentParties, parties_of_arrays, parties_of_formula
-from privinf.moments.systems import caveats, described, moment_system, release_cov_type
+from privinf.moments.equation import caveats, described, moment_system, release_cov_type
+from privinf.moments.federated import (
+    Checkpoint,
+    FederatedMoments,
+    MomentParties,
+    parties_of_arrays,
+    parties_of_formula,
+)
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -61,13 +66,13 @@ class MomentOLS(ReleaseModel):
     Notes
     -----
     **Privacy.** Replace-one of one record (features and response together), one Gaussian release of the
-    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.geometry`. Who is trusted
+    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.moments`. Who is trusted
     in a secure sum, and with what, `privinf.federation.SecureServer` says.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
     ``A^-1 (s^2 A/n + V_noise) A^-1``, homoskedastic unless ``cov_type="HC0"`` buys the residual moments, with
     residuals clipped at 20 of their sds, or less where noise would drown them
-    (`privinf.mechanisms.statistics.geometry.ResidualPlan`). Local: sandwich of the per-record scores
+    (`privinf.mechanisms.statistics.moments.ResidualPlan`). Local: sandwich of the per-record scores
     ``g_i - A_i b``. Clipping y changes the target to the regression among clipped values.
 
     Examples

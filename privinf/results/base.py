@@ -11,13 +11,12 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
-from privinf.results import draws as draw_containers
 from privinf.results import resampling, storage
-from privinf.results.context import Context
+from privinf.results import resampling as draw_containers
+from privinf.results.context import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, Context, unavailable
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import summarize
-from privinf.results.unavailable import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, unavailable
 from privinf.typing import BootstrapMethod, RngLike
 from privinf.validation import shown
 

@@ -13,15 +13,18 @@ import pandas as pd
 
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, WeakIdentificationWarning
-from privinf.inference.delta_method import delta_method
+from privinf.inference.delta_method import delta_method, predict_mean
 from privinf.inference.estimate import Estimate
 from privinf.inference.normal import two_sided_pvalue, upper_quantile
-from privinf.inference.prediction import predict_mean
-from privinf.results.constraints import ConstraintLike, check_independent, linear_constraints
+from privinf.results.constraints import (
+    ConstraintLike,
+    check_independent,
+    linear_constraints,
+    pairwise_contrasts,
+    terms,
+)
 from privinf.results.context import Context
-from privinf.results.nonlinear import NonlinearResults
-from privinf.results.prediction import Prediction, prediction_rows
-from privinf.results.terms import pairwise_contrasts, terms
+from privinf.results.prediction import NonlinearResults, Prediction, prediction_rows
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
 

@@ -16,9 +16,8 @@ from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_names, check
 from privinf.schema.encoding import DesignFields, design_from_dict, design_to_dict, identity
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
-from privinf.schema.response import Response
 from privinf.schema.table import Schema, canonical_digest
-from privinf.schema.terms import Column, Plain
+from privinf.schema.terms import Column, Plain, Response
 from privinf.typing import Floats, Json, Missing, ResponseMode
 from privinf.validation import check_choice, check_positive
 

@@ -11,9 +11,8 @@ import numpy as np
 from privinf.errors import PrivinfError, SchemaError
 from privinf.schema import geometry
 from privinf.schema.intervals import Interval
-from privinf.schema.response import Response
 from privinf.schema.table import Schema
-from privinf.schema.terms import Column
+from privinf.schema.terms import Column, Response
 from privinf.typing import Flags, Floats, Json
 
 FORMAT = 1

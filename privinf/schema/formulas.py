@@ -2,21 +2,208 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from privinf.errors import SchemaError
+from privinf.schema import expressions
+from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.design import Design
-from privinf.schema.factors import Source, declared_levels, numeric_pieces, source_of, syntax
 from privinf.schema.geometry import is_public
-from privinf.schema.response import Response
+from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
-from privinf.schema.terms import Column, Piece
+from privinf.schema.terms import Column, Expression, Indicator, Piece, Plain, Response, Spline
 from privinf.validation import shown
+
+# ---- factors
+
+SHIFTS = ("center", "standardize", "scale")
+LEARNERS = (*SHIFTS, "bs", "cr", "cc", "te", "poly")
+BASIS_ARGUMENTS = {
+    "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
+    "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """A factor of the formula that is coded by indicators, with its reference level."""
+
+    column: str
+    reference: int
+
+    def pieces(self, levels: Iterable[Level]) -> tuple[Piece, ...]:
+        """Return the indicators of `levels`."""
+        return tuple(Indicator(self.column, level) for level in levels)
+
+
+Source: TypeAlias = Categorical | tuple[Piece, ...]
+
+
+def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
+    """Return the levels of a column.
+
+    Raises
+    ------
+    SchemaError
+        If it is not declared with levels.
+    """
+    item = schema[column]
+    if not isinstance(item, Factor):
+        raise SchemaError(f"column {column!r} needs declared levels to be used as a factor")
+    return item.levels
+
+
+def source_of(schema: Schema, code: str) -> Source:
+    """Return what one factor of the formula stands for: a coded factor, or numeric pieces.
+
+    Raises
+    ------
+    SchemaError
+        If it names unknown columns, would learn from the rows, or is outside the whitelist.
+    """
+    node = syntax(code)
+    name = expressions.column_of(node)
+    if name is not None and schema[name].categorical:
+        return Categorical(name, 0)
+    if expressions.called_name(node) == "C":
+        assert isinstance(node, ast.Call)
+        return _coded(schema, node, code)
+    return numeric_pieces(schema, node, code)
+
+
+def syntax(code: str) -> ast.expr:
+    """Return the syntax tree of one factor of a formula, unchecked."""
+    try:
+        return ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SchemaError(f"{code!r} is not an expression") from None
+
+
+def _coded(schema: Schema, node: ast.Call, code: str) -> Categorical:
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None or len(arguments) > 2 or any(word.arg != "contrast" for word in node.keywords):
+        raise SchemaError(f"{code!r}: write C(column) or C(column, Treatment(reference))")
+    levels = declared_levels(schema, name)
+    return Categorical(name, _reference(arguments[1], levels, code) if len(arguments) == 2 else 0)
+
+
+def _reference(contrast: ast.expr, levels: tuple[Level, ...], code: str) -> int:
+    if isinstance(contrast, ast.Name) and contrast.id == "Treatment":
+        return 0
+    if expressions.called_name(contrast) != "Treatment":
+        raise SchemaError(f"{code!r}: only treatment coding is available")
+    assert isinstance(contrast, ast.Call)
+    values = [*contrast.args, *(word.value for word in contrast.keywords if word.arg == "reference")]
+    if not values and not contrast.keywords:
+        return 0
+    level = _literal(values[0]) if len(values) == 1 else None
+    if level not in levels:
+        raise SchemaError(f"{code!r}: the reference must be one of the declared levels")
+    return levels.index(level)
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return None
+
+
+def numeric_pieces(
+    schema: Schema, node: ast.expr, code: str, *, known_only: bool = True
+) -> tuple[Piece, ...]:
+    """Return the numeric columns that one factor of the formula stands for (several for a spline)."""
+    name = expressions.column_of(node)
+    if name is not None:
+        if known_only or name in schema:
+            _require_number(schema, name)
+        return (Plain(name),)
+    if expressions.called_name(node) in BASIS_ARGUMENTS:
+        assert isinstance(node, ast.Call)
+        return _spline(schema, node, code)
+    source = ast.unparse(_Substitution(schema, code).visit(node))
+    try:
+        expressions.parse(source)
+    except SchemaError as error:
+        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+    for column in expressions.inputs(source):
+        if known_only or column in schema:
+            _require_number(schema, column)
+    return (Expression(source),)
+
+
+def _require_number(schema: Schema, name: str) -> None:
+    if schema[name].categorical:
+        raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
+
+
+class _Substitution(ast.NodeTransformer):
+    """Replaces center(x) and standardize(x) by arithmetic with the schema's numbers."""
+
+    def __init__(self, schema: Schema, code: str) -> None:
+        self.schema = schema
+        self.code = code
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = expressions.called_name(node)
+        if called not in LEARNERS:
+            return self.generic_visit(node)
+        if called not in SHIFTS:
+            raise _learns(self.code, called)
+        return self._shifted(node, called)
+
+    def _shifted(self, node: ast.Call, called: str) -> ast.expr:
+        name = expressions.column_of(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        item = self.schema[name] if name is not None else None
+        if not isinstance(item, Numeric) or item.center is None:
+            raise _learns(self.code, called)
+        shifted = ast.BinOp(node.args[0], ast.Sub(), ast.Constant(item.center))
+        if called == "center":
+            return shifted
+        if item.scale is None:
+            raise _learns(self.code, called)
+        return ast.BinOp(shifted, ast.Div(), ast.Constant(item.scale))
+
+
+def _learns(code: str, called: str) -> SchemaError:
+    remedy = {
+        "center": "declare the column as Numeric(low, high, center=...)",
+        "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+    }.get(called, "add the derived columns to the data and declare their bounds")
+    return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")
+
+
+def _spline(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
+    kind = expressions.called_name(node)
+    assert kind is not None
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None:
+        raise SchemaError(f"{code!r}: the first argument must be a column")
+    _require_number(schema, name)
+    order = BASIS_ARGUMENTS[kind]
+    given = dict(zip(order, map(_literal, node.args[1:]), strict=False))
+    given |= {str(word.arg): _literal(word.value) for word in node.keywords}
+    given = {key: value for key, value in given.items() if value is not None}
+    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
+        raise _learns(code, kind)
+    if extra := sorted(set(given) - (set(order) - {"df", "constraints"})):
+        raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
+    options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
+    try:
+        basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]
+    except (SchemaError, TypeError, ValueError) as error:
+        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+    return tuple(Spline(name, basis, index) for index in range(basis.size))
 
 
 @dataclass(frozen=True, slots=True)

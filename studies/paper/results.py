@@ -12,9 +12,8 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.lasso.coordinates import Debiased
+from privinf.lasso.coordinates import Debiased, joint_covariance, score_correlation
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.joint import joint_covariance, score_correlation
 from privinf.lasso.results import LassoResults, sparse_settings
 from privinf.lasso.sums import SparseUnits
 from privinf.typing import Floats

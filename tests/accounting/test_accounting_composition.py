@@ -15,7 +15,6 @@ from privinf.accounting import (
     GaussianLoss,
     PureLoss,
     Total,
-    binary,
     compose,
     gaussian_epsilon,
     loss_from_dict,
@@ -24,6 +23,7 @@ from privinf.accounting import (
     rho_to_delta,
     rho_to_epsilon,
 )
+from privinf.accounting import exact as binary
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 
 

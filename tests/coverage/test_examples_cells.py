@@ -7,7 +7,7 @@ import pytest
 
 import privinf as pi
 from privinf.iwp.score_test import score_test
-from privinf.iwp.systems import example_system
+from privinf.iwp.solving import example_system
 from privinf.simulation import binomial_limits
 from studies.examples import examples_target, labelled_examples, staged_examples
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privinf.glm.adam import RunningMoments
-from privinf.glm.sketch import LearnedSpace, Sketch, debiased_square
+from privinf.glm.sketch import LearnedSpace, RunningMoments, Sketch, debiased_square
 from privinf.mechanisms.statistics.glm import sketch_of
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import Estimate, is_positive_definite
-from privinf.inference.sandwich import sandwich, score_meat
+from privinf.inference.solution import sandwich, score_meat
 
 
 def made(seed: int = 0, p: int = 3, n: int = 400) -> Estimate:

@@ -3,8 +3,7 @@ import pytest
 from scipy.stats import norm
 
 from privinf.errors import ArgumentError
-from privinf.inference.delta_method import delta_method, jacobian
-from privinf.inference.prediction import predict_mean
+from privinf.inference.delta_method import delta_method, jacobian, predict_mean
 
 COV = np.array([[0.04, 0.01, 0.0], [0.01, 0.09, -0.02], [0.0, -0.02, 0.25]])
 PARAMS = np.array([0.5, -2.0, 1e-3])

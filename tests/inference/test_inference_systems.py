@@ -8,8 +8,7 @@ from inference_designs import clean_rows, noisy_features, noisy_records, noisy_t
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.sandwich import score_meat
-from privinf.inference.solution import solve
+from privinf.inference.solution import score_meat, solve
 from privinf.moments.equation import NoisyTotals
 from privinf.moments.records import NoisyRecordMoments
 

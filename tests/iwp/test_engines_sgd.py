@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, ConvergenceError
-from privinf.inference.sandwich import sandwich
+from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.example_sgd import LAST_ITERATE, NOT_PD, PROJECTED, SKIPPED, example_gradient, fit_sgd
 from privinf.iwp.noise import LabelNoise, ResponseColumns

@@ -11,10 +11,9 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.score_sets import score_sets
 from privinf.inference.score_test import score_test as linear_score_test
 from privinf.iwp.equation import ExampleScores
-from privinf.iwp.identification import identification
 from privinf.iwp.interval import score_interval
 from privinf.iwp.root import Root, solve_root
-from privinf.iwp.score_test import noise_inflation, score_test
+from privinf.iwp.score_test import identification, noise_inflation, score_test
 
 
 def with_intercept(rng, n, p, variance):

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
-from privinf.lasso.coordinates import ScoreRelease, debiased_coordinates, steadied
-from privinf.lasso.joint import joint_covariance, score_correlation
+from privinf.lasso.coordinates import (
+    ScoreRelease,
+    debiased_coordinates,
+    joint_covariance,
+    score_correlation,
+    steadied,
+)
 from privinf.lasso.precision import column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import clip_radii, norm_moments, relative_variance, residual_moments
 

@@ -16,7 +16,7 @@ from privinf.accounting import Budget, Ledger
 from privinf.errors import ArgumentError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, noisy_scalar, private_max
-from privinf.mechanisms.numbers import REACH
+from privinf.mechanisms.gaussian import REACH
 from privinf.noise import LatticeNoise, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 

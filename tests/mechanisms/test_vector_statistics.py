@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from privinf.errors import ArgumentError
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
-from privinf.mechanisms.statistics import vector_statistics
+from privinf.mechanisms.statistics import scores as vector_statistics
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 
 P, LOW, HIGH = 4, -2.0, 2.0

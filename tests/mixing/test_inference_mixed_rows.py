@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.score_law import CHI_SQUARE, ScoreLaw
+from privinf.inference.linear_scores import CHI_SQUARE, ScoreLaw
 from privinf.inference.score_sets import score_sets
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve

@@ -9,8 +9,7 @@ import pytest
 import privinf as pi
 from privinf.mechanisms.local.modulation_map import ModulationMap, modulated_message, orthonormal_directions
 from privinf.modulation import theory
-from privinf.modulation.equation import modulation_system, round_systems
-from privinf.modulation.gradient import gradient_path
+from privinf.modulation.equation import gradient_path, modulation_system, round_systems
 from privinf.noise import SimulationNoise
 
 BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])

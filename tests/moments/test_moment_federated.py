@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import privinf as pi
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
-from privinf.moments.parties import parties_of_arrays
+from privinf.moments.federated import parties_of_arrays
 from privinf.simulation import binomial_limits
 
 TRUE = np.array([0.5, -0.3, 0.2])

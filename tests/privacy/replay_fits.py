@@ -13,7 +13,7 @@ import pandas as pd
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
-from privinf.mechanisms.noisy_scalar import noisy_scalar
+from privinf.mechanisms.gaussian import noisy_scalar
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.selection import NoisyTopK, private_max
 from privinf.noise import LatticeNoise

@@ -16,7 +16,7 @@ from test_doors import functions_of, public_names
 from privinf import doors, validation
 from privinf.errors import ArgumentError
 from privinf.mechanisms import selection as noisy_top_k
-from privinf.mechanisms.numbers import numbers_of
+from privinf.mechanisms.gaussian import numbers_of
 
 ROWS = ["Moments.release", "MomentOLS", "NoisyTopK.release", "noisy_scalar", "Design.matrix", "Site"]
 

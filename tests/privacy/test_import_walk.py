@@ -92,7 +92,6 @@ def test_models_reach_rows_only_through_the_mechanisms_doors():
         "privinf.mechanisms.mixing.matrix",
         "privinf.mechanisms.mixing.plan",
         "privinf.mechanisms.mixing.theory",
-        "privinf.mechanisms.mixing.parties",
         "privinf.mechanisms.mixing.party",
         "privinf.mechanisms.local.modulation",
         "privinf.mechanisms.local.modulation_map",

@@ -29,7 +29,7 @@ from privinf.accounting.composition import compose
 from privinf.accounting.scopes import total_of
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import SitePolicy
-from privinf.mechanisms.noisy_scalar import noisy_scalar
+from privinf.mechanisms.gaussian import noisy_scalar
 from privinf.mechanisms.selection import NoisyTopK
 from privinf.mechanisms.statistics.ops import Reach
 

@@ -11,7 +11,7 @@ from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.statistics import vector_statistics
+from privinf.mechanisms.statistics import scores as vector_statistics
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.schema import Design

@@ -1,6 +1,14 @@
 """Weierstrass and Bernoulli transforms (what noise does to a function) and their inverses."""
 
-from privinf.iwp.transforms.bernoulli import bernoulli, inverse_bernoulli, inverse_weights
+from privinf.iwp.transforms.bernoulli import (
+    bernoulli,
+    bernoulli_variance,
+    exponential_variance,
+    inverse_bernoulli,
+    inverse_weights,
+    quadratic_variance,
+    response_variances,
+)
 from privinf.iwp.transforms.closed_forms import (
     ClosedForm,
     cosine,
@@ -15,12 +23,6 @@ from privinf.iwp.transforms.series import (
     inverse_series,
     logistic_derivatives,
     truncation_bias,
-)
-from privinf.iwp.transforms.variances import (
-    bernoulli_variance,
-    exponential_variance,
-    quadratic_variance,
-    response_variances,
 )
 
 __all__ = [

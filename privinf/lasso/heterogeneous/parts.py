@@ -1,4 +1,4 @@
-r"""Parties whose coefficients share a part: u from all rows, v_i from party i's, intervals for each party.
+"""Parties whose coefficients share a part: u from all rows, v_i from party i's, intervals for each party.
 
 1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
    `machine_grams`.
@@ -12,18 +12,95 @@ Sizes of residuals only set clips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
-from privinf.lasso.heterogeneous.grams import MachineGrams, machine_grams
-from privinf.lasso.heterogeneous.own import OwnFit, Shared, clipped_step, own_fits
+from privinf.lasso.heterogeneous.own import (
+    MachineGrams,
+    OwnFit,
+    Shared,
+    clipped_step,
+    machine_grams,
+    own_fits,
+)
 from privinf.lasso.heterogeneous.scores import ScorePrices, machine_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
+
+# ---- shares
+
+# Factors of (log p)^2 k (k + s/4) / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
+PICKING = 6.4
+ERROR_SHARE = 0.25
+NEIGHBOUR_SUM = 5e4
+REFERENCE = 3e5
+SCALES, SLOPES = 0.025, 0.03
+LEAST_SCORE = 0.25
+SEPARATE_GRAMS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSize:
+    """The size of a request: rows of all parties and of a typical one, columns, columns picked."""
+
+    total: int
+    rows: int
+    p: int
+    shared: int
+    own: int
+    sparsity: int
+    neighbours: int
+
+
+def machine_shares(
+    rho: float, size: MachineSize, *, targets: int = 1, joint: bool = False, machine: bool = False
+) -> dict[str, float]:
+    """Return the default shares of one interval's rho, or of a joint one; they sum to one.
+
+    Parameters
+    ----------
+    rho : float
+    size : MachineSize
+    targets : int
+        Whose intervals share a joint budget.
+    joint, machine : bool
+        Whether the budget is joint, and whether neighbours and precision columns are each party's own.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+    """
+    one, every = rho * size.rows**2, rho * size.total**2
+    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if machine else every)
+    gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
+    shares = {
+        "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
+        "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
+        "scales": SCALES,
+        "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
+        "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
+        "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
+        "gram": SEPARATE_GRAMS if joint or machine else gram,
+        "slopes": SLOPES,
+    }
+    used = sum(shares.values())
+    if used > 1.0 - LEAST_SCORE:
+        shares = {name: share * (1.0 - LEAST_SCORE) / used for name, share in shares.items()}
+    return shares | {"score": 1.0 - sum(shares.values())}
+
+
+def _picking(picks: int, size: MachineSize, strength: float) -> float:
+    return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
+
+
+def _within(share: float, low: float, high: float) -> float:
+    return min(max(share, low), high)
+
 
 # Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
 SIZE_CLIP = 1.5

@@ -20,8 +20,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinates
-from privinf.lasso.heterogeneous.grams import Correlations
-from privinf.lasso.heterogeneous.own import OwnFit
+from privinf.lasso.heterogeneous.own import Correlations, OwnFit
 from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
 from privinf.lasso.radii import product_moments, product_radius
 from privinf.lasso.sums import UNCLIPPED, Score, SparseSums

@@ -2,16 +2,196 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SchemaError
-from privinf.schema import Design
-from privinf.schema.terms import Indicator, Piece, Plain
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.mechanisms.local.budget import LabelKind
+from privinf.mechanisms.rows import Rows
+from privinf.schema import Design, Factor, Response, Schema
+from privinf.schema.declared import Level
+from privinf.schema.reading import Reader
+from privinf.schema.terms import Column, Indicator, Piece, Plain
 from privinf.typing import BinaryMechanism, Flags, Floats, Integers, Missing
-from privinf.validation import check_positive
+from privinf.validation import check_choice, check_positive
+
+# ---- example labels
+
+LabelChoice = Literal["auto", "response", "gaussian", "clear"]
+
+ZERO_ONE: tuple[Level, ...] = (0, 1)
+SIGNS: tuple[Level, ...] = (-1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """How the response of a design is read and sent.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"response", "gaussian", "clear"}
+    levels : tuple, or None for a numeric response
+        Labels travel as positions in this list.
+    either : bool
+        Whether rows may say -1 and +1 where `levels` are 0 and 1 (arrays without declared levels).
+    """
+
+    name: str
+    kind: LabelKind
+    levels: tuple[Level, ...] | None = None
+    either: bool = False
+
+    def read(self, rows: Rows) -> Rows:
+        """Return the rows with the label as level codes; a numeric response is left as it is.
+
+        Raises
+        ------
+        SchemaError
+            A label is missing or outside the levels; the message holds no label.
+        """
+        if self.levels is None:
+            return rows
+        return Rows(rows.features, self.codes(rows), rows.missing)
+
+    def codes(self, rows: Rows) -> Floats:
+        """Return level codes, shape (n,); a missing label is the first level if `rows` say impute."""
+        assert self.levels is not None
+        table = rows.features if rows.response is None else {self.name: rows.response}
+        try:
+            return self._codes(table, self.levels, rows)
+        except SchemaError:
+            if not self.either:
+                raise
+        try:
+            return self._codes(table, SIGNS, rows)
+        except SchemaError:
+            raise SchemaError(
+                f"labels of {self.name!r} must be 0 and 1, or -1 and +1, without gaps: declare other levels "
+                "with levels=, or as a factor of the schema"
+            ) from None
+
+    def _codes(self, table: Any, levels: tuple[Level, ...], rows: Rows) -> Floats:
+        reader = Reader(table, Schema({self.name: Factor(levels)}), rows.missing)
+        return np.asarray(reader.codes(self.name), dtype=np.float64)
+
+
+def label_design(
+    schema: Schema | Design, formula: str | None, label: LabelChoice, radius: float | None
+) -> Design:
+    """Return the design of the features, whatever the levels of the response.
+
+    A formula whose left side is a factor of the schema, ``"y ~ x"`` or ``"C(y) ~ x"``, is coded without it.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        Schema, formula and radius do not fit together; see `Schema.design`.
+    """
+    if isinstance(schema, Design):
+        if formula is not None or radius is not None:
+            raise ArgumentError("a Design already has its formula and radius: pass it alone")
+        return schema
+    if not isinstance(schema, Schema):
+        raise ArgumentError(f"schema must be a privinf.Schema or Design, got {type(schema).__name__}")
+    if not isinstance(formula, str):
+        raise ArgumentError("a Schema needs a formula, for example LocalExamples(schema, 'y ~ x1 + x2')")
+    name, right = _factor_response(schema, formula)
+    if name is None or label == "gaussian":
+        mode: Any = "public" if label in ("response", "clear") else "protected"
+        return schema.design(formula, response=mode, radius=radius)
+    stand_in = "response"
+    while stand_in in schema:
+        stand_in += "_"
+    design = schema.design(f"{stand_in} ~ {right}", response="public", radius=radius)
+    return replace(design, formula=formula, outcome=_unbounded(name))
+
+
+def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | None) -> tuple[Label, Design]:
+    """Return how the response is sent, and the design with which it is released.
+
+    A response sent as a code, or in clear, has no units of its own: the design's response then has centre 0
+    and scale 1, and only the law of the release says how it was sent.
+
+    Raises
+    ------
+    SchemaError
+        The levels are not declared, or there are fewer than two.
+    SensitivityError
+        A Gaussian label has no bounds.
+    """
+    check_choice(label, LabelChoice, "label")
+    name = design.response
+    declared = _declared_levels(design, levels)
+    kind: LabelKind = _automatic(design, declared) if label == "auto" else label
+    if kind == "gaussian":
+        if levels is not None:
+            raise ArgumentError("levels= is for labels sent as codes; this one is sent by Gaussian noise")
+        if design.response_public:
+            raise SensitivityError(
+                f"label='gaussian' needs public bounds for {name!r}: y_bounds= or a schema"
+            )
+        return Label(name, kind), design
+    if kind == "response" and not design.outcome.column.plain:
+        raise SchemaError(f"label {name!r} must be a column as it is, not an expression")
+    either = False
+    if kind == "response" and declared is None:
+        declared, either = _two_levels(design)
+    sent = Label(name, kind, declared, either)
+    return sent, replace(design, outcome=Response(design.outcome.column, True, None))
+
+
+def _factor_response(schema: Schema, formula: str) -> tuple[str | None, str]:
+    """Return the factor that a formula has on its left side (None for anything else), and the right side."""
+    left, _, right = formula.partition("~")
+    name = left.strip()
+    if name.startswith("C(") and name.endswith(")"):
+        name = name[2:-1].strip()
+    known = name in schema and isinstance(schema[name], Factor)
+    return (name if known else None), right
+
+
+def _unbounded(name: str) -> Response:
+    return Response(Column(name, (Plain(name),)), True, None)
+
+
+def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Level, ...] | None:
+    name, schema = design.response, design.schema
+    declared = schema[name] if schema is not None and name in schema else None
+    if levels is not None:
+        if isinstance(declared, Factor):
+            raise ArgumentError(f"the schema has the levels of {name!r} already: leave levels= out")
+        return Factor(levels).levels  # type: ignore[arg-type]
+    return declared.levels if isinstance(declared, Factor) else None
+
+
+def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
+    """Return the way that the declarations ask for."""
+    name, schema = design.response, design.schema
+    if schema is not None and name in schema and schema[name].public:
+        return "clear"
+    if levels is not None:
+        return "response"
+    return "clear" if design.response_public else "gaussian"
+
+
+def _two_levels(design: Design) -> tuple[tuple[Level, ...], bool]:
+    """Return the two levels of a response that is declared as a number, or not at all."""
+    name, schema, bounds = design.response, design.schema, design.outcome.bounds
+    if bounds is None and schema is not None and name in schema:
+        bounds = schema.interval(name)
+    if bounds is None:
+        return ZERO_ONE, True
+    for levels in (ZERO_ONE, SIGNS):
+        if (bounds.low, bounds.high) == levels:
+            return levels, False
+    raise SchemaError(
+        f"label='response' needs levels for {name!r}: declare a factor, pass levels=, or code it 0 and 1 "
+        "with those bounds"
+    )
 
 
 @dataclass(frozen=True, slots=True)

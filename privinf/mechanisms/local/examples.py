@@ -15,8 +15,13 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
 from privinf.mechanisms.local.budget import ExampleBudget, Parts, plan_budget
-from privinf.mechanisms.local.channels import indicators_of, plan_features
-from privinf.mechanisms.local.example_labels import LabelChoice, label_design, resolve_label
+from privinf.mechanisms.local.channels import (
+    LabelChoice,
+    indicators_of,
+    label_design,
+    plan_features,
+    resolve_label,
+)
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
 from privinf.noise import NoiseSource, get_source

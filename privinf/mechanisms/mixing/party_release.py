@@ -15,7 +15,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.blocks import RowBlocks
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
-from privinf.mechanisms.mixing.parties import party_design
+from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import BLOCK, scale_private
 from privinf.releases import Release
 from privinf.schema import Schema

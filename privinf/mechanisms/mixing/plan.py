@@ -14,10 +14,11 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.mechanisms.mixing.party import PartyPlan, check_parties, party_designs, plan_columns
 from privinf.mechanisms.mixing.party_release import PartyLabels
-from privinf.mechanisms.mixing.plan_check import PartyForecast, PlanCheck
 from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.mixing.theory import (
     DEFAULT_RSQUARED,
+    PartyForecast,
+    PlanCheck,
     auto_rows,
     default_share,
     identification_forecast,
