@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.fitting.registry import TASKS, named
 from privinf.release_kinds import check_kind
 from privinf.schema import Design
 from privinf.sealed import reads
@@ -21,13 +22,6 @@ from privinf.storage import read_container, write_container
 from privinf.validation import check_count
 
 FORMAT = "privinf-release"
-
-_tasks: dict[tuple[str, str], Callable[..., Any]] = {}
-
-
-def register_task(kind: str, task: str, fit: Callable[..., Any]) -> None:
-    """Say what ``release.regress`` or ``release.classify`` does with releases of `kind`; models do this."""
-    _tasks[kind, task] = door(fit)
 
 
 @doors
@@ -113,13 +107,16 @@ class Release(Released):
         """
         return self._fit("classify", args, options)
 
-    def _fit(self, task: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        if (self.kind, task) not in _tasks:
+    def _fit(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        task = TASKS.get((self.kind, name))
+        if task is None:
             hint = ""
             if self.kind in ("random-mixing", "gaussian-rows"):
                 hint = ": releases of several parties are joined first, privinf.join(releases)"
-            raise NotAvailableError(f"{task}() is not for releases of kind {self.kind!r}{hint}")
-        return _tasks[self.kind, task](self, *args, **options)
+            raise NotAvailableError(f"{name}() is not for releases of kind {self.kind!r}{hint}")
+        words = {word: options.pop(word, default) for word, default in task.words.items()}
+        model = named(task.model).from_release(self, **words)
+        return getattr(model, task.method)(*args, **options)
 
     def header(self) -> dict[str, Any]:
         """Return everything but the arrays as JSON-able data."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from privinf.datasets.record import Dataset
 from privinf.errors import ArgumentError
-from privinf.studied import studied
+from privinf.fitting.registry import studied
 
 NAMES = ("co2", "fair", "modechoice", "randhie")
 PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")

@@ -1,1 +1,1 @@
-"""Fitting."""
+"""Fitting: how rows, arrays, federations and releases become a model, and an equation becomes a result."""

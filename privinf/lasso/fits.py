@@ -26,7 +26,7 @@ from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import FALSE_PICKS, secure_plan, secure_server, sight_of
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
-from privinf.studied import studied
+from privinf.fitting.registry import studied
 from privinf.typing import Multipliers, Precision, RngLike, Trust
 from privinf.validation import check_choice, shown
 

@@ -12,7 +12,7 @@ from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
 from privinf.mechanisms.statistics.scores import SINGLE_OPS, VECTOR_OPS
-from privinf.studied import studied
+from privinf.fitting.registry import studied
 
 SITE_OPS: dict[str, SiteOp] = SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS
 

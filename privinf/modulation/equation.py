@@ -166,6 +166,11 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     )
 
 
+def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> CorrectedLeastSquares:
+    """Return the estimating equation of stored results."""
+    return modulation_system(release, settings["moments"])
+
+
 def modulation_system(release: Release, estimator: Estimator = "client-average") -> CorrectedLeastSquares:
     """Return the estimating equation of a modulation release, scaled units.
 

@@ -189,6 +189,11 @@ def release_cov_type(release: Release) -> CovType:
     return "HC0" if robust else "nonrobust"
 
 
+def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> NoisyTotals | NoisyRecordMoments:
+    """Return the estimating equation of stored results."""
+    return moment_system(release)
+
+
 def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
     """Return the estimating equation of a moment release, scaled units, in the design's column order.
 

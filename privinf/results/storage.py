@@ -20,7 +20,7 @@ from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
-from privinf.studied import studied
+from privinf.fitting.registry import MODELS, named, studied
 from privinf.validation import check_array
 
 FORMAT = "privinf-results"
@@ -42,24 +42,28 @@ class Recipe:
     results : type[DescribedResults]
     system : callable
         ``system(release, settings)`` makes the estimating equation again, as the fit did.
-    studies : mapping of str to str
-        Methods of studies: how the method's name begins, and the module of studies that made the results.
     """
 
     results: type[DescribedResults]
     system: Rebuild
-    studies: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 _recipes: dict[str, Recipe] = {}
 
 
 @door
-def register_model(
-    name: str, *, results: type[DescribedResults], system: Rebuild, studies: Mapping[str, str] | None = None
-) -> None:
-    """Say how results whose ``model`` is `name` come back from a file; models do this on import."""
-    _recipes[name] = Recipe(results, system, dict(studies or {}))
+def register_model(name: str, *, results: type[DescribedResults], system: Rebuild) -> None:
+    """Say how results whose ``model`` is `name` come back from a file, for models outside of the package."""
+    _recipes[name] = Recipe(results, system)
+
+
+def _recipe(model: str) -> Recipe | None:
+    """Return how results of a model come back, as it was registered or as the package's table has it."""
+    if model in _recipes or model not in MODELS:
+        return _recipes.get(model)
+    stored = MODELS[model]
+    system = (lambda release, settings: None) if stored.system is None else named(stored.system)
+    return Recipe(named(stored.results), system)
 
 
 def save_results(
@@ -96,13 +100,13 @@ def load_results(
     arrays, header = read_container(path, format=FORMAT, version=VERSION, key=key)
     try:
         result = _from_parts(arrays, header, default)
-        recipe = _recipes.get(header["model"])
     except StorageError:
         raise
     except PrivinfError as problem:
         reason = str(problem)
     else:
-        for method, module in ({} if recipe is None else recipe.studies).items():
+        stored = MODELS.get(header["model"])
+        for method, module in ({} if stored is None else stored.studies).items():
             if header["method"].startswith(method):
                 studied(module, f"the method of {path} ({method})")
         return result
@@ -152,7 +156,7 @@ def _from_parts(
     if header["release"] is not None:
         sent = {name.removeprefix(RELEASE): a for name, a in arrays.items() if name.startswith(RELEASE)}
         release = Release.from_parts(sent, header["release"])
-    recipe = _recipes.get(header["model"])
+    recipe = _recipe(header["model"])
     found = header["identification"]
     result = (default if recipe is None else recipe.results)(
         estimate,

@@ -1,0 +1,115 @@
+"""The models that stored files and releases ask for by name; each is imported when it is asked for.
+
+The floor must not import a tower, and neither may the package import `studies`, which stand beside it in its
+repository. A file or a release names its model, though: this table and `studied` say where the name lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from privinf.errors import NotAvailableError
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """Where the results of one model come back from.
+
+    Attributes
+    ----------
+    results : str
+        ``"module:attribute"`` of the class.
+    system : str or None
+        Of the function ``(release, settings)`` that makes the estimating equation again; None: it is not kept.
+    studies : mapping of str to str
+        Methods of studies: how the method's name begins, and the module of studies that made the results.
+    """
+
+    results: str
+    system: str | None = None
+    studies: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a release's ``regress`` or ``classify`` calls.
+
+    Attributes
+    ----------
+    model : str
+        ``"module:attribute"`` of a class with ``from_release``.
+    words : mapping
+        Arguments that ``from_release`` takes, with their defaults.
+    method : str
+        The model's method that gets all other arguments.
+    """
+
+    model: str
+    words: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    method: str = "fit"
+
+
+_MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
+MODELS: Mapping[str, StoredModel] = {
+    "ModulatedOLS": StoredModel(
+        "privinf.modulation.results:ModulatedOLSResults", "privinf.modulation.equation:rebuilt_system"
+    ),
+    "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.equation:rebuilt_system"),
+    "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
+    "FederatedGLM": StoredModel("privinf.glm.results:FederatedGLMResults"),
+    "DebiasedLasso": StoredModel(
+        "privinf.lasso.results:LassoResults",
+        studies={"debiased lasso, the paper's algorithms": "paper.results"},
+    ),
+    "RMGMOLS": _MIXED,
+    "DGMOLS": _MIXED,
+    "BGMOLS": _MIXED,
+}
+
+TASKS: Mapping[tuple[str, str], Task] = {
+    ("modulation", "regress"): Task("privinf.modulation.model:ModulatedOLS"),
+    ("moments", "regress"): Task("privinf.moments.model:MomentOLS"),
+    ("joined random-mixing", "regress"): Task("privinf.mixing.model:RMGMOLS", method="regress"),
+    ("joined gaussian-rows", "regress"): Task("privinf.mixing.model:DGMOLS", method="regress"),
+    ("local-examples", "regress"): Task("privinf.iwp.model:IWPGLM", {"loss": "squared"}),
+    ("local-examples", "classify"): Task("privinf.iwp.model:IWPGLM", {"loss": "logistic"}),
+}
+
+
+def named(place: str) -> Any:
+    """Return the attribute that ``"module:attribute"`` names."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def studied(module: str, what: str) -> ModuleType:
+    """Import a module of studies, which registers what it adds to the package.
+
+    Parameters
+    ----------
+    module : str
+        Its name below ``studies``.
+    what : str
+        What it is needed for, as the error names it.
+
+    Raises
+    ------
+    NotAvailableError
+        studies cannot be imported here.
+    """
+    name = f"studies.{module}"
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not name.startswith(missing.name):
+            raise
+        raise NotAvailableError(
+            f"{what} is one of the studies in the repository of privinf, which are not in its wheel: put the "
+            "root of the repository on Python's path (PYTHONPATH, or pip install -e of a clone)"
+        ) from None
