@@ -5,27 +5,6 @@ loss. It fails if the bound is above the claim, and is blind if the bound is far
 exact loss on that pair (then it would not have seen a fault either).
 """
 
-from privinf.audit.likelihood import (
-    AuditResult,
-    TradeoffBounds,
-    audit_mechanism,
-    binomial_bounds,
-    gaussian_log_ratio,
-    lower_bounds,
-    tradeoff_mu,
-    wave_log_density,
-)
-from privinf.audit.sensitivity import SensitivitySearch, search_sensitivity
+import lazy_loader
 
-__all__ = [
-    "AuditResult",
-    "SensitivitySearch",
-    "TradeoffBounds",
-    "audit_mechanism",
-    "binomial_bounds",
-    "gaussian_log_ratio",
-    "lower_bounds",
-    "search_sensitivity",
-    "tradeoff_mu",
-    "wave_log_density",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,34 +5,6 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 `InProcessFederation` and a real transport carry the same messages.
 """
 
-from privinf.federation.daemon import RemoteSite, SiteDaemon
-from privinf.federation.flower import FlowerFederation
-from privinf.federation.in_process import Federation, InProcessFederation
-from privinf.federation.messages import Query, Reply
-from privinf.federation.noisy import NoisyGram, NoisySum
-from privinf.federation.policy import SitePolicy
-from privinf.federation.secure.keys import IdentityKey, Roster, pinned_keys
-from privinf.federation.secure.server import SecureServer
-from privinf.federation.site import Site
-from privinf.federation.site_ledger import SiteLedger
-from privinf.federation.trusted import TrustedServer
+import lazy_loader
 
-__all__ = [
-    "Federation",
-    "FlowerFederation",
-    "IdentityKey",
-    "InProcessFederation",
-    "NoisyGram",
-    "NoisySum",
-    "Query",
-    "RemoteSite",
-    "Reply",
-    "Roster",
-    "SecureServer",
-    "Site",
-    "SiteDaemon",
-    "SiteLedger",
-    "SitePolicy",
-    "TrustedServer",
-    "pinned_keys",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -26,7 +26,7 @@ class StoredModel:
     results : str
         ``"module:attribute"`` of the class.
     system : str or None
-        Of the function ``(release, settings)`` that makes the estimating equation again; None: it is not kept.
+        Of the function ``(release, settings)`` that makes the estimating equation again; None: not kept.
     studies : mapping of str to str
         Methods of studies: how the method's name begins, and the module of studies that made the results.
     """

@@ -1,1 +1,1 @@
-"""Glm."""
+"""Generalised linear models over a federation (FederatedGLM): Newton rounds, DP-Adam, sketches (DOME)."""

@@ -1,1 +1,1 @@
-"""Iwp."""
+"""M-estimation from locally private examples by inverse Weierstrass transforms (IWPGLM)."""

@@ -1,1 +1,1 @@
-"""Lasso."""
+"""Sparse regression with de-biased intervals (DebiasedLasso), and the mean of sparse vectors."""

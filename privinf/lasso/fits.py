@@ -10,6 +10,7 @@ from typing import Any, Literal
 from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
+from privinf.fitting.registry import studied
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
 from privinf.lasso.extras import check_extras, run_extras
@@ -26,7 +27,6 @@ from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import FALSE_PICKS, secure_plan, secure_server, sight_of
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
-from privinf.fitting.registry import studied
 from privinf.typing import Multipliers, Precision, RngLike, Trust
 from privinf.validation import check_choice, shown
 

@@ -1,1 +1,1 @@
-"""Mixing."""
+"""Regression on released rows of vertically split data (RMGMOLS, DGMOLS, BGMOLS)."""

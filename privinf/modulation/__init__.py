@@ -1,1 +1,1 @@
-"""Modulation."""
+"""Least squares from modulated samples, one noisy message a client (ModulatedOLS)."""

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors
+from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
@@ -169,3 +169,15 @@ def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Resu
     result = kind.__new__(kind)
     result.__dict__.update(_estimate=estimate, _context=context)
     return result
+
+
+@door
+def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Results:
+    """Read a result that `Results.save` wrote.
+
+    Raises
+    ------
+    StorageError
+        The file is damaged, foreign, of a newer version, or written with another key.
+    """
+    return Results.load(path, key=key)

@@ -13,6 +13,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.doors import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
+from privinf.fitting.registry import MODELS, named, studied
 from privinf.inference.estimate import Estimate
 from privinf.inference.identification import Identification
 from privinf.releases import Release
@@ -20,7 +21,6 @@ from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
-from privinf.fitting.registry import MODELS, named, studied
 from privinf.validation import check_array
 
 FORMAT = "privinf-results"

@@ -15,7 +15,8 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
 from privinf.schema.intervals import Interval
-from privinf.typing import Json, ResponseMode
+from privinf.typing import Json
+from privinf.typing import ResponseMode as ResponseMode
 from privinf.validation import check_choice, check_count, shown
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ that of an entry (l_inf):
 - ``paper_scores``: sum Pi_Rw(w_j'x) Pi_R(r), 2 R_w R;
 - ``single_slopes``: sum Pi_Rw(w_j'x) x_j 1(|r| < R) with |x_j| <= c, the slope of the scores, 2 R_w c.
 
-The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.statistics.regression`; squares
-of the scores and sums with multipliers are in `privinf.mechanisms.statistics.forms`.
+The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.statistics.regression`;
+squares of the scores and sums with multipliers are in `privinf.mechanisms.statistics.forms`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ CYCLE_CUT = "Schema.design"
 CYCLE_TYPE = ("privinf.schema.table", "Design", "typing")
 SINGLE = ("ROOT2", "CONSTANT", "FALSE_PICKS")
 # Who may name modules of the package in strings: the table that stored files ask, data sets, studies.
-BY_STRING = {"privinf.fitting.registry", "privinf.datasets", "privinf.fitting.registry"}
+BY_STRING = {"privinf.fitting.registry", "privinf.datasets"}
 # The rooms of the floor, and which other rooms each may import besides `EVERYWHERE`.
 FLOOR: dict[str, set[str]] = {
     "errors": set(),

@@ -1,1 +1,1 @@
-"""Heterogeneous."""
+"""The debiased lasso where every site has coefficients of its own."""

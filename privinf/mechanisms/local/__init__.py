@@ -1,1 +1,1 @@
-"""Local."""
+"""One message a client: examples, randomized response, signs, modulation."""

@@ -1,0 +1,90 @@
+from . import audit as audit
+from . import datasets as datasets
+from . import errors as errors
+from . import federation as federation
+from . import models as models
+from . import plotting as plotting
+from . import simulation as simulation
+from .accounting.budget import Budget as Budget
+from .accounting.entries import LedgerEntry as LedgerEntry
+from .accounting.files import LedgerFile as LedgerFile
+from .accounting.ledger import Ledger as Ledger
+from .accounting.planning import plan as plan
+from .accounting.report import PrivacyReport as PrivacyReport
+from .glm.first_order import DOME as DOME
+from .glm.first_order import DPSGD as DPSGD
+from .glm.first_order import DPAdam as DPAdam
+from .glm.first_order import RandomSketch as RandomSketch
+from .glm.model import FederatedGLM as FederatedGLM
+from .glm.newton import Newton as Newton
+from .iwp.model import IWPGLM as IWPGLM
+from .lasso.model import DebiasedLasso as DebiasedLasso
+from .lasso.sparse_mean import sparse_mean as sparse_mean
+from .mechanisms.blocks import open_table as open_table
+from .mechanisms.local.examples import LocalExamples as LocalExamples
+from .mechanisms.local.modulation import Modulation as Modulation
+from .mechanisms.mixing.party import PartyPlan as PartyPlan
+from .mechanisms.mixing.plan import MixingPlan as MixingPlan
+from .mechanisms.mixing.release import GaussianRows as GaussianRows
+from .mechanisms.mixing.release import RandomMixing as RandomMixing
+from .mechanisms.moments import Moments as Moments
+from .mixing.joined import join as join
+from .mixing.model import BGMOLS as BGMOLS
+from .mixing.model import DGMOLS as DGMOLS
+from .mixing.model import RMGMOLS as RMGMOLS
+from .modulation.model import ModulatedOLS as ModulatedOLS
+from .moments.model import MomentOLS as MomentOLS
+from .releases import Release as Release
+from .releases import load_release as load_release
+from .results.base import Results as Results
+from .results.base import load_results as load_results
+from .results.comparison import compare as compare
+from .schema.arrays import add_constant as add_constant
+from .schema.declared import Factor as Factor
+from .schema.declared import Numeric as Numeric
+from .schema.design import Design as Design
+from .schema.table import Schema as Schema
+from .version import __version__ as __version__
+
+__all__ = [
+    "BGMOLS",
+    "DGMOLS",
+    "DOME",
+    "DPSGD",
+    "IWPGLM",
+    "RMGMOLS",
+    "Budget",
+    "DPAdam",
+    "DebiasedLasso",
+    "Design",
+    "Factor",
+    "FederatedGLM",
+    "GaussianRows",
+    "Ledger",
+    "LedgerEntry",
+    "LedgerFile",
+    "LocalExamples",
+    "MixingPlan",
+    "ModulatedOLS",
+    "Modulation",
+    "MomentOLS",
+    "Moments",
+    "Newton",
+    "Numeric",
+    "PartyPlan",
+    "PrivacyReport",
+    "RandomMixing",
+    "RandomSketch",
+    "Release",
+    "Results",
+    "Schema",
+    "add_constant",
+    "compare",
+    "errors",
+    "join",
+    "load_release",
+    "load_results",
+    "open_table",
+    "plan",
+    "sparse_mean",
+]
