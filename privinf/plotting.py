@@ -16,6 +16,7 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["bands", "budget", "coefficients", "noise_share"]
 
 # ---- style
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import PrivinfError, SchemaError
 from privinf.schema import geometry
 from privinf.schema.intervals import Interval
@@ -18,6 +19,7 @@ from privinf.typing import Flags, Floats, Json
 FORMAT = 1
 
 
+@doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DesignFields:
     """What a design is written as: everything else about it follows. See `Design`."""

@@ -148,6 +148,15 @@ def test_arrows_that_break_rules(tmp_path):
     assert house.unnamed_rooms(tree) == ["attic"]
 
 
+def test_every_room_may_import_a_leaf_and_no_other_module_of_its_room(tmp_path):
+    tree = small(
+        tmp_path,
+        noise__a="from privinf.fitting.registry import named\nfrom privinf.fitting.model import fit\n",
+        fitting__registry="", fitting__model="",
+    )  # fmt: skip
+    assert house.floor_upwards(tree) == ["privinf.noise.a -> privinf.fitting.model"]
+
+
 def test_parameters_are_counted(tmp_path):
     tree = small(
         tmp_path,

@@ -1,110 +1,64 @@
-"""The rooms of the package, and which room may import which: raw rows stay in mechanisms."""
+"""The rooms of the package, and which room may import which: raw rows stay in mechanisms.
+
+The rooms and their rules are one table, `support.limits`. Circles, and rooms that import a room above them,
+are measures of the house (`tests/architecture`).
+"""
 
 import ast
 import sys
-from pathlib import Path
 
 import pytest
+from support.limits import EVERYWHERE, FLOOR, FREE, LEAVES, NUMERIC_ONLY, ROW_DOORS, TOWERS, TOWERS_IMPORT
+from support.tree import Tree, room_of
 
-PACKAGE = Path(__file__).parents[2] / "privinf"
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied", "version"}
-ALLOWED = {
-    "errors": set(),
-    "sealed": set(),
-    "studied": set(),
-    "version": set(),
-    "doors": set(),
-    "typing": set(),
-    "validation": set(),
-    "storage": set(),
-    "schema": set(),
-    "accounting": set(),
-    "noise": set(),
-    "release_kinds": set(),
-    "releases": {"schema", "accounting", "storage", "release_kinds"},
-    "mechanisms": {"schema", "accounting", "noise", "releases"},
-    "inference": set(),
-    "engines": {"releases", "inference"},
-    "federation": {"mechanisms", "accounting", "noise", "schema", "releases", "storage"},
-    "results": {"inference", "accounting", "schema", "releases", "storage", "plotting"},
-    "plotting": {"results", "accounting", "inference"},
-    "models": {
-        "mechanisms",
-        "releases",
-        "inference",
-        "engines",
-        "federation",
-        "results",
-        "accounting",
-        "schema",
-        "storage",
-    },
-    "audit": {"noise", "accounting"},
-    "simulation": set(),
-    "datasets": {"schema"},
-    "cli": {"accounting", "federation", "mechanisms", "models", "releases", "results", "schema"},
-    "__main__": {"cli"},
-}
-NUMERIC_ONLY = {"inference"}
-NUMERIC = {"numpy", "scipy", "privinf"} | set(sys.stdlib_module_names)
+TREE = Tree(packages=("privinf",))
+MODULES = sorted(TREE.modules.keys() - {"privinf"})
 
 
-def room_of(path: Path) -> str:
-    part = path.relative_to(PACKAGE).parts[0]
-    return part.removesuffix(".py")
-
-
-def imports(path: Path) -> set[str]:
+def imports(module):
+    """Return the full names of what a module imports, of the package or not."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREE.modules[module].tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, f"{module}: relative import"
             found.add(str(node.module))
     return found
 
 
-MODULES = sorted(
-    path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py"
-)
+def imported(module):
+    """Return the modules of the package that a module imports."""
+    return {one.target for one in TREE.imports if one.source == module}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_room_imports_only_what_it_may(path):
-    room = room_of(path)
-    for name in imports(path):
-        top, *rest = name.split(".")
-        if top == "privinf" and rest:
-            other = rest[0]
-            if other == room or other in EVERYWHERE:
-                continue
-            assert other in ALLOWED[room], f"{path.relative_to(PACKAGE)} ({room}) imports privinf.{other}"
-        elif room in NUMERIC_ONLY:
-            assert top in NUMERIC, (
-                f"{path.relative_to(PACKAGE)} imports {top}: this room is numpy and scipy only"
-            )
+@pytest.mark.parametrize("module", MODULES)
+def test_room_imports_only_what_it_may(module):
+    room = room_of(module)
+    for target in set() if FREE & {module, room} else imported(module) - LEAVES:
+        allowed = TOWERS_IMPORT if room in TOWERS else FLOOR[room]
+        assert room_of(target) in allowed | EVERYWHERE | {room}, f"{module} ({room}) imports {target}"
+    for name in imports(module) if room in NUMERIC_ONLY else ():
+        allowed = NUMERIC_ONLY[room] | {"privinf"} | set(sys.stdlib_module_names)
+        assert name.split(".")[0] in allowed, f"{module} imports {name}: {room} is numpy and scipy only"
 
 
-def test_models_reach_rows_only_through_the_mechanisms_doors():
-    doors = {
-        "privinf.mechanisms",
-        "privinf.mechanisms.mixing.matrix",
-        "privinf.mechanisms.mixing.plan",
-        "privinf.mechanisms.mixing.theory",
-        "privinf.mechanisms.mixing.party",
-        "privinf.mechanisms.local.modulation",
-        "privinf.mechanisms.local.modulation_map",
-        "privinf.mechanisms.moments",
-        "privinf.mechanisms.selection",
-        "privinf.mechanisms.rows",
-        "privinf.mechanisms.local.signs",
-    }
-    for path in PACKAGE.glob("models/*.py"):
-        used = {name for name in imports(path) if name.startswith("privinf.mechanisms")}
-        assert used <= doors, f"{path.name}: {used - doors}"
+@pytest.mark.parametrize("tower", sorted(TOWERS))
+def test_towers_reach_rows_only_through_the_doors_of_mechanisms(tower):
+    modules = [module for module in MODULES if room_of(module) == tower]
+    assert modules
+    for module in modules:
+        used = {name for name in imported(module) if room_of(name) == "mechanisms"}
+        assert used <= ROW_DOORS, f"{module}: {used - ROW_DOORS}"
 
 
 def test_every_room_is_named_here():
-    rooms = {room_of(path) for path in MODULES}
-    assert rooms <= ALLOWED.keys(), rooms - ALLOWED.keys()
+    rooms = {room_of(module) for module in MODULES}
+    assert rooms <= FLOOR.keys() | TOWERS | FREE | EVERYWHERE
+    assert TREE.modules.keys() >= ROW_DOORS | LEAVES
+
+
+@pytest.mark.parametrize("leaf", sorted(LEAVES))
+def test_what_every_room_imports_imports_errors_alone(leaf):
+    assert imported(leaf) == {"privinf.errors"}
+    assert {name.split(".")[0] for name in imports(leaf)} <= {"privinf"} | set(sys.stdlib_module_names)

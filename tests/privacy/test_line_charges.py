@@ -127,28 +127,24 @@ def test_lines_hold_the_grids_share_of_all_of_a_persons_numbers():
 
 
 PEELING = {
-    "one pick of k": Mutant("mechanisms.peeling_plan", "_gumbel_cost", "math.sqrt(k /", "math.sqrt(1 /"),
-    "one pure pick of k": Mutant(
-        "mechanisms.peeling_plan", "_pure_cost", "3.0 * k / epsilon", "3.0 / epsilon"
-    ),
+    "one pick of k": Mutant("mechanisms.peeling", "_gumbel_cost", "math.sqrt(k /", "math.sqrt(1 /"),
+    "one pure pick of k": Mutant("mechanisms.peeling", "_pure_cost", "3.0 * k / epsilon", "3.0 / epsilon"),
     "one Laplace pick of k": Mutant(
-        "mechanisms.peeling_plan", "_repeated", "ConcentratedLoss(k * ", "ConcentratedLoss("
+        "mechanisms.peeling", "_repeated", "ConcentratedLoss(k * ", "ConcentratedLoss("
     ),
-    "one of several vectors": Mutant("mechanisms.peeling_plan", "_times", "exact(rho) * times", "exact(rho)"),
+    "one of several vectors": Mutant("mechanisms.peeling", "_times", "exact(rho) * times", "exact(rho)"),
     "one of several pure vectors": Mutant(
-        "mechanisms.peeling_plan", "_times", "exact(epsilon) * times", "exact(epsilon)"
+        "mechanisms.peeling", "_times", "exact(epsilon) * times", "exact(epsilon)"
     ),
     "values of one of several vectors": Mutant(
-        "mechanisms.peeling_plan", "_times", "exact(mu) ** 2 * times", "exact(mu) ** 2"
+        "mechanisms.peeling", "_times", "exact(mu) ** 2 * times", "exact(mu) ** 2"
     ),
     "one value of k": Mutant(
-        "mechanisms.peeling_plan", "values_entry", "math.sqrt(k) * sensitivity", "sensitivity"
+        "mechanisms.peeling", "values_entry", "math.sqrt(k) * sensitivity", "sensitivity"
     ),
-    "roundings": Mutant(
-        "mechanisms.peeling_plan", "solve_peeling_scale", "roundings * grid_step(scale)", "0.0"
-    ),
+    "roundings": Mutant("mechanisms.peeling", "solve_peeling_scale", "roundings * grid_step(scale)", "0.0"),
     "two of three roundings": Mutant(
-        "mechanisms.peeling_plan", "solve_peeling_scale", "roundings *", "roundings / 3.0 *"
+        "mechanisms.peeling", "solve_peeling_scale", "roundings *", "roundings / 3.0 *"
     ),
     "roundings of values": Mutant("noise.source", "grid_inflation", "grid_step(scale) *", "0.0 *"),
 }
@@ -161,13 +157,13 @@ GRIDS = {
         "mechanisms.moments", "Moments._line", "(rows_per_unit if local else", "(1 if local else"
     ),
     "a person's modulated rows": Mutant(
-        "mechanisms.modulation", "Modulation._plan", "self.columns * rows_per_unit", "self.columns"
+        "mechanisms.local.modulation", "Modulation._plan", "self.columns * rows_per_unit", "self.columns"
     ),
     "a person's modulated responses": Mutant(
-        "mechanisms.modulation", "Modulation._plan", "dimension=rows_per_unit", "dimension=1"
+        "mechanisms.local.modulation", "Modulation._plan", "dimension=rows_per_unit", "dimension=1"
     ),
     "a person's examples": Mutant(
-        "mechanisms.local_examples", "LocalExamples._features_line", "gaussian * rows_per_unit", "gaussian"
+        "mechanisms.local.examples", "LocalExamples._features_line", "gaussian * rows_per_unit", "gaussian"
     ),
     "all roundings": Mutant("noise.source", "grid_inflation", "math.sqrt(dimension)", "0.0"),
     "roundings of one number": Mutant("noise.source", "grid_inflation", "math.sqrt(dimension)", "1.0"),

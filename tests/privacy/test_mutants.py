@@ -312,7 +312,7 @@ MUTANTS = {
         of_policy,
     ),
     "the logistic diameter without its slack": (
-        Mutant("mechanisms.glm_families", "_unit_diameter", " + between", ""),
+        Mutant("mechanisms.statistics.families", "_unit_diameter", " + between", ""),
         attained.diameter_complaints,
     ),
     # second moments
@@ -326,7 +326,7 @@ MUTANTS = {
     ),
     "public columns left out of the moments' sensitivity": (
         Mutant(
-            "mechanisms.moments_geometry",
+            "mechanisms.statistics.moments",
             "second_moment_sensitivity",
             "(public_norm2 + rho2) ** 2",
             "rho2 ** 2",
@@ -335,7 +335,7 @@ MUTANTS = {
     ),
     "public columns left out of the residual moments'": (
         Mutant(
-            "mechanisms.moments_geometry",
+            "mechanisms.statistics.moments",
             "residual_moment_sensitivity",
             "(x_norm**2 + public_norm2)",
             "x_norm**2",
@@ -356,12 +356,12 @@ MUTANTS = {
         of_fit("ModulatedOLS one-shot"),
     ),
     "the constant left out of a site's moments": (
-        Mutant("mechanisms.moment_statistics", "_total_reach", "float(constant)", "0.0"),
+        Mutant("mechanisms.statistics.moments", "_total_reach", "float(constant)", "0.0"),
         of_sizes("moments.total"),
     ),
     "a wrong power of a site's residual clip": (
         Mutant(
-            "mechanisms.moment_statistics",
+            "mechanisms.statistics.moments",
             "_residual_reach",
             '"residual_clip") ** 2',
             '"residual_clip") ** 4',
@@ -371,19 +371,25 @@ MUTANTS = {
     # modulated rows, examples, responses
     "a person's modulated rows uncharged": (
         Mutant(
-            "mechanisms.modulation", "Modulation.feature_distance", "math.sqrt(max_rows(self.design)) * ", ""
+            "mechanisms.local.modulation",
+            "Modulation.feature_distance",
+            "math.sqrt(max_rows(self.design)) * ",
+            "",
         ),
         of_fit("ModulatedOLS several rows a person"),
     ),
     "a person's modulated responses uncharged": (
         Mutant(
-            "mechanisms.modulation", "Modulation.response_distance", "math.sqrt(max_rows(self.design)) * ", ""
+            "mechanisms.local.modulation",
+            "Modulation.response_distance",
+            "math.sqrt(max_rows(self.design)) * ",
+            "",
         ),
         of_fit("ModulatedOLS several rows a person"),
     ),
     "the wave left out of the paper's sensitivity": (
         Mutant(
-            "mechanisms.modulation_map",
+            "mechanisms.local.modulation_map",
             "ModulationMap.lipschitz",
             "return keep + self",
             "return 0.5 * keep + 0.0 * self",
@@ -391,20 +397,20 @@ MUTANTS = {
         of_fit("ModulatedOLS the paper's sensitivity"),
     ),
     "every answer of a person at the whole epsilon": (
-        Mutant("mechanisms.local_examples", "LocalExamples._answer", "/ rows_per_unit)", "/ 1)"),
+        Mutant("mechanisms.local.examples", "LocalExamples._answer", "/ rows_per_unit)", "/ 1)"),
         of_fit("LocalExamples, several rows a person"),
     ),
     "a person's examples uncharged": (
-        Mutant("mechanisms.local_examples", "LocalExamples._features_line", "rows_per_unit**0.5 * ", ""),
+        Mutant("mechanisms.local.examples", "LocalExamples._features_line", "rows_per_unit**0.5 * ", ""),
         of_fit("LocalExamples, several rows a person"),
     ),
     "the label's range halved": (
-        Mutant("mechanisms.local_examples", "LocalExamples._label_line", "rows_per_unit**0.5 * ", "0.5 * "),
+        Mutant("mechanisms.local.examples", "LocalExamples._label_line", "rows_per_unit**0.5 * ", "0.5 * "),
         of_fit("IWPGLM counts"),
     ),
     "lies by twice the epsilon": (
         Mutant(
-            "mechanisms.randomized_response",
+            "mechanisms.local.responses",
             "lie_probability",
             "math.exp(-epsilon)",
             "math.exp(-2.0 * epsilon)",
@@ -412,12 +418,12 @@ MUTANTS = {
         of_fit("sparse_mean"),
     ),
     "lies as if there were two levels": (
-        Mutant("mechanisms.randomized_response", "lie_probability", "odds = (levels - 1) * ", "odds = "),
+        Mutant("mechanisms.local.responses", "lie_probability", "odds = (levels - 1) * ", "odds = "),
         of_fit("IWPGLM multinomial"),
     ),
     "a machine answers at twice its epsilon": (
         Mutant(
-            "mechanisms.sign_channel",
+            "mechanisms.local.signs",
             "SignChannel.release",
             "RandomizedResponse(2, self.epsilon)",
             "RandomizedResponse(2, 2.0 * self.epsilon)",
@@ -426,19 +432,22 @@ MUTANTS = {
     ),
     # parties
     "the rows of a mixture at full weight beside the row of ones": (
-        Mutant("mechanisms.random_mixing", "RandomMixing.release", "math.sqrt(1.0 - share)", "1.0"),
+        Mutant("mechanisms.mixing.release", "RandomMixing.release", "math.sqrt(1.0 - share)", "1.0"),
         of_fit("RMGMOLS signs"),
     ),
     "half a party's diameter": (
         Mutant(
-            "mechanisms.party_release", "PartyMechanism._line", "sensitivity=own +", "sensitivity=0.5 * own +"
+            "mechanisms.mixing.party_release",
+            "PartyMechanism._line",
+            "sensitivity=own +",
+            "sensitivity=0.5 * own +",
         ),
         of_fit("DGMOLS"),
     ),
     # picks
     "noise of one pick for k": (
         Mutant(
-            "mechanisms.peeling_plan",
+            "mechanisms.peeling",
             "_gumbel_cost",
             "math.sqrt(k / (2.0 * selection))",
             "math.sqrt(1 / (2.0 * selection))",
@@ -446,12 +455,12 @@ MUTANTS = {
         of_fit("NoisyTopK, Gumbel"),
     ),
     "values of k picks at the price of one": (
-        Mutant("mechanisms.peeling_plan", "values_entry", "math.sqrt(k) * sensitivity", "sensitivity"),
+        Mutant("mechanisms.peeling", "values_entry", "math.sqrt(k) * sensitivity", "sensitivity"),
         of_fit("NoisyTopK, Gumbel"),
     ),
     "Laplace picks at a k-th of their price": (
         Mutant(
-            "mechanisms.peeling_plan",
+            "mechanisms.peeling",
             "_repeated",
             "ConcentratedLoss(k * pure_rho(epsilon))",
             "ConcentratedLoss(pure_rho(epsilon))",
@@ -459,13 +468,11 @@ MUTANTS = {
         of_fit("NoisyTopK, Laplace, zCDP"),
     ),
     "one vector of several charged": (
-        Mutant(
-            "mechanisms.peeling_plan", "_times", "float_down(exact(rho) * times)", "float_down(exact(rho))"
-        ),
+        Mutant("mechanisms.peeling", "_times", "float_down(exact(rho) * times)", "float_down(exact(rho))"),
         of_fit("peeling of two vectors"),
     ),
     "roundings of picks uncharged": (
-        Mutant("mechanisms.peeling_plan", "solve_peeling_scale", "roundings * grid_step(scale) if", "0.0 if"),
+        Mutant("mechanisms.peeling", "solve_peeling_scale", "roundings * grid_step(scale) if", "0.0 if"),
         of_roundings,
     ),
     "roundings of a vector at the price of one number's": (
@@ -504,24 +511,24 @@ MUTANTS = {
     ),
     # sums at sites
     "a Gram matrix without its root of two": (
-        Mutant("mechanisms.sparse_statistics", "_gram_reach", "math.sqrt(2.0) * q2", "q2"),
+        Mutant("mechanisms.statistics.regression", "_gram_reach", "math.sqrt(2.0) * q2", "q2"),
         of_sizes("union_gram"),
     ),
     "variances without their root of two": (
-        Mutant("mechanisms.sparse_statistics", "_variances_reach", "math.sqrt(2.0) * top", "top"),
+        Mutant("mechanisms.statistics.regression", "_variances_reach", "math.sqrt(2.0) * top", "top"),
         of_sizes("score_variances"),
     ),
     "a radius for a diameter": (
-        Mutant("mechanisms.site_ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
+        Mutant("mechanisms.statistics.ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
         of_sizes("clipped_score", "product_vector"),
     ),
     "half a box": (
-        Mutant("mechanisms.site_ops", "Reach.box", "cls(shape, 2.0 * norm", "cls(shape, norm"),
+        Mutant("mechanisms.statistics.ops", "Reach.box", "cls(shape, 2.0 * norm", "cls(shape, norm"),
         of_sizes("clipped_products"),
     ),
     "one record of a site charged": (
         Mutant(
-            "mechanisms.site_ops",
+            "mechanisms.statistics.ops",
             "Reach.of_clients",
             "min(rows * self.l2, 2.0 * clip)",
             "min(self.l2, 2.0 * clip)",
@@ -530,7 +537,7 @@ MUTANTS = {
     ),
     "a site's clip for its diameter": (
         Mutant(
-            "mechanisms.site_ops",
+            "mechanisms.statistics.ops",
             "Reach.of_clients",
             "min(rows * self.l2, 2.0 * clip)",
             "min(rows * self.l2, clip)",
@@ -539,36 +546,38 @@ MUTANTS = {
     ),
     "a Hessian without its root of two": (
         Mutant(
-            "mechanisms.glm_statistics", "_outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
+            "mechanisms.statistics.glm", "_outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
         ),
         of_sizes("glm.hessian", "glm.meat"),
     ),
     "a logistic curvature of a fifth": (
-        Mutant("mechanisms.glm_statistics", "_hessian_reach", '"binomial": 0.25', '"binomial": 0.2'),
+        Mutant("mechanisms.statistics.glm", "_hessian_reach", '"binomial": 0.25', '"binomial": 0.2'),
         of_sizes("glm.hessian, logistic"),
     ),
     "sketches not shrunk": (
         Mutant(
-            "mechanisms.glm_statistics", "_sketched_score", "cut(clip_norms(z, clip), unit)", "cut(z, unit)"
+            "mechanisms.statistics.glm", "_sketched_score", "cut(clip_norms(z, clip), unit)", "cut(z, unit)"
         ),
         of_sizes("glm.sketched_score"),
     ),
     "rows longer than R not weighted": (
-        Mutant("mechanisms.glm_families", "weighted", "return clip_norms(u, radius, unit)", "return x"),
+        Mutant(
+            "mechanisms.statistics.families", "weighted", "return clip_norms(u, radius, unit)", "return x"
+        ),
         of_sizes("glm.score"),
     ),
     "slopes uncharged beside scores": (
-        Mutant("mechanisms.single_statistics", "_scores_reach", "4.0 + 2.25 * slope**2", "4.0"),
+        Mutant("mechanisms.statistics.scores", "_scores_reach", "4.0 + 2.25 * slope**2", "4.0"),
         of_sizes("target_scores"),
     ),
     "a vector's norm for its diameter": (
-        Mutant("mechanisms.vector_statistics", "_product_reach", "2.0 * min(norm,", "min(norm,"),
+        Mutant("mechanisms.statistics.scores", "_product_reach", "2.0 * min(norm,", "min(norm,"),
         of_sizes("product_vector"),
     ),
     # secure sums
     "noise of colluding sites counted": (
         Mutant(
-            "federation.site_masking",
+            "federation.secure.site",
             "read_terms",
             "carriers = len(roster) - colluding",
             "carriers = len(roster)",
@@ -615,15 +624,15 @@ MUTANTS = {
         of_accounts,
     ),
     "the rounds of a regression spend what the end does": (
-        Mutant("models.federated_glm_budget", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
+        Mutant("glm.plan", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
         of_fit("FederatedGLM binomial, server"),
     ),
     "every Newton round the whole price": (
-        Mutant("engines.newton_rounds", "_round_price", "shares[number - 1] / shares.sum()", "1.0"),
+        Mutant("glm.newton", "_round_price", "shares[number - 1] / shares.sum()", "1.0"),
         of_fit("FederatedGLM binomial, server"),
     ),
     "every epoch the whole price": (
-        Mutant("engines.dp_optimizers", "optimise", "ROUNDING / paid", "ROUNDING"),
+        Mutant("glm.first_order", "optimise", "ROUNDING / paid", "ROUNDING"),
         of_fit("FederatedGLM binomial, server, DPSGD"),
     ),
 }

@@ -14,29 +14,29 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(296, 220),
-    "lines": Limit(50_372, 44_872),  # 5,500 fewer than at the gate's commit
-    "modules above 350 lines": Limit(13, 8),
-    "modules in the largest folder": Limit(44, 25),
+    "modules": Limit(235, 220),
+    "lines": Limit(45_400, 44_872),  # 5,500 fewer than at the gate's commit
+    "modules above 350 lines": Limit(11, 8),
+    "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
     "towers importing towers": Limit(0, 0),
     "floor importing towers": Limit(0, 0),
     "floor importing rooms above it": Limit(0, 0),
-    "rooms without a rule": Limit(1, 0),
+    "rooms without a rule": Limit(0, 0),
     "privinf importing studies": Limit(0, 0),
     "imports by string": Limit(0, 0),
     "imports of _private names": Limit(0, 0),
-    "public functions of more than 12 parameters": Limit(46, 8),
-    "Any parameters of public functions": Limit(195, 100),
+    "public functions of more than 12 parameters": Limit(45, 8),
+    "Any parameters of public functions": Limit(193, 100),
     "classes of one name in two modules": Limit(0, 0),
     "Literals of one name in two modules": Limit(0, 0),
-    "Literals of the same values written twice": Limit(4, 0),
-    "constants written twice": Limit(11, 0),
-    "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(4, 0),
-    "constants of one name and several values": Limit(28, 28),
-    "modules that a central MomentOLS loads": Limit(225, 90),
-    "files that a central MomentOLS visits": Limit(55, 45),
-    "files that a DebiasedLasso visits": Limit(71, 53),
+    "Literals of the same values written twice": Limit(0, 0),
+    "constants written twice": Limit(2, 0),
+    "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
+    "constants of one name and several values": Limit(26, 28),
+    "modules that a central MomentOLS loads": Limit(119, 90),
+    "files that a central MomentOLS visits": Limit(48, 45),
+    "files that a DebiasedLasso visits": Limit(65, 53),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
@@ -44,6 +44,8 @@ OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade
 EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied", "version"}
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
+# Modules that every room may import: they import nothing of the package but its errors.
+LEAVES = {"privinf.fitting.registry"}
 # The one circle that is cut by name: a schema makes designs, and a design has a schema. `Schema.design`
 # imports what it calls when it is called, and its module the type of what it returns.
 CYCLE_CUT = "Schema.design"
@@ -51,7 +53,7 @@ CYCLE_TYPE = ("privinf.schema.table", "Design", "typing")
 SINGLE = ("ROOT2", "CONSTANT", "FALSE_PICKS")
 # Who may name modules of the package in strings: the table that stored files ask, data sets, studies.
 BY_STRING = {"privinf.fitting.registry", "privinf.datasets"}
-# The rooms of the floor, and which other rooms each may import besides `EVERYWHERE`.
+# The rooms of the floor, and which other rooms each may import besides `EVERYWHERE` and `LEAVES`.
 FLOOR: dict[str, set[str]] = {
     "errors": set(),
     "typing": set(),
@@ -76,3 +78,28 @@ FLOOR: dict[str, set[str]] = {
     "audit": {"accounting", "noise"},
     "simulation": set(),
 }
+# What every tower may import of the floor, and its doors to rows: a `Rows` goes in, a release comes out.
+TOWERS_IMPORT = {
+    "accounting",
+    "federation",
+    "fitting",
+    "inference",
+    "mechanisms",
+    "releases",
+    "results",
+    "schema",
+}
+ROW_DOORS = {
+    "privinf.mechanisms",
+    "privinf.mechanisms.arrays",
+    "privinf.mechanisms.local.modulation_map",
+    "privinf.mechanisms.local.signs",
+    "privinf.mechanisms.mixing.party",
+    "privinf.mechanisms.mixing.plan",
+    "privinf.mechanisms.mixing.theory",
+    "privinf.mechanisms.moments",
+    "privinf.mechanisms.rows",
+    "privinf.mechanisms.statistics.scores",
+}
+# Rooms that import nothing but these, the standard library and the package.
+NUMERIC_ONLY = {"inference": {"numpy", "scipy"}}

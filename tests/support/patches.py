@@ -270,9 +270,11 @@ class _File:
 
 
 def bound_names(module: Module) -> set[str]:
-    """Return the names that a module binds at its top."""
+    """Return the names that a module binds at its top, and those that it hands on by a stub of its names."""
     found = set()
-    for node in ast.walk(module.tree):
+    stub = module.path.with_suffix(".pyi")
+    handed_on = ast.parse(stub.read_text()) if stub.exists() else ast.Module([], [])
+    for node in [*ast.walk(module.tree), *ast.walk(handed_on)]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(one.asname or one.name).split(".")[0] for one in node.names}
     for node in module.tree.body:
