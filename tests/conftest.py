@@ -1,7 +1,8 @@
 """Noise that takes the operating system's entropy gets a stream of its own in each test and fixture.
 
 The code that runs is the secure one, word by word; only the words are those of a generator seeded with
-the name of the test, so that a Monte Carlo test of secure noise passes or fails for everybody alike.
+the names of the file and of the test, so that a Monte Carlo test of secure noise passes or fails for
+everybody alike, and goes on to do so when its file moves to another folder.
 """
 
 from __future__ import annotations
@@ -24,11 +25,17 @@ def seed_entropy(name: str) -> None:
     entropy.os = SimpleNamespace(urandom=words.bytes)
 
 
+def without_folder(nodeid: str) -> str:
+    """Return a test's name with that of its file, but not with the folders that the file lies in."""
+    path, *rest = nodeid.split("::")
+    return "::".join([path.rpartition("/")[2], *rest])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> None:
-    seed_entropy(f"{fixturedef.baseid}::{fixturedef.argname}::{request.param_index}")
+    seed_entropy(f"{without_folder(fixturedef.baseid)}::{fixturedef.argname}::{request.param_index}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    seed_entropy(item.nodeid)
+    seed_entropy(without_folder(item.nodeid))
