@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.federation.local import FEDERATED_TRUST, Parties
 from privinf.fitting.model import ReleaseModel, array_design, refuse_weights
 from privinf.fitting.solve import Fit, build_results
 from privinf.mechanisms import Moments, Rows
 from privinf.moments.equation import caveats, described, moment_system, release_cov_type
-from privinf.moments.federated import (
-    Checkpoint,
-    FederatedMoments,
-    MomentParties,
-    parties_of_arrays,
-    parties_of_formula,
-)
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import Calibration, CovType, Missing, RngLike, Stabilization, Target, Trust
 from privinf.validation import check_choice, check_count
+
+if TYPE_CHECKING:  # a fit of rows in one place loads no federation
+    from privinf.federation.local import Parties
+    from privinf.moments.federated import Checkpoint, FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
 TRUSTED = {
@@ -158,11 +154,14 @@ class MomentOLS(ReleaseModel):
         >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
         True
         """
+        from privinf.federation.local import FEDERATED_TRUST
+        from privinf.moments.federated import FederatedMoments, parties_of_arrays
+
         check_choice(trust, FEDERATED_TRUST, "trust")
         found = parties_of_arrays(
             parties, bounds=bounds, radius=radius, y_bounds=y_bounds, keyed=trust == "secure-sum"
         )
-        return cls._over(found, ledger, trust=trust, response_weight=response_weight)
+        return cls._over(FederatedMoments(found, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
     def from_formula(
@@ -213,23 +212,31 @@ class MomentOLS(ReleaseModel):
         refuse_weights(mechanism.pop("weights", None))
         if missing != "raise":
             raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
+        from privinf.moments.federated import FederatedMoments, parties_of_formula
+
         parties = parties_of_formula(formula, data, schema, mechanism.pop("radius", None))
-        return cls._over(parties, ledger, **{"trust": "secure-sum", "response_weight": None} | mechanism)
+        options = {"trust": "secure-sum", "response_weight": None} | mechanism
+        return cls._over(FederatedMoments(parties, **options), ledger)
 
     @classmethod
-    def _over(cls, parties: MomentParties, ledger: Ledger | None, **mechanism: Any) -> Self:
+    def _over(cls, mechanism: FederatedMoments, ledger: Ledger | None) -> Self:
         model = cls.__new__(cls)
-        model.mechanism = FederatedMoments(parties, **mechanism)
+        model.mechanism = mechanism
         model.ledger = check_ledger(ledger)
         model._rows = model._release = None
         return model
 
+    @property
+    def _federated(self) -> bool:
+        return self.mechanism is not None and not isinstance(self.mechanism, Moments)
+
     def release(self, **spending: Any) -> Release:
         """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties."""
-        if isinstance(self.mechanism, FederatedMoments):
+        if self._federated:
             if "source" in spending:
                 raise ArgumentError("source= is for rows in one place: here the noise is the federation's")
-            return self.mechanism.release(ledger=self.ledger, **spending)
+            released: Release = self.mechanism.release(ledger=self.ledger, **spending)
+            return released
         for name in ("max_colluding", "checkpoint"):
             if name in spending:
                 raise ArgumentError(f"{name}= is for a model over a federation")
@@ -307,6 +314,6 @@ class MomentOLS(ReleaseModel):
         )
 
     def __repr__(self) -> str:
-        if isinstance(self.mechanism, FederatedMoments):
+        if self._federated:
             return f"<{type(self).__name__}: {self.mechanism!r} (rows not shown)>"
         return super().__repr__()
