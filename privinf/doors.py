@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 from numpy.linalg import LinAlgError
 
@@ -104,7 +104,7 @@ def doors(kind: C) -> C:
     return kind
 
 
-def is_door(function: Any) -> bool:
+def is_door(function: object) -> bool:
     """Say whether a function is a door already."""
     return getattr(function, "__code__", None) is _CODE
 

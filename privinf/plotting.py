@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.normal import upper_quantile
 from privinf.results.provenance import DescribedResults
-from privinf.typing import Floats, RngLike
+from privinf.typing import ArrayLike, Columns, Floats, RngLike
 from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def quiet(ax: Axes, *, grid: str) -> None:
     ax.set_axisbelow(True)
 
 
-def name_rows(ax: Axes, names: Any) -> None:
+def name_rows(ax: Axes, names: Iterable[str]) -> None:
     """Put names at y = 0, 1, ... from top to bottom, long ones shortened."""
     labels = [name if len(name) <= LONGEST_LABEL else f"{name[:12]}...{name[-17:]}" for name in names]
     ax.set_yticks(range(len(labels)), labels)
@@ -77,7 +78,7 @@ def legend(ax: Axes, *, columns: int) -> None:
         ax.legend(handles, labels, frameon=False, fontsize="small")
 
 
-def stamp(ax: Axes, report: Any) -> None:
+def stamp(ax: Axes, report: PrivacyReport) -> None:
     """Write below the title what the fit cost; simulations are marked as such."""
     text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
     if report.stamp:
@@ -214,8 +215,8 @@ def coefficients(
 
 def bands(
     result: DescribedResults,
-    rows: Any,
-    x: Any,
+    rows: Columns,
+    x: ArrayLike,
     *,
     alpha: float = 0.05,
     simultaneous: bool = False,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import StorageError
+from privinf.schema import Design
 
 Check = Callable[[Any], bool]
 
@@ -149,7 +150,7 @@ _KINDS: dict[str, _Kind] = {
 
 
 def check_kind(
-    kind: str, arrays: Mapping[str, np.ndarray[Any, Any]], law: Mapping[str, Any], design: Any, nobs: int
+    kind: str, arrays: Mapping[str, np.ndarray[Any, Any]], law: Mapping[str, Any], design: Design, nobs: int
 ) -> None:
     """Raise StorageError unless arrays and law are those of a release of `kind`, of `nobs` records.
 

@@ -32,7 +32,7 @@ def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
     return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
 
 
-def unsealed(record: Any, what: str, fields: Iterable[str]) -> dict[str, Any]:
+def unsealed(record: object, what: str, fields: Iterable[str]) -> dict[str, Any]:
     """Return a record that was read without its checksum, once that is right.
 
     A record without a checksum passes: it was written by an earlier version of the package. One that has

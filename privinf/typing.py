@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -14,6 +18,15 @@ Flags: TypeAlias = NDArray[np.bool_]
 RngLike: TypeAlias = int | np.random.Generator | None
 Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
+AnyPath: TypeAlias = str | PathLike[str]
+# What a question, or a note beside arrays, may hold by name: what JSON and arrays of numbers carry.
+Plain: TypeAlias = ArrayLike | Mapping[str, Any] | None
+# What models take. A table is a frame of any library, a stream, a path, a query: `mechanisms` reads it.
+Column: TypeAlias = "ArrayLike | pd.Series[Any]"
+Columns: TypeAlias = "Column | pd.DataFrame"
+Table: TypeAlias = object
+Pair: TypeAlias = Sequence[float] | Floats  # (low, high)
+Bounds: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats | str | None  # a text: "data"
 
 Adjacency = Literal["bounded", "unit"]
 BinaryMechanism = Literal["response", "gaussian"]
@@ -46,10 +59,14 @@ TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "d
 
 __all__ = [
     "Adjacency",
+    "AnyPath",
     "ArrayLike",
     "BinaryMechanism",
     "BootstrapMethod",
+    "Bounds",
     "Calibration",
+    "Column",
+    "Columns",
     "CovType",
     "DiameterChoice",
     "Family",
@@ -64,7 +81,9 @@ __all__ = [
     "MixingMethod",
     "Multipliers",
     "Names",
+    "Pair",
     "PeelingMethod",
+    "Plain",
     "Precision",
     "Relation",
     "ResponseMode",
@@ -74,6 +93,7 @@ __all__ = [
     "SourceName",
     "Stabilization",
     "SumRelation",
+    "Table",
     "Target",
     "Trust",
     "TrustModel",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from privinf.typing import Floats, RngLike
 LONGEST_SHOWN = 80
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return how a message may tell an argument: a short number or text as it is, of all else the type.
 
     What a caller passed in the wrong place can be his table.
@@ -39,7 +40,7 @@ def told(error: Exception) -> str:
     return "a part of it is of the wrong type"
 
 
-def real_number(value: Any) -> float | None:
+def real_number(value: object) -> float | None:
     """Return one real number as a float, infinity if it is too large for one; None for all else."""
     if not isinstance(value, (numbers.Real, Decimal)):
         return None
@@ -51,16 +52,16 @@ def real_number(value: Any) -> float | None:
         return None
 
 
-def check_choice(value: Any, choices: Any, name: str) -> Any:
+def check_choice(value: object, choices: object, name: str) -> Any:
     """Return `value` if it is one of `choices` (a ``Literal`` or a sequence), else raise ArgumentError."""
-    allowed = getattr(choices, "__args__", None) or tuple(choices)
+    allowed = getattr(choices, "__args__", None) or tuple(cast(Iterable[object], choices))
     if not isinstance(value, (str, int, float, type(None))) or value not in allowed:
         raise ArgumentError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
     return value
 
 
 def check_number(
-    value: Any,
+    value: object,
     name: str,
     *,
     low: float = -math.inf,
@@ -81,17 +82,17 @@ def check_number(
     return number
 
 
-def check_positive(value: Any, name: str, *, infinite: bool = False) -> float:
+def check_positive(value: object, name: str, *, infinite: bool = False) -> float:
     """Return `value` as a float > 0 (infinity only where `infinite`)."""
     return check_number(value, name, low=0.0, open_low=True, infinite=infinite)
 
 
-def check_fraction(value: Any, name: str) -> float:
+def check_fraction(value: object, name: str) -> float:
     """Return `value` as a float strictly between 0 and 1."""
     return check_number(value, name, low=0.0, high=1.0, open_low=True, open_high=True)
 
 
-def check_count(value: Any, name: str, *, least: int = 1) -> int:
+def check_count(value: object, name: str, *, least: int = 1) -> int:
     """Return `value` as an int >= `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentError(f"{name} must be a whole number, got {shown(value)}")
@@ -115,14 +116,14 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) 
     return array
 
 
-def check_flag(value: Any, name: str) -> bool:
+def check_flag(value: object, name: str) -> bool:
     """Return True or False, and nothing that merely counts as one."""
     if not isinstance(value, (bool, np.bool_)):
         raise ArgumentError(f"{name} must be True or False, got {type(value).__name__}")
     return bool(value)
 
 
-def check_path(value: Any, name: str = "path") -> Path:
+def check_path(value: object, name: str = "path") -> Path:
     """Return the path of a file or folder."""
     if not isinstance(value, (str, PathLike)) or not str(value) or "\0" in str(value):
         raise ArgumentError(f"{name} must be the path of a file, got {type(value).__name__}")

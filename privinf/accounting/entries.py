@@ -247,7 +247,7 @@ def stamp_of(entries: Iterable[LedgerEntry]) -> str:
     return "" if all(entry.secure for entry in known) else SIMULATION
 
 
-def check_relation(relation: Any) -> Relation:
+def check_relation(relation: object) -> Relation:
     """Return a neighbouring relation; n is public throughout, so add/remove is refused with the reason."""
     words = str(relation).lower()
     if "add" in words or "remove" in words:

@@ -103,7 +103,7 @@ class FitFolder:
         write_container(self.path / name, arrays, told, format=FORMAT, key=self.seal, private=True)
 
 
-def fit_digest(design: Design, model: Mapping[str, Any], *settings: Any) -> str:
+def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
     """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
     told = {f"model.{name}": value for name, value in model.items()}
     told |= {f"setting.{at}": repr(value) for at, value in enumerate(settings)}

@@ -280,7 +280,7 @@ def packed(message: Message) -> Any:
     return app.RecordDict({"message": app.ConfigRecord({"text": text}), "arrays": app.ArrayRecord(records)})
 
 
-def unpacked(content: Any) -> Message:
+def unpacked(content: Mapping[str, Any]) -> Message:
     """Return the message in a RecordDict.
 
     Raises

@@ -14,7 +14,7 @@ from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_key
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
-from privinf.typing import Floats
+from privinf.typing import Column, Columns, Floats
 from privinf.validation import check_array
 
 Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
@@ -51,7 +51,7 @@ def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:
     return parts, columns[first]
 
 
-def matrix_of(X: Any) -> tuple[Floats, list[str]]:
+def matrix_of(X: Columns) -> tuple[Floats, list[str]]:
     """Return the columns and their names."""
     if not isinstance(X, pd.DataFrame):
         features = check_array(X, "X", ndim=2)
@@ -61,7 +61,7 @@ def matrix_of(X: Any) -> tuple[Floats, list[str]]:
     return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
 
 
-def response_of(y: Any, rows: int) -> Floats:
+def response_of(y: Column, rows: int) -> Floats:
     """Return the response of some rows, at least one."""
     found = check_array(np.asarray(y), "y", ndim=1)
     if len(found) != rows:

@@ -41,7 +41,7 @@ from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
-from privinf.typing import Floats
+from privinf.typing import Floats, Table
 from privinf.version import __version__
 
 NOTHING: Floats = np.empty(0)
@@ -126,7 +126,7 @@ class Site:
 
     def __init__(
         self,
-        rows: Any,
+        rows: Table,
         schema: Design | Schema,
         *,
         policy: SitePolicy | None = None,

@@ -91,7 +91,7 @@ class SiteDesigns:
         self.keep(design)
         self.own |= {design.digest}
 
-    def read(self, content: Any) -> Design:
+    def read(self, content: object) -> Design:
         """Return the design that came with a question, checked by public facts alone.
 
         Raises

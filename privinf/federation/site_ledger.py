@@ -169,7 +169,7 @@ class JournalAccount(Account):
         super().record(entries)
         self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
 
-    def reopened(self, scope: Any) -> Any:
+    def reopened(self, scope: object) -> Any:
         """Refuse: the file has one owner."""
         raise TypeError("a site's ledger is a file that one process owns: it is not pickled")
 

@@ -13,7 +13,7 @@ from privinf.iwp.noise import MOST_COMBINATIONS
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.iwp.solving import NUMERIC
 from privinf.releases import Release
-from privinf.typing import Floats, Loss
+from privinf.typing import ArrayLike, Floats, Loss
 from privinf.validation import as_generator, check_array, check_choice, shown
 
 SolvingMethod = Literal["newton", "sgd"]
@@ -117,7 +117,7 @@ def check_method(method: SolvingMethod, passes: Mapping[str, Any]) -> None:
     Schedule.checked(**{"step": 1.0} | scheduled)
 
 
-def checked_start(start: Any, parameters: int) -> Floats:
+def checked_start(start: ArrayLike, parameters: int) -> Floats:
     """Return a start as an array of `parameters` finite numbers; ArgumentError for anything else."""
     values = check_array(start, "start", ndim=1)
     if values.shape != (parameters,):

@@ -34,7 +34,7 @@ from privinf.results.rendering import PrivateSummary
 from privinf.results.resampling import BootstrapResults
 from privinf.results.summary import summarize
 from privinf.schema import Design
-from privinf.typing import ArrayLike, BootstrapMethod, Floats, Loss, RngLike, Which
+from privinf.typing import ArrayLike, BootstrapMethod, Columns, Floats, Loss, RngLike, Which
 from privinf.validation import check_array, check_choice, check_fraction
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
@@ -151,7 +151,7 @@ class IWPGLMResults(Results):
             more = (f"Ignoring the noise would have given: {values}.",)
         return summarize(self, alpha=alpha, title=title, more=more)
 
-    def predict(self, exog: Any, transform: bool = True, which: Which = "mean") -> Any:
+    def predict(self, exog: Columns, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.
 
         Parameters
@@ -176,7 +176,7 @@ class IWPGLMResults(Results):
             predicted = mean_response(self.loss, predicted)
         return pd.Series(predicted, index, name=which)
 
-    def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: Columns, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
         Raises

@@ -155,7 +155,7 @@ def check_plan(
     delta: float | None,
     sparsity: int | str,
     max_sparsity: int | None,
-    targets: Any,
+    targets: Targets,
     precision_sparsity: int | None,
     iterations: int | None,
     clip: float | None,
@@ -215,7 +215,7 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     return found, automatic
 
 
-def target_positions(targets: Any, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
+def target_positions(targets: Targets, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
     """Return the positions of targets given by name or position; None for those that the fit selects.
 
     Raises

@@ -17,7 +17,7 @@ from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarn
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.signs import SignCounts, exact_limits, minimax_rate, sign_estimate
 from privinf.mechanisms.local.signs import SignChannel
-from privinf.typing import RngLike, SourceName
+from privinf.typing import ArrayLike, Floats, RngLike, SourceName
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
 MeanInterval = Literal["exact", "delta"]
@@ -125,7 +125,7 @@ class SparseMeanResult(Released):
 
 @door
 def sparse_mean(
-    samples_by_machine: Any,
+    samples_by_machine: Sequence[ArrayLike] | Mapping[Any, ArrayLike] | Floats,
     *,
     epsilon: float,
     sparsity: int,
@@ -195,8 +195,8 @@ def sparse_mean(
     """
     check_positive(scale, "scale")
     channel = SignChannel(epsilon)
-    by_label = isinstance(samples_by_machine, Mapping)
-    samples = list(samples_by_machine.values() if by_label else samples_by_machine)
+    given = samples_by_machine
+    samples = list(given.values() if isinstance(given, Mapping) else given)
     labels = _labels(samples, names)
     if check_count(sparsity, "sparsity") > len(labels):
         raise ArgumentError(f"sparsity={sparsity} is more than the p={len(labels)} coordinates")

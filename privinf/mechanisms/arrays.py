@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +10,13 @@ import pandas as pd
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import data_bounds
 from privinf.schema.arrays import CONSTANT
+from privinf.typing import Bounds, Column, Columns, Pair
 from privinf.validation import check_array
 
 PartyColumns = Mapping[str, Sequence[int | str]]
 
 
-def array_table(y: Any, X: Any) -> tuple[pd.DataFrame, str]:
+def array_table(y: Column, X: Columns) -> tuple[pd.DataFrame, str]:
     """Return features and response in one table, and the response's name."""
     frame = X if isinstance(X, pd.DataFrame) else None
     if frame is None:
@@ -78,7 +78,7 @@ def check_cover(assigned: Mapping[str, Sequence[str]], names: Sequence[str] | No
 
 
 def column_limits(
-    table: pd.DataFrame, label: str, bounds: Any, y_bounds: Any
+    table: pd.DataFrame, label: str, bounds: Bounds, y_bounds: Pair | str | None
 ) -> dict[str, tuple[float, float]]:
     """Return the public bounds of every column."""
     names = [name for name in table.columns if name != label]

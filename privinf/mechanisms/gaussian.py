@@ -27,7 +27,7 @@ REACH = 2.0**24
 LARGEST = 2.0**1000
 
 
-def plain_array(given: Any, name: str) -> np.ndarray[Any, Any]:
+def plain_array(given: object, name: str) -> np.ndarray[Any, Any]:
     """Return an array of numbers, flags or objects as it is; ArgumentError, by type alone, for all else."""
     try:
         array = np.asarray(given)
@@ -38,7 +38,7 @@ def plain_array(given: Any, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def plain_number(given: Any, name: str) -> Any:
+def plain_number(given: object, name: str) -> Any:
     """Return a number as it is; ArgumentError, by type alone, for all else."""
     if isinstance(given, np.ndarray) and given.shape == () and given.dtype.kind in "biuf":
         return given.item()
@@ -57,7 +57,7 @@ def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
     return held(found.reshape(array.shape), 0.0)
 
 
-def number_of(given: Any) -> float:
+def number_of(given: object) -> float:
     """Return a number as a float; 0 for what is none."""
     if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
         return 0.0

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privinf.errors import AlignmentError
-from privinf.typing import Integers
+from privinf.typing import Column, Integers
 
 # Texts that stand for a missing value, in ids as in other columns of a CSV file.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
@@ -50,7 +50,7 @@ class Alignment:
     sha256: str
 
 
-def roster_digest(ids: Any) -> str:
+def roster_digest(ids: Column) -> str:
     """Return the SHA-256 that a plan states about its people: of the sorted ids, one a line.
 
     Parameters

@@ -22,7 +22,7 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.schema import Design, Numeric, Schema
-from privinf.typing import Floats, Integers, Missing
+from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice, shown
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
@@ -87,7 +87,7 @@ class EncodedRows:
         raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
 
 
-def as_rows(rows: Any, missing: Missing = "raise") -> Rows:
+def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     """Return `rows` as `Rows`: a frame (formula designs), a pair (y, X), or `Rows` itself."""
     if isinstance(rows, Rows):
         return rows
@@ -263,7 +263,7 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
 
 
 def data_bounds(
-    table: Any, names: list[str], wanted: list[str], request: str, argument: str
+    table: Table, names: list[str], wanted: list[str], request: str, argument: str
 ) -> dict[str, tuple[float, float]]:
     """Return the rows' own (min, max) by column, for those who asked for it by name.
 

@@ -41,7 +41,7 @@ from privinf.mechanisms.peeling import (
     values_entry,
 )
 from privinf.noise import NoiseSource, get_source, grid_step
-from privinf.typing import Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
+from privinf.typing import ArrayLike, Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
 
 __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
@@ -273,9 +273,9 @@ class NoisyTopK:
 
     def release(
         self,
-        v: Any,
+        v: ArrayLike,
         *,
-        candidates: Any = None,
+        candidates: ArrayLike | None = None,
         label: str = "top k",
         ledger: Ledger | None = None,
         rng: RngLike = None,
@@ -315,7 +315,7 @@ class NoisyTopK:
 
 
 @door
-def private_max(v: Any, sensitivity: float, **options: Any) -> TopK:
+def private_max(v: ArrayLike, sensitivity: float, **options: Any) -> TopK:
     """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
 
     Parameters

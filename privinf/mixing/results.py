@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.typing import ArrayLike, Floats
+from privinf.typing import ArrayLike, Columns, Floats
 from privinf.validation import check_array, check_choice
 
 # ---- systems
@@ -202,7 +203,7 @@ class MixingResults(Results):
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))
         return ScoreTestResult(statistic, pvalue, len(slopes), slopes, system.law)
 
-    def predict(self, exog: Any, transform: bool = True) -> pd.Series[float]:
+    def predict(self, exog: Columns, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows; those of a shrunk fit are kept inside the label's bounds.
 
         Parameters
@@ -230,6 +231,6 @@ class MixingResults(Results):
         return super()._rows(array, False)
 
 
-def rebuilt_system(release: Release, settings: Any) -> Any:
+def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> Any:
     """Return the estimating equation of stored results."""
     return mixing_system(release, population=settings["population"])

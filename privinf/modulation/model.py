@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -171,7 +172,8 @@ class ModulatedOLS(ReleaseModel):
 
         ``**spending`` are ``epsilon, delta, mu, rho, calibration, rng, source`` of `Modulation.release`.
         """
-        check_method(method, rounds=rounds, schedule=schedule, step=step, max_norm=max_norm)
+        protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
+        check_method(method, protocol)
         if method == "one-shot":
             return super().release(**spending)
         if self._rows is None:
@@ -252,7 +254,7 @@ class ModulatedOLS(ReleaseModel):
         if release is None:
             given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
             method = "one-shot" if method is None else method
-            check_method(method, **protocol, estimator=estimator)
+            check_method(method, protocol | {"estimator": estimator})
             release = self.release(method=method, **protocol, progress=progress, **given)
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
@@ -335,7 +337,7 @@ class ModulatedOLS(ReleaseModel):
         )
 
 
-def check_method(method: ModulationMethod, **given: Any) -> None:
+def check_method(method: ModulationMethod, given: Mapping[str, object]) -> None:
     """Refuse options of the iterative protocol where the method is one-shot."""
     check_choice(method, ModulationMethod, "method")
     used = [name for name, value in given.items() if value is not None]

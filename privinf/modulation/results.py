@@ -12,7 +12,7 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
 from privinf.modulation.equation import feature_noise, modulation_system
 from privinf.results import Results
-from privinf.typing import Floats
+from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array
 
 
@@ -25,7 +25,7 @@ class ModulatedOLSResults(Results):
     in the user's units.
     """
 
-    def gradient_variance(self, beta: Any = None) -> float:
+    def gradient_variance(self, beta: ArrayLike | None = None) -> float:
         """Return the variance of the corrected gradient at `beta` given the data (Theorem 8.1).
 
         Parameters

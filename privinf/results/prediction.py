@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.delta_method import DeltaMethod, MeanPrediction
 from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.schema import Design
-from privinf.typing import Floats, Loss, Names
+from privinf.typing import Columns, Floats, Loss, Names
 from privinf.validation import check_array, check_fraction
 
 # ---- nonlinear
@@ -182,7 +182,7 @@ class Prediction:
 
 
 def prediction_rows(
-    exog: Any, names: Names, design: Design | None, *, transform: bool
+    exog: Columns, names: Names, design: Design | None, *, transform: bool
 ) -> tuple[Floats, pd.Index[Any]]:
     """Return the design matrix of new rows, shape (rows, p), and their labels.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # ---- draws
 
 
-def draws_dataset(draws: Floats, names: Names, **attributes: Any) -> xr.Dataset:
+def draws_dataset(draws: Floats, names: Names, **attributes: str | float) -> xr.Dataset:
     """Return draws of shape (draws, p) as Dataset with dims (chain, draw, coefficient).
 
     Raises

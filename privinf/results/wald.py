@@ -25,7 +25,7 @@ from privinf.results.constraints import (
 )
 from privinf.results.context import Context
 from privinf.results.prediction import NonlinearResults, Prediction, prediction_rows
-from privinf.typing import ArrayLike, Floats
+from privinf.typing import ArrayLike, Columns, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class WaldResults:
         """Two-sided p-values of zero coefficients."""
         return self._labelled(two_sided_pvalue(self.tvalues.to_numpy(), self._estimate.df), "pvalues")
 
-    def cov_params(self, r_matrix: ArrayLike | None = None, column: Any = None) -> Any:
+    def cov_params(
+        self, r_matrix: ArrayLike | None = None, column: str | int | Sequence[str | int] | None = None
+    ) -> Any:
         """Return the covariance of the coefficients, of some of them, or of ``R b``.
 
         Parameters
@@ -223,7 +225,7 @@ class WaldResults:
         found = delta_method(labelled, self._estimate.params, self._estimate.covariance)
         return NonlinearResults(found, self._estimate.df)
 
-    def predict(self, exog: Any, transform: bool = True) -> pd.Series[float]:
+    def predict(self, exog: Columns, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows.
 
         Parameters
@@ -237,7 +239,7 @@ class WaldResults:
         with np.errstate(over="ignore", invalid="ignore"):
             return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
 
-    def get_prediction(self, exog: Any, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: Columns, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`."""
         rows, index = self._rows(exog, transform)
         with np.errstate(over="ignore", invalid="ignore"):

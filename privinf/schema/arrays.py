@@ -12,6 +12,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
+from privinf.typing import Bounds, Columns, Pair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,7 @@ def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:
 
 
 def aligned_bounds(
-    names: Sequence[str], private: Sequence[bool], bounds: Any, radius: float | None
+    names: Sequence[str], private: Sequence[bool], bounds: Bounds, radius: float | None
 ) -> list[tuple[float, float]]:
     """Return (low, high) of every column, infinite where there are no bounds.
 
@@ -92,7 +93,7 @@ def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[s
     )
 
 
-def checked_pair(name: str, pair: Any) -> Interval:
+def checked_pair(name: str, pair: Pair) -> Interval:
     """Return the bounds of column `name`.
 
     Raises
@@ -111,7 +112,7 @@ def checked_pair(name: str, pair: Any) -> Interval:
 
 
 @door
-def add_constant(X: Any, prepend: bool = True) -> pd.DataFrame:
+def add_constant(X: Columns, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 
     Parameters

@@ -149,7 +149,7 @@ class Factor:
 Declaration: TypeAlias = Numeric | Factor
 
 
-def as_declaration(name: str, value: Any) -> Declaration:
+def as_declaration(name: str, value: object) -> Declaration:
     """Return the declaration of column `name` from what a user wrote for it.
 
     Raises
@@ -173,7 +173,7 @@ def as_declaration(name: str, value: Any) -> Declaration:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
-def finite_number(value: Any, name: str) -> float:
+def finite_number(value: object, name: str) -> float:
     """Return a public number as a float; SchemaError if it is none or not finite."""
     if isinstance(value, (bool, np.bool_, str)) or not isinstance(
         value, (int, float, np.integer, np.floating)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.table import Schema, canonical_digest
 from privinf.schema.terms import Column, Plain, Response
-from privinf.typing import Floats, Json, Missing, ResponseMode
+from privinf.typing import Floats, Json, Missing, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class Design(DesignFields):
         """Return private slopes, shape (number of private columns,), from scaled to user units."""
         return np.asarray(slopes, dtype=np.float64) * self.y_scale / self.scale[self.private]
 
-    def matrix(self, table: Any, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
+    def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
         """Return the design matrix of raw rows, shape (n, p), in user units.
 
         Parameters
@@ -302,13 +302,13 @@ class Design(DesignFields):
             result[:, position] = _read(column, reader, inside, strict=extrapolate)
         return result
 
-    def _is_matrix(self, table: Any) -> bool:
+    def _is_matrix(self, table: Table) -> TypeGuard[Floats]:
         """Whether `table` is the design matrix already: floats, and a design made for arrays."""
         if self.schema is not None or not isinstance(table, np.ndarray) or table.dtype != np.float64:
             return False
         return table.ndim == 2 and table.shape[1] == len(self.columns)
 
-    def response_values(self, table: Any, missing: Missing = "raise") -> Floats:
+    def response_values(self, table: Table, missing: Missing = "raise") -> Floats:
         """Return the response of raw rows, shape (n,), in user units; errors as in `matrix`."""
         if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
             table = {self.response: table}

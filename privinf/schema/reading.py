@@ -14,7 +14,7 @@ from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.expressions import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
-from privinf.typing import Floats, Integers, Missing
+from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
@@ -43,7 +43,7 @@ class Reader:
 
     def __init__(
         self,
-        table: Any,
+        table: Table,
         schema: Schema | None,
         missing: Missing = "raise",
         middles: Mapping[str, float] | None = None,
@@ -179,7 +179,7 @@ class Reader:
         return codes
 
 
-def as_frame(table: Any) -> pd.DataFrame:
+def as_frame(table: Table) -> pd.DataFrame:
     """Return `table` as a DataFrame with one column a variable.
 
     Raises

@@ -66,7 +66,7 @@ FLOOR: dict[str, set[str]] = {
     "schema": set(),
     "accounting": set(),
     "noise": set(),
-    "release_kinds": set(),
+    "release_kinds": {"schema"},
     "releases": {"schema", "accounting", "storage", "release_kinds"},
     "inference": set(),
     "mechanisms": {"schema", "accounting", "noise", "releases", "storage"},

@@ -69,7 +69,7 @@ class MachineResults:
     results: Mapping[Any, LassoResults]
     differs: pd.Series[float] | None = None
 
-    def machine(self, label: Any) -> LassoResults:
+    def machine(self, label: object) -> LassoResults:
         """Return the results of one party, by its label (ArgumentError if there is none)."""
         if label not in self.results:
             raise ArgumentError(

@@ -28,7 +28,7 @@ from privinf.noise import NoiseSource, get_source
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
-from privinf.typing import BinaryMechanism, Calibration, Floats, Integers, Missing, RngLike, SourceName
+from privinf.typing import BinaryMechanism, Calibration, Floats, Integers, Missing, RngLike, SourceName, Table
 from privinf.validation import check_choice, check_flag
 
 
@@ -139,7 +139,7 @@ class LocalExamples:
 
     def release(
         self,
-        rows: Any,
+        rows: Table,
         *,
         epsilon_x: float | None = None,
         epsilon_y: float | None = None,

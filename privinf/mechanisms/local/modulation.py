@@ -24,6 +24,7 @@ from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import (
     Adjacency,
+    ArrayLike,
     Calibration,
     Floats,
     Missing,
@@ -31,6 +32,7 @@ from privinf.typing import (
     RngLike,
     SensitivityRule,
     SourceName,
+    Table,
 )
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
@@ -139,7 +141,7 @@ class Modulation:
 
     def release(
         self,
-        rows: Any,
+        rows: Table,
         *,
         epsilon: float | None = None,
         mu: float | None = None,
@@ -180,10 +182,10 @@ class Modulation:
 
     def open(
         self,
-        rows: Any,
+        rows: Table,
         *,
         rounds: int,
-        schedule: Any = None,
+        schedule: ArrayLike | None = None,
         epsilon: float | None = None,
         mu: float | None = None,
         rho: float | None = None,

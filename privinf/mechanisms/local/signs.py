@@ -20,7 +20,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.noise import get_source
-from privinf.typing import Floats, Integers, RngLike, SourceName
+from privinf.typing import ArrayLike, Floats, Integers, RngLike, SourceName
 from privinf.validation import as_generator, check_count
 
 ASKED = "which coordinate a machine is asked about does not depend on data"
@@ -99,7 +99,7 @@ class SignChannel:
 
     def release(
         self,
-        samples: Any,
+        samples: Sequence[ArrayLike] | Floats,
         *,
         public_seed: RngLike = None,
         ledger: Ledger | None = None,

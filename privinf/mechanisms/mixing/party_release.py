@@ -19,7 +19,7 @@ from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import BLOCK, scale_private
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Flags, Floats, Integers, Missing
+from privinf.typing import Flags, Floats, Integers, Missing, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
@@ -139,7 +139,7 @@ class PartyMechanism:
         """Return the noise sd, scaled units, that a budget of `mu` buys, before the grid's share."""
         return 0.0 if math.isinf(mu) else self.diameter / mu
 
-    def check_rows(self, rows: Any) -> None:
+    def check_rows(self, rows: Table) -> None:
         """Read the rows once and raise what `release` would raise about them; nothing is spent or kept."""
         for _ in self._blocks(self._checked(rows)):
             pass

@@ -27,7 +27,16 @@ from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.table import canonical_digest
 from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed
-from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, RngLike, SourceName
+from privinf.typing import (
+    Calibration,
+    DiameterChoice,
+    Missing,
+    MixingKind,
+    MixingMethod,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_choice, check_count, check_number, check_path, shown
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
@@ -246,7 +255,7 @@ class MixingPlan:
     def release(
         self,
         party: str,
-        rows: Any,
+        rows: Table,
         *,
         missing: Missing = "raise",
         data_bounds: bool = False,

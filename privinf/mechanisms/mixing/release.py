@@ -30,7 +30,7 @@ from privinf.mechanisms.mixing.theory import default_share
 from privinf.mechanisms.rows import BLOCK
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName
+from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName, Table
 from privinf.validation import check_choice, check_count, check_flag, check_number
 
 
@@ -84,7 +84,7 @@ class GaussianRows(PartyMechanism):
 
     def release(
         self,
-        rows: Any,
+        rows: Table,
         *,
         epsilon: float | None = None,
         mu: float | None = None,
@@ -217,7 +217,7 @@ class RandomMixing(PartyMechanism):
 
     def release(
         self,
-        rows: Any,
+        rows: Table,
         *,
         epsilon: float | None = None,
         mu: float | None = None,
