@@ -232,7 +232,7 @@ class TrustedServer(Rounds):
             dimension=reach.size,
             mu=calibrate_mu(mu=mu, rho=rho),
             unit=reach.unit,
-            trust="central",
+            trust="server",
             relation=self._relation,
             assumptions=(assumed(reach, self._relation),),
         )
@@ -389,7 +389,7 @@ class TrustedServer(Rounds):
         )  # fmt: skip
         peeling = mechanism.calibrated(
             self._noise, label=label, derivation=f"{op}: {reach.derivation}",
-            times=math.prod(reach.shape[:-1]),
+            times=math.prod(reach.shape[:-1]), trust="server",
         )  # fmt: skip
         if peeling.scale > 0.0 and self._noise.secure:
             _check_room(float(room) * 2.0**50, min(peeling.scale, peeling.values_scale or peeling.scale))

@@ -94,7 +94,7 @@ def test_the_noise_is_what_it_states(colluding):
     for site in federation._sites.values():
         assert site.ledger.total().mu == pytest.approx(math.sqrt(60))
     entry = server.ledger.entries[0]
-    assert (entry.trust, entry.noise["colluding"], entry.noise["sites"]) == ("distributed", colluding, 10)
+    assert (entry.trust, entry.noise["colluding"], entry.noise["sites"]) == ("secure-sum", colluding, 10)
 
 
 def test_the_price_is_that_of_the_grid():

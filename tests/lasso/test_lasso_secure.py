@@ -108,7 +108,7 @@ def test_a_federation_of_tables_and_a_constant():
 def test_nobody_peels(fitted):
     _, fit = fitted
     assert {entry.mechanism for entry in fit.privacy.entries} == {"gaussian"}
-    assert {entry.trust for entry in fit.privacy.entries} == {"distributed"}
+    assert {entry.trust for entry in fit.privacy.entries} == {"secure-sum"}
     assert fit.selected == ("x3", "x10", "x21")
     assert fit.method == "debiased lasso, secure sums"
     assert fit.simultaneous(0.05, rng=0).critical_value > 1.96

@@ -248,7 +248,7 @@ def test_the_release_travels_and_the_analyst_needs_no_site(tmp_path):
         np.testing.assert_array_equal(other.params, fit.params)
         np.testing.assert_allclose(other.bse, fit.bse, rtol=1e-12)
     text = str(fit.summary())
-    for words in ("secure sum", "distributed", "Sites:", "Colluding"):
+    for words in ("secure sum", "secure-sum", "Sites:", "Colluding"):
         assert words in text
     with pytest.raises(pi.errors.ArgumentError, match="max_colluding"):
         pi.MomentOLS.from_release(loaded).fit(max_colluding=1)

@@ -94,7 +94,7 @@ def plan_sum(
         label=label,
         unit=reach.unit,
         relation=relation,
-        trust="distributed",
+        trust="secure-sum",
         sensitivity=Sensitivity(norm="l2", value=total, derivation=f"{op}: {reach.derivation}; rounding"),
         noise={
             "law": "none" if site_scale == 0.0 else "discrete gaussian",
