@@ -229,6 +229,11 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     return entry.filed(str(uuid5(NAMESPACE_URL, f"{entry.id} {name}")), entry.scope)
 
 
+# What version 0.1 wrote on lines of servers and of secure sums. Digests keep these words: the noise of a
+# question belongs to its digest, and stays what it was.
+FORMER_TRUST = {"server": "central", "secure-sum": "distributed"}
+
+
 def question_of(query: Query, **more: Any) -> str:
     """Return the digest of a question, and of what `more` is done with its sum.
 
@@ -238,7 +243,8 @@ def question_of(query: Query, **more: Any) -> str:
     charges = []
     for charge in query.charges:
         noise = _without(charge.get("noise", {}), "question", "key")
-        charges.append(_without(charge, "id", "time") | {"noise": noise})
+        trust = FORMER_TRUST.get(charge.get("trust", ""), charge.get("trust"))
+        charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust})
     args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
     return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking)
 

@@ -68,9 +68,9 @@ def test_coefficients_show_both_intervals(results):
     ax = results.plot(alpha=0.1)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == [name for name in results.names if name != "Intercept"]
-    np.testing.assert_allclose(segments(ax, plotting.style.TOTAL), results.conf_int(0.1).loc[names])
+    np.testing.assert_allclose(segments(ax, plotting.TOTAL), results.conf_int(0.1).loc[names])
     center = results.params[names].to_numpy()
-    inner = segments(ax, plotting.style.NOISE_FREE)
+    inner = segments(ax, plotting.NOISE_FREE)
     np.testing.assert_allclose(inner.mean(axis=1), center)
     total = results.conf_int(0.1).loc[names]
     np.testing.assert_allclose(np.ptp(inner, axis=1), np.sqrt(0.7) * (total[1] - total[0]))
@@ -79,7 +79,7 @@ def test_coefficients_show_both_intervals(results):
 
 def test_joint_intervals_are_longer(results):
     ax = plotting.coefficients(results, simultaneous=True, rng=0)
-    joint, total = segments(ax, plotting.style.JOINT), segments(ax, plotting.style.TOTAL)
+    joint, total = segments(ax, plotting.JOINT), segments(ax, plotting.TOTAL)
     assert (np.ptp(joint, axis=1) > np.ptp(total, axis=1)).all()
     assert_readable(ax.figure)
 
