@@ -22,8 +22,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.identification import THRESHOLD, identification
 from privinf.inference.linear_scores import LinearScores
+from privinf.inference.score_test import THRESHOLD, identification
 from privinf.inference.solution import solve
 from privinf.moments.equation import NoisyTotals
 from privinf.moments.records import NoisyRecordMoments

@@ -29,8 +29,7 @@ from tables import monte_carlo as replicated
 
 import privinf as pi
 from privinf.accounting import classic_mu
-from privinf.inference.identification import identification
-from privinf.inference.score_test import score_test
+from privinf.inference.score_test import identification, score_test
 from privinf.inference.solution import solve
 from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from privinf.accounting.conversions import gaussian_mu
 from privinf.accounting.exact import exact, sqrt_down
-from privinf.accounting.gaussian import gaussian_mu
 from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.typing import Calibration

@@ -9,9 +9,14 @@ from itertools import zip_longest
 
 import numpy as np
 
-from privinf.accounting.concentrated import rho_to_delta, rho_to_epsilon
+from privinf.accounting.conversions import (
+    gaussian_epsilon,
+    hockey_stick,
+    rho_to_delta,
+    rho_to_epsilon,
+    smallest_epsilon,
+)
 from privinf.accounting.exact import binary_losses, is_tractable
-from privinf.accounting.gaussian import gaussian_epsilon, hockey_stick, smallest_epsilon
 from privinf.accounting.losses import (
     ApproximateLoss,
     ConcentratedLoss,

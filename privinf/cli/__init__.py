@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from privinf.cli.analysis import fit_command, join_command
 from privinf.cli.outputs import SafeGroup
 from privinf.cli.plans import plan_group
-from privinf.cli.releasing import release_command
+from privinf.cli.releases import fit_command, join_command, release_command
 from privinf.cli.sites import site_group
 
 __all__ = ["main"]

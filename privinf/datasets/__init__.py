@@ -11,10 +11,10 @@ is clipped by the model that uses the schema.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from privinf.datasets.record import Dataset
+from privinf.datasets.wheel import LOADERS
 from privinf.errors import ArgumentError
 from privinf.fitting.registry import studied
 
@@ -47,12 +47,10 @@ def load(name: str, **options: Any) -> Dataset:
     """
     if name not in NAMES + PACKED:
         raise ArgumentError(f"no data set {name!r}; there are {', '.join(NAMES + PACKED)}")
-    if name in NAMES:
-        module = import_module(f"privinf.datasets.{name}")
-    else:
-        module = studied(f"data.{name}", f"data set {name!r}")
-    found: Dataset = module.load(**options)
-    return found
+    if name in LOADERS:
+        return LOADERS[name](**options)
+    dataset: Dataset = studied(f"data.{name}", f"data set {name!r}").load(**options)
+    return dataset
 
 
 __all__ = ["NAMES", "PACKED", "Dataset", "load"]

@@ -1,8 +1,8 @@
 from .daemon import RemoteSite as RemoteSite
 from .daemon import SiteDaemon as SiteDaemon
 from .flower import FlowerFederation as FlowerFederation
-from .in_process import Federation as Federation
-from .in_process import InProcessFederation as InProcessFederation
+from .local import InProcessFederation as InProcessFederation
+from .messages import Federation as Federation
 from .messages import Query as Query
 from .messages import Reply as Reply
 from .noisy import NoisyGram as NoisyGram

@@ -1,21 +1,114 @@
-"""Parties whose rows are in this process: pairs (y, X), checked one by one, as sites of a federation."""
+"""Sites in this process: a federation of them, and sites made of pairs (y, X) that the caller holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
-from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+from privinf.federation.messages import Query, Reply, check_alike, lasting
+from privinf.federation.policy import SitePolicy
+from privinf.federation.secure.keys import pinned_keys
+from privinf.federation.site import Site
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
 from privinf.typing import Column, Columns, Floats
 from privinf.validation import check_array
+
+
+@doors
+class InProcessFederation:
+    """Sites in this process: for tests, simulation and analyses of one holder's own files.
+
+    Parameters
+    ----------
+    sites : mapping of str to Site
+    drop_outs : mapping of str to collection of int, optional
+        Calls of `ask` (0, 1, ...) that never reach a site: an injected failure.
+    lost_replies : mapping of str to collection of int, optional
+        Calls whose reply is lost on the way: the site has answered and charged them.
+
+    Raises
+    ------
+    ArgumentError
+        There is no site, or a name is not a text.
+    AlignmentError
+        Sites have different columns or bounds; the message names one.
+
+    Notes
+    -----
+    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privinf.schema import Design
+    >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
+    >>> two = {name: Site((np.zeros(5), np.zeros((5, 1))), design) for name in ("north", "south")}
+    >>> [reply.rows for reply in InProcessFederation(two).ask(Query("describe"))]
+    [5, 5]
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, Site],
+        *,
+        drop_outs: Mapping[str, Collection[int]] | None = None,
+        lost_replies: Mapping[str, Collection[int]] | None = None,
+    ) -> None:
+        if not isinstance(sites, Mapping) or not sites:
+            raise ArgumentError("sites must map names to Site objects, at least one")
+        for name, site in sites.items():
+            if not isinstance(name, str) or not name.strip() or "=" in name:
+                raise ArgumentError("a site's name is a non-empty text without '='")
+            if not isinstance(site, Site):
+                raise ArgumentError(f"site {name!r} must be a Site, got {type(site).__name__}")
+        self._sites = dict(sites)
+        self._failing = tuple(
+            {name: frozenset(calls) for name, calls in (given or {}).items()}
+            for given in (drop_outs, lost_replies)
+        )
+        for name in (name for given in self._failing for name in given):
+            self._known(name)
+        self._calls = 0
+        check_alike({name: lasting(site.description()) for name, site in self._sites.items()})
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(self._sites)
+
+    def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
+        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
+        call, self._calls = self._calls, self._calls + 1
+        missed, lost = self._failing
+        replies, message = [], query.pack()
+        for name in asked:
+            if call in missed.get(name, ()):
+                continue
+            reply = self._sites[name].handle(Query.unpack(*message), name)
+            if call not in lost.get(name, ()):
+                replies.append(reply)
+        return replies
+
+    def _known(self, name: str) -> str:
+        if name not in self._sites:
+            raise ArgumentError(f"no site is called {name!r}; there are {', '.join(map(repr, self._sites))}")
+        return name
+
+    def __repr__(self) -> str:
+        return f"<InProcessFederation of {len(self._sites)} sites>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a federation in this process holds raw rows: it is not pickled")
+
 
 Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
 

@@ -1,14 +1,17 @@
-"""Query and Reply: what travels between an analyst's server and a site. JSON and plain arrays, never code."""
+"""Query and Reply, what travels between an analyst's server and a site; `Federation`, what carries them.
+
+Messages are JSON and plain arrays, never code.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -296,3 +299,19 @@ def _read(text: str, kind: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise StorageError(f"the message is not a {kind.__name__}") from None
     return header
+
+
+class Federation(Protocol):
+    """Sites that can be asked, wherever they are.
+
+    A transport carries `Query.pack` there and `Reply.pack` back.
+    """
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        ...
+
+    def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
+        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        ...

@@ -12,8 +12,7 @@ from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
-from privinf.federation.in_process import Federation
-from privinf.federation.messages import Query, Reply, check_alike, plain_args
+from privinf.federation.messages import Federation, Query, Reply, check_alike, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.statistics.ops import Reach, SiteOp

@@ -13,8 +13,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, calibrate_mu
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
-from privinf.federation.in_process import Federation
-from privinf.federation.messages import Query
+from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.noisy import NoisyGram, NoisySum, histogram_quantile
 from privinf.federation.rounds import (

@@ -11,8 +11,8 @@ import numpy as np
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
-from privinf.inference.identification import identification
 from privinf.inference.linear_scores import LinearScores
+from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results

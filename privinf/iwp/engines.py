@@ -10,9 +10,8 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.iwp.data import Examples
 from privinf.iwp.forms import ConditionalForm, ExponentialForm, Form, PoissonForm, SeriesForm
-from privinf.iwp.multinomial import MultinomialEngine
 from privinf.iwp.noise import Combinations, LabelNoise
-from privinf.iwp.scalar import SIGNED, ScalarEngine
+from privinf.iwp.nonlinear import SIGNED, MultinomialEngine, ScalarEngine
 from privinf.iwp.transforms.series import exponential_derivatives, logistic_derivatives, quadratic_derivatives
 from privinf.typing import Floats
 

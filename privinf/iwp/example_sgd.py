@@ -16,9 +16,9 @@ from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.forms import ConditionalForm, ExponentialForm, PoissonForm
 from privinf.iwp.newton import has_stable_bread
-from privinf.iwp.scalar import SIGNED
+from privinf.iwp.nonlinear import SIGNED
+from privinf.iwp.root import regression_calibration
 from privinf.iwp.sgd import BATCH, Gradient, Schedule, SGDPath, default_decay, sgd, theory_step
-from privinf.iwp.start import regression_calibration
 from privinf.iwp.transforms.series import series_coefficients
 from privinf.typing import Floats, Integers
 from privinf.validation import as_generator, check_array

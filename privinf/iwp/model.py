@@ -12,9 +12,18 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.fitting.model import ReleaseModel, array_design
 from privinf.fitting.solve import CLIPPED, fit_measures
-from privinf.iwp.checks import (
+from privinf.iwp.equation import Correction, ExampleScores, check_options
+from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.results import IWPGLMResults, blocked_map
+from privinf.iwp.root import chosen_truncation, series_bias, solve_root
+from privinf.iwp.score_test import identification, noise_inflation
+from privinf.iwp.solving import (
+    DEFAULT_CORRECTION,
+    NUMERIC,
     WEIGHTS,
+    Found,
     SolvingMethod,
+    averaged,
     binary_names,
     check_combinations,
     check_label,
@@ -22,24 +31,12 @@ from privinf.iwp.checks import (
     check_numeric,
     check_release,
     checked_start,
-)
-from privinf.iwp.equation import Correction, ExampleScores, check_options
-from privinf.iwp.example_sgd import fit_sgd
-from privinf.iwp.results import IWPGLMResults, blocked_map
-from privinf.iwp.root import solve_root
-from privinf.iwp.score_test import identification, noise_inflation
-from privinf.iwp.solving import (
-    DEFAULT_CORRECTION,
-    NUMERIC,
-    Found,
-    averaged,
     example_system,
     linear_system,
     parameter_names,
     rooted,
     unstarted,
 )
-from privinf.iwp.start import chosen_truncation, series_bias
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.releases import Release
 from privinf.schema import Schema

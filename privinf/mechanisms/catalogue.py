@@ -7,12 +7,11 @@ from contextlib import suppress
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.registry import studied
-from privinf.mechanisms.statistics.forms import FORM_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
 from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
-from privinf.mechanisms.statistics.scores import SINGLE_OPS, VECTOR_OPS
+from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OPS
 
 SITE_OPS: dict[str, SiteOp] = SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS
 

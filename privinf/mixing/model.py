@@ -7,7 +7,7 @@ from typing import Any, Literal
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.mechanisms.arrays import PartyColumns
+from privinf.mechanisms.mixing.party import PartyColumns
 from privinf.mixing.party_model import PartyModel
 from privinf.typing import DiameterChoice, Missing, MixingKind
 

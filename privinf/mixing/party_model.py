@@ -13,8 +13,15 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.solve import Fit, Reported, build_results
-from privinf.mechanisms.arrays import PartyColumns, array_table, check_cover, column_limits, party_columns
-from privinf.mechanisms.mixing.party import PartyPlan, party_design
+from privinf.mechanisms.mixing.party import (
+    PartyColumns,
+    PartyPlan,
+    array_table,
+    check_cover,
+    column_limits,
+    party_columns,
+    party_design,
+)
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.joined import formula_design, join, label_design, regression_release
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params

@@ -1,11 +1,9 @@
 """Noise sources: the lattice (default, secure), OpenDP (extra) and seeded simulation; samplers and keys."""
 
 from privinf.errors import ArgumentError
-from privinf.noise.keys import NoiseKey
-from privinf.noise.lattice import LatticeNoise
-from privinf.noise.opendp import OpenDPNoise
-from privinf.noise.simulation import SimulationNoise
-from privinf.noise.source import NoiseSource, grid_step, solve_scale
+from privinf.noise.entropy import NoiseKey
+from privinf.noise.lattice import LatticeNoise, OpenDPNoise
+from privinf.noise.source import NoiseSource, SimulationNoise, grid_step, solve_scale
 from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice
 

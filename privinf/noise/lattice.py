@@ -1,4 +1,4 @@
-r"""Secure noise: integers on a fixed-point grid, from the operating system's entropy or a secret key's.
+"""Secure noise: integers on a fixed-point grid, from the operating system's entropy or a secret key's.
 
 Values are rounded to multiples of a power of two, g = `grid_step`, and discrete Gaussian noise with a sd of
 sigma = scale/g, between 2^20 and 2^21 steps, is added in integers. The sampler (`discrete_gaussian`) has no
@@ -7,18 +7,21 @@ rounded to integers is post-processing, and at integer shifts exactly mu-GDP; it
 is that of the discrete Gaussian times 1 + (z^2 - 1)/(24 sigma^2), up to terms in sigma^-4. For D numbers the
 two log-likelihoods differ by about D/(12 sigma^2) < D 2^-43, which is what epsilon may grow by: far below
 what reports print.
+
+`OpenDPNoise` draws from OpenDP's sampler on the same grid: a second secure source, which tests compare.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from privinf.errors import NotAvailableError
 from privinf.noise.discrete_gaussian import discrete_gaussian
-from privinf.noise.entropy import SYSTEM, Entropy, Keystream
+from privinf.noise.entropy import SYSTEM, Entropy, Keystream, NoiseKey
 from privinf.noise.gumbel import gumbel_steps
-from privinf.noise.keys import NoiseKey
 from privinf.noise.laplace import laplace_steps
 from privinf.noise.source import NoiseSource, Size, grid_inflation, grid_step
 from privinf.typing import Flags, Floats, Integers
@@ -150,3 +153,51 @@ class LatticeNoise:
 
 def _count(size: Size) -> int:
     return math.prod(np.atleast_1d(size).tolist())
+
+
+class OpenDPNoise(LatticeNoise):
+    """Discrete Gaussian noise drawn by OpenDP (extra ``privinf[opendp]``); slower, independently vetted.
+
+    Raises
+    ------
+    NotAvailableError
+        OpenDP is not installed.
+
+    Notes
+    -----
+    **Privacy.** As `LatticeNoise`, with OpenDP's exact sampler. OpenDP asks that its vetted-by-contributors
+    features be switched on process-wide; making this source does so.
+    """
+
+    name = "opendp"
+
+    def __init__(self) -> None:
+        try:
+            import opendp.prelude as dp
+        except ImportError:
+            raise NotAvailableError(
+                "source='opendp' needs OpenDP: pip install 'privinf[opendp]', or use source='lattice'"
+            ) from None
+        super().__init__()
+        dp.enable_features("contrib")
+        self._dp: Any = dp
+
+    def __reduce__(self) -> Any:
+        return OpenDPNoise, ()
+
+    def new_key(self) -> None:
+        """Return None: its bits are its own affair, and cannot be had a second time."""
+
+    def at(self, stream: bytes) -> NoiseSource:
+        """Refuse (NotAvailableError)."""
+        raise NotAvailableError("OpenDP's noise cannot be keyed: use the default source")
+
+    def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
+        """Return integers plus discrete Gaussian noise, `sigma` in steps."""
+        steps = np.asarray(steps, dtype=np.int64)
+        if steps.size == 0:
+            return steps
+        dp = self._dp
+        domain = dp.vector_domain(dp.atom_domain(T="i64"))
+        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=sigma)
+        return np.asarray(mechanism(steps.ravel().tolist()), dtype=np.int64).reshape(steps.shape)

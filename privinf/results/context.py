@@ -12,8 +12,8 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.inference.identification import Identification
 from privinf.inference.linear_scores import LinearScores
+from privinf.inference.score_test import Identification
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Floats

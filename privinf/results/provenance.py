@@ -24,9 +24,8 @@ from privinf.typing import ArrayLike, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
-    from privinf.inference.identification import Identification
     from privinf.inference.score_sets import ScoreSet
-    from privinf.inference.score_test import ScoreTestResult
+    from privinf.inference.score_test import Identification, ScoreTestResult
     from privinf.releases import Release
 
 

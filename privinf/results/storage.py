@@ -15,7 +15,7 @@ from privinf.doors import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.fitting.registry import MODELS, named, studied
 from privinf.inference.estimate import Estimate
-from privinf.inference.identification import Identification
+from privinf.inference.score_test import Identification
 from privinf.releases import Release
 from privinf.results.provenance import DescribedResults
 from privinf.schema import Design

@@ -10,7 +10,7 @@ that of an entry (l_inf):
 - ``single_slopes``: sum Pi_Rw(w_j'x) x_j 1(|r| < R) with |x_j| <= c, the slope of the scores, 2 R_w c.
 
 The noise variance (Algorithm 4) is ``squared_residuals`` of `privinf.mechanisms.statistics.regression`;
-squares of the scores and sums with multipliers are in `privinf.mechanisms.statistics.forms`.
+squares of the scores and sums with multipliers are in `privinf.mechanisms.statistics.scores`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     vector,
 )
-from privinf.mechanisms.statistics.forms import FORM_ARGUMENTS, clipped_forms, width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.scores import FORM_ARGUMENTS, clipped_forms, width_of_forms
 from privinf.typing import Floats
 from privinf.validation import check_choice
 

@@ -22,8 +22,8 @@ from privinf.accounting import (
     gaussian_mu,
     split_mu,
 )
+from privinf.accounting.conversions import hockey_stick
 from privinf.accounting.exact import exact, float_down, sqrt_down
-from privinf.accounting.gaussian import hockey_stick
 from privinf.errors import ArgumentError
 
 

@@ -14,7 +14,7 @@ import privinf as pi
 from privinf import releases
 from privinf.accounting import Budget
 from privinf.accounting.files import LedgerFile
-from privinf.cli import releasing
+from privinf.cli import releases as releasing
 
 SECRET = "4242424242"  # as in the fixture
 LEDGER = ["--ledger", "a.ledger", "--budget-epsilon", "50"]

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 import privinf as pi
-from privinf.inference.identification import identification
-from privinf.inference.score_test import score_test
+from privinf.inference.score_test import identification, score_test
 from privinf.inference.solution import solve
 from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party import PartyPlan

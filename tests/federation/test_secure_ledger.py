@@ -12,7 +12,7 @@ from secure_sites import SCORE, secure_federation, secure_query
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
 from privinf.errors import BudgetExceededError, NotAvailableError, StorageError
 from privinf.federation import Reply, SecureServer, Site, SiteLedger, SitePolicy, TrustedServer, site_ledger
-from privinf.federation.in_process import InProcessFederation
+from privinf.federation.local import InProcessFederation
 
 
 def on_disk(tmp_path, **options):

@@ -20,7 +20,7 @@ from privinf.federation import (
     SitePolicy,
     TrustedServer,
 )
-from privinf.federation.secure.plan import plan_sum
+from privinf.federation.secure.masking import plan_sum
 from privinf.federation.secure.server import masked_sum
 from privinf.federation.secure.site import quantised, read_terms
 from privinf.mechanisms.catalogue import SITE_OPS

@@ -10,7 +10,7 @@ from inference_designs import clean_rows, noisy_features, noisy_records, noisy_t
 from scipy.stats import binom
 
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.identification import THRESHOLD, identification
+from privinf.inference.score_test import THRESHOLD, identification
 from privinf.inference.solution import solve
 
 MAKERS = {"features": (noisy_features, 1.2), "totals": (noisy_totals, 20.0), "records": (noisy_records, 1.0)}

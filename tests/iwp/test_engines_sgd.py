@@ -10,9 +10,8 @@ from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.example_sgd import LAST_ITERATE, NOT_PD, PROJECTED, SKIPPED, example_gradient, fit_sgd
 from privinf.iwp.noise import LabelNoise, ResponseColumns
-from privinf.iwp.root import solve_root
+from privinf.iwp.root import regression_calibration, solve_root
 from privinf.iwp.sgd import AVERAGED_DECAY, Schedule, checked_radius, sgd, theory_step
-from privinf.iwp.start import regression_calibration
 
 SIGMA2 = 0.25
 TRUTH = np.array([1.0, -0.5])

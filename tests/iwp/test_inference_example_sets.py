@@ -125,7 +125,7 @@ def test_identification_follows_the_signal():
 
 
 def test_identification_is_that_of_the_linear_system_for_strong_noise():
-    from privinf.inference.identification import identification as linear_identification
+    from privinf.inference.score_test import identification as linear_identification
 
     system, linear = linear_pair(np.random.default_rng(5), 20_000, 9.0)
     ours, theirs = identification(system, np.zeros(3)), linear_identification(linear)

@@ -24,8 +24,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.noise import LabelNoise, ResponseColumns
-from privinf.iwp.root import solve_root
-from privinf.iwp.start import chosen_truncation, regression_calibration
+from privinf.iwp.root import chosen_truncation, regression_calibration, solve_root
 
 LOSSES = ["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 VARIANTS = [(loss, correction_of(loss), {}) for loss in LOSSES] + [

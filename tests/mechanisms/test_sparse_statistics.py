@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
-from privinf.mechanisms.statistics import forms as form_statistics
 from privinf.mechanisms.statistics import regression as sparse_statistics
+from privinf.mechanisms.statistics import scores as form_statistics
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.regression import from_isometric, isometric_pairs
 from studies.paper import statistics as paper_statistics

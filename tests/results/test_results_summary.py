@@ -8,7 +8,7 @@ from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
-from privinf.inference.identification import Identification
+from privinf.inference.score_test import Identification
 from privinf.results import Results
 from privinf.results.summary import number
 from privinf.schema import Design

@@ -40,8 +40,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
 from privinf.doors import doors
 from privinf.errors import AlignmentError, NotAvailableError
-from privinf.federation.in_process import Federation
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import Federation, Query, Reply
 from privinf.federation.noisy import NoisySum
 from privinf.federation.rounds import (
     Args,
@@ -52,8 +51,7 @@ from privinf.federation.rounds import (
     with_question,
     without_digits,
 )
-from privinf.federation.secure.masking import Words
-from privinf.federation.secure.plan import SumPlan, plan_sum
+from privinf.federation.secure.masking import SumPlan, Words, plan_sum
 from privinf.federation.secure.site import KIND, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.selection import TopK

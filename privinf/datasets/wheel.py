@@ -1,0 +1,226 @@
+"""The tables of the statsmodels wheel, each with a public schema and the texts that belong to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from privinf.datasets.record import Dataset, record, wheel_table
+from privinf.schema import Numeric
+from privinf.validation import check_choice
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CO2_TEXT = """\
+Weekly mean CO2 concentration at Mauna Loa, March 1958 to December 2001: 2,284 weeks. The 59 weeks without a
+measurement are interpolated linearly.
+
+features="harmonic": t, t^2, t^3 with t running from -1 (first week) to 1 (last), and sine and cosine of one
+and two cycles a year. features="lags": the concentrations of the seven weeks before; the first weeks, which
+have no such past, are filled with the first concentration. Concentrations are bounded by 300 and 400 ppm:
+ice cores and spot measurements put the air of those decades well inside.
+"""
+CO2_SOURCE = (
+    "Keeling, C. D. and Whorf, T. P. (2004), Atmospheric CO2 concentrations derived from flask air samples "
+    "at sites in the SIO network, CDIAC; statsmodels.datasets.co2"
+)
+CO2_LICENCE = "public domain"
+Features = Literal["harmonic", "lags"]
+CO2_BOUNDS = Numeric(300.0, 400.0, unit="ppm")
+CO2_LAGS = 7
+
+
+def load_co2(*, features: Features = "harmonic") -> Dataset:
+    """Return co2 and 7 features (n = 2284).
+
+    Parameters
+    ----------
+    features : {"harmonic", "lags"}
+
+    Raises
+    ------
+    ArgumentError
+        `features` is neither.
+
+    Examples
+    --------
+    >>> load_co2(features="harmonic").features
+    ['t', 't2', 't3', 'sin1', 'cos1', 'sin2', 'cos2']
+    """
+    check_choice(features, Features, "features")
+    co2 = wheel_table("co2")["co2"].interpolate()
+    made = _harmonics(co2) if features == "harmonic" else _lags(co2)
+    bounds = Numeric(-1.0, 1.0) if features == "harmonic" else CO2_BOUNDS
+    columns = {"co2": CO2_BOUNDS, **dict.fromkeys(made.columns, bounds)}
+    made.insert(0, "co2", co2)
+    return record("co2", made, "co2", columns, description=CO2_TEXT, source=CO2_SOURCE, licence=CO2_LICENCE)
+
+
+def _harmonics(co2: pd.Series) -> pd.DataFrame:
+    import pandas as pd
+
+    dates = pd.DatetimeIndex(co2.index)
+    t = np.linspace(-1.0, 1.0, len(co2))
+    year = 2.0 * np.pi * (dates.year + (dates.day_of_year - 1) / 365.25).to_numpy()
+    waves = {"sin1": np.sin(year), "cos1": np.cos(year), "sin2": np.sin(2 * year), "cos2": np.cos(2 * year)}
+    return pd.DataFrame({"t": t, "t2": t**2, "t3": t**3, **waves}, index=dates)
+
+
+def _lags(co2: pd.Series) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({f"lag{k}": co2.shift(k).bfill() for k in range(1, CO2_LAGS + 1)})
+
+
+FAIR_TEXT = """\
+Answers of 6,366 married women to a questionnaire of Redbook magazine, 1974 (Fair, 1978).
+
+All columns but the last are codes, and the codebook lists them, so the bounds are known beforehand:
+rate_marriage 1 (very poor) to 5 (very good); age 17.5 (under 20) to 42 (40 or over); yrs_married 0.5 (less
+than 1) to 23 (more than 10, oldest child 18 or over); children 0 to 5.5 (five or more); religious 1 (not)
+to 4 (strongly); educ 9 (grade school) to 20 (advanced degree); occupation and occupation_husb 1 (student)
+to 6 (professional with advanced degree). affairs is a rate, encounters a year, which has no greatest code:
+it is bounded by 10, and larger values are clipped.
+"""
+FAIR_SOURCE = (
+    "Fair, R. C. (1978), A theory of extramarital affairs, Journal of Political Economy 86, 45-61; "
+    "statsmodels.datasets.fair"
+)
+FAIR_LICENCE = "distributed with statsmodels with permission of the author"
+FAIR_COLUMNS = {
+    "yrs_married": Numeric(0.5, 23.0, unit="years"),
+    "rate_marriage": Numeric(1.0, 5.0, unit="code"),
+    "age": Numeric(17.5, 42.0, unit="years"),
+    "children": Numeric(0.0, 5.5),
+    "religious": Numeric(1.0, 4.0, unit="code"),
+    "educ": Numeric(9.0, 20.0, unit="years"),
+    "occupation": Numeric(1.0, 6.0, unit="code"),
+    "occupation_husb": Numeric(1.0, 6.0, unit="code"),
+    "affairs": Numeric(0.0, 10.0, unit="per year"),
+}
+
+
+def load_fair() -> Dataset:
+    """Return yrs_married and the 8 other columns (n = 6366).
+
+    Examples
+    --------
+    >>> load_fair()
+    <Dataset fair: yrs_married on 8 features, 6366 rows>
+    """
+    texts = {"description": FAIR_TEXT, "source": FAIR_SOURCE, "licence": FAIR_LICENCE}
+    return record("fair", wheel_table("fair"), "yrs_married", FAIR_COLUMNS, **texts)
+
+
+MODECHOICE_TEXT = """\
+Choice of travel mode, 1987: 210 travellers, four alternatives each, 840 rows (Greene and Hensher, 1997).
+
+gc, the generalised cost, is in-vehicle cost plus the value of the travel time. mode is coded 1 (air),
+2 (train), 3 (bus), 4 (car); choice is 0 or 1. The bounds are round numbers that journeys between these
+cities, incomes and travelling groups of 1987 keep: waits up to 2 hours, fares up to 250 dollars, journeys up
+to a day, incomes up to 100 thousand dollars, groups up to 6.
+
+The identifier `individual` is dropped, as the paper has it, which makes every row a client. A traveller has
+four rows with the same income and group size: a claim for one row is not a claim for one traveller.
+"""
+MODECHOICE_SOURCE = (
+    "Greene, W. H. and Hensher, D. (1997), Multinomial logit and discrete choice models; "
+    "statsmodels.datasets.modechoice"
+)
+MODECHOICE_LICENCE = "public domain"
+MODECHOICE_COLUMNS = {
+    "gc": Numeric(0.0, 300.0, unit="dollars"),
+    "mode": Numeric(1.0, 4.0, unit="code"),
+    "choice": Numeric(0.0, 1.0),
+    "ttme": Numeric(0.0, 120.0, unit="minutes"),
+    "invc": Numeric(0.0, 250.0, unit="dollars"),
+    "invt": Numeric(0.0, 1440.0, unit="minutes"),
+    "hinc": Numeric(0.0, 100.0, unit="1000 dollars"),
+    "psize": Numeric(1.0, 6.0),
+}
+
+
+def load_modechoice() -> Dataset:
+    """Return gc and the 7 other columns (n = 840).
+
+    Examples
+    --------
+    >>> load_modechoice()
+    <Dataset modechoice: gc on 7 features, 840 rows>
+    """
+    texts = {"description": MODECHOICE_TEXT, "source": MODECHOICE_SOURCE, "licence": MODECHOICE_LICENCE}
+    return record("modechoice", wheel_table("modechoice"), "gc", MODECHOICE_COLUMNS, **texts)
+
+
+RANDHIE_TEXT = """\
+RAND Health Insurance Experiment, 20,190 person-years (Cameron and Trivedi, 2005).
+
+lncoins = ln(coinsurance + 1), coinsurance in percent, so at most ln 101. fmde = ln(max(1, MDE / (.01
+coinsurance))): the maximum expenditure was 1,000 dollars and the least positive coinsurance 25%, so at most
+ln 4000. lpi = ln(max(1, participation incentive)), bounded by 7.5 (about 1,800 dollars a year). idp,
+physlm, hlthg, hlthf and hlthp are indicators; missing values of physlm were replaced, before publication,
+by shares in [0, 1]. disea is an index of chronic diseases, bounded by 60; mdvis, visits to a doctor in a
+year, is bounded by 52, one a week. Larger values are clipped.
+
+People were followed for three or five years, so a person has several rows; the identifier is not in the
+table. A claim for one row is not a claim for one person.
+"""
+RANDHIE_SOURCE = (
+    "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; "
+    "statsmodels.datasets.randhie"
+)
+RANDHIE_LICENCE = "public domain"
+ResponseName = Literal["lncoins", "fmde"]
+_INDICATOR = Numeric(0.0, 1.0)
+RANDHIE_COLUMNS = {
+    "lncoins": Numeric(0.0, math.log(101.0)),
+    "fmde": Numeric(0.0, math.log(4000.0)),
+    "mdvis": Numeric(0.0, 52.0, unit="visits a year"),
+    "idp": _INDICATOR,
+    "lpi": Numeric(0.0, 7.5),
+    "physlm": _INDICATOR,
+    "disea": Numeric(0.0, 60.0),
+    "hlthg": _INDICATOR,
+    "hlthf": _INDICATOR,
+    "hlthp": _INDICATOR,
+}
+
+
+def load_randhie(*, response: ResponseName = "lncoins") -> Dataset:
+    """Return lncoins or fmde and the 9 other columns (n = 20190).
+
+    Parameters
+    ----------
+    response : {"lncoins", "fmde"}
+
+    Raises
+    ------
+    ArgumentError
+        `response` is neither.
+
+    Examples
+    --------
+    >>> load_randhie(response="fmde")
+    <Dataset randhie: fmde on 9 features, 20190 rows>
+    """
+    check_choice(response, ResponseName, "response")
+    columns = {response: RANDHIE_COLUMNS[response], **RANDHIE_COLUMNS}
+    return record(
+        "randhie",
+        wheel_table("randhie"),
+        response,
+        columns,
+        description=RANDHIE_TEXT,
+        source=RANDHIE_SOURCE,
+        licence=RANDHIE_LICENCE,
+    )
+
+
+LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType({
+    "co2": load_co2, "fair": load_fair, "modechoice": load_modechoice, "randhie": load_randhie,
+})  # fmt: skip
