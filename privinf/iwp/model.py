@@ -21,7 +21,7 @@ from privinf.iwp.solving import (
     DEFAULT_CORRECTION,
     NUMERIC,
     WEIGHTS,
-    Found,
+    ExampleFit,
     SolvingMethod,
     averaged,
     binary_names,
@@ -330,7 +330,7 @@ class IWPGLM(ReleaseModel):
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(
-        self, release: Release, system: ExampleScores, found: Found, settings: Mapping[str, Any]
+        self, release: Release, system: ExampleScores, found: ExampleFit, settings: Mapping[str, Any]
     ) -> IWPGLMResults:
         names = parameter_names(release, self._loss)
         transform, shift = blocked_map(release, self._loss, len(names))

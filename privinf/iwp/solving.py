@@ -25,205 +25,16 @@ from privinf.releases import Release
 from privinf.typing import ArrayLike, Floats, Loss
 from privinf.validation import as_generator, check_array, check_choice, shown
 
-# ---- systems
-
+SolvingMethod = Literal["newton", "sgd"]
 DEFAULT_CORRECTION: dict[str, Correction] = {
     "squared": "exact", "quadratic": "exact", "exponential": "exact", "poisson": "exact",
     "logistic": "conditional", "multinomial": "conditional",
 }  # fmt: skip
 NUMERIC: tuple[Loss, ...] = ("squared", "poisson")
-
-
-def example_system(release: Release, settings: Mapping[str, Any], *, centred: bool = True) -> ExampleScores:
-    """Return the estimating function of `release` for a loss, scaled units, in the design's column order.
-
-    Parameters
-    ----------
-    release : Release
-        Of kind "local-examples".
-    settings : mapping
-        loss, correction, truncation and ridge.
-    centred : bool
-        False: columns only divided by their scale, so that the constant is a multiple of the user's.
-
-    Raises
-    ------
-    NotAvailableError
-        The loss does not fit the released label.
-    """
-    design, law = release.design, release.law
-    private = np.flatnonzero(design.private)
-    X = np.empty((release.nobs, len(design.names)))
-    X[:, private] = release.arrays["features"]
-    X[:, ~design.private] = release.arrays["public"]
-    if not centred:
-        center, scale = sent_units(release)
-        X += center / scale
-    noise = np.zeros(len(design.names))
-    noise[private[law["gaussian"]]] = law["scale"] ** 2
-    responses = tuple(
-        ResponseColumns(tuple(int(private[c]) for c in item["columns"]), item["keep"], item["other"])
-        for item in law["responses"]
-    )
-    labels, label = _labels(release, settings["loss"])
-    penalized = np.ones(len(design.names), dtype=bool)
-    if design.constant is not None:
-        penalized[design.constant] = False
-    return ExampleScores(
-        X, labels, noise, loss=settings["loss"], correction=settings["correction"], label=label,
-        responses=responses, truncation=settings["truncation"], ridge=settings["ridge"], penalized=penalized,
-    )  # fmt: skip
-
-
-def _labels(release: Release, loss: Loss) -> tuple[Any, LabelNoise | float]:
-    """Return the labels as the loss takes them, and their noise."""
-    design, label = release.design, release.law["label"]
-    sent = release.arrays["labels"]
-    if "levels" in label:
-        return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
-    scale = float(label.get("scale", 0.0))
-    if loss == "squared":
-        return sent, scale**2
-    return sent * design.y_scale + design.y_center, (scale * design.y_scale) ** 2
-
-
-def sent_units(release: Release) -> tuple[Floats, Floats]:
-    """Return centre and scale of the design columns as they were sent."""
-    units = release.law["units"]
-    return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
-
-
-def user_map(release: Release, loss: Loss) -> tuple[Floats, Floats]:
-    """Return T and shift of one set of coefficients: ``params_user = T params_scaled + shift``.
-
-    The response has units for the squared loss only; other losses have a linear predictor.
-    """
-    design = release.design
-    center, scale = sent_units(release)
-    y_scale, y_center = (design.y_scale, design.y_center) if loss == "squared" else (1.0, 0.0)
-    transform, shift = np.diag(y_scale / scale), np.zeros(len(design.names))
-    if design.constant is not None:
-        transform[design.constant] -= y_scale * center / scale
-        shift[design.constant] = y_center
-    return transform, shift
-
-
-def parameter_names(release: Release, loss: Loss) -> tuple[str, ...]:
-    """Return the names of all coefficients: columns, or one set for each level but the first."""
-    names = release.design.names
-    if loss != "multinomial":
-        return names
-    levels = release.law["label"]["levels"][1:]
-    return tuple(f"{name}[{level}]" for level in levels for name in names)
-
-
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
+WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a method found, scaled units.
-
-    Attributes
-    ----------
-    estimate : Estimate
-    clean : ndarray, shape (p, p), or None
-        Covariance without noise, where it is identified.
-    method : str
-    options : dict of str
-    """
-
-    estimate: Estimate
-    clean: Floats | None
-    method: str
-    options: dict[str, str]
-
-
-def rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> Found:
-    """Return the root of the estimating equation with its sandwich covariance."""
-    names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
-    if not root.converged:
-        bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
-        return Found(bare, None, method, {})
-    cov = sandwich(system.jacobian(root.params), system.meat(root.params), system.n)
-    if not is_positive_definite(cov):
-        return Found(Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {})
-    estimate, known = _with_cov(system, root.params, cov, names)
-    return Found(estimate, known, method, {})
-
-
-def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: Loss) -> Found:
-    """Return what one pass of stochastic gradient descent gave."""
-    names, schedule = parameter_names(release, loss), single.schedule
-    method = f"SGD, one pass, batches of {schedule.batch}"
-    options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
-    if single.cov is None:
-        bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
-        return Found(bare, None, method, options)
-    estimate, known = _with_cov(system, single.params, single.cov, names)
-    return Found(estimate, known, method, options)
-
-
-def unstarted(
-    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: Loss
-) -> Found:
-    """Return the start as all there is, where a pass had nothing to choose its step by."""
-    point = np.zeros(system.p) if start is None else start
-    names = parameter_names(release, loss)
-    return Found(Estimate(point, None, names, system.n, weak_reason=reason), None, "SGD, not started", {})
-
-
-def _with_cov(
-    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
-) -> tuple[Estimate, Floats | None]:
-    """Return the estimate, and the covariance without noise where it is identified."""
-    known = _clean_cov(system, params)
-    noise = None if known is None else _noise_part(cov, known)
-    scores, bread = system.scores(params), system.jacobian(params)
-    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
-
-
-def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:
-    """Return the linear form of a squared loss without features under response; None for other systems."""
-    data = system.data
-    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
-        return None
-    assert isinstance(data.label, float)
-    return CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
-
-
-def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
-    """Return the covariance without noise; the squared loss falls back on equal residual variances."""
-    clean = system.clean_cov(params)
-    if not isinstance(clean, str):
-        return clean
-    linear = linear_system(system)
-    if linear is None:
-        return None
-    try:
-        meat, _ = linear.clean_meat(params)
-    except NotAvailableError:
-        return None
-    return sandwich(linear.A, meat, linear.n)
-
-
-def _noise_part(cov: Floats, clean: Floats) -> Floats | None:
-    """Return the noise part of a covariance, zero where it is rounding, or None where it is not one."""
-    difference = (cov - clean + (cov - clean).T) / 2.0
-    errors = np.sqrt(np.diag(cov))
-    if (np.abs(difference) <= NEGLIGIBLE_NOISE * np.outer(errors, errors)).all():
-        return np.zeros_like(difference)
-    scale = np.sqrt(np.abs(np.diag(difference)))
-    unit = np.where(scale > 0.0, scale, 1.0)
-    smallest = float(np.linalg.eigvalsh(difference / np.outer(unit, unit))[0])
-    return difference if smallest > -1e-9 else None
-
-
-SolvingMethod = Literal["newton", "sgd"]
-
-WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 
 
 def check_label(loss: Loss, levels: Sequence[Any] | None) -> None:
@@ -351,3 +162,189 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
         else:
             found.append(item)
     return found
+
+
+def example_system(release: Release, settings: Mapping[str, Any], *, centred: bool = True) -> ExampleScores:
+    """Return the estimating function of `release` for a loss, scaled units, in the design's column order.
+
+    Parameters
+    ----------
+    release : Release
+        Of kind "local-examples".
+    settings : mapping
+        loss, correction, truncation and ridge.
+    centred : bool
+        False: columns only divided by their scale, so that the constant is a multiple of the user's.
+
+    Raises
+    ------
+    NotAvailableError
+        The loss does not fit the released label.
+    """
+    design, law = release.design, release.law
+    private = np.flatnonzero(design.private)
+    X = np.empty((release.nobs, len(design.names)))
+    X[:, private] = release.arrays["features"]
+    X[:, ~design.private] = release.arrays["public"]
+    if not centred:
+        center, scale = sent_units(release)
+        X += center / scale
+    noise = np.zeros(len(design.names))
+    noise[private[law["gaussian"]]] = law["scale"] ** 2
+    responses = tuple(
+        ResponseColumns(tuple(int(private[c]) for c in item["columns"]), item["keep"], item["other"])
+        for item in law["responses"]
+    )
+    labels, label = _labels(release, settings["loss"])
+    penalized = np.ones(len(design.names), dtype=bool)
+    if design.constant is not None:
+        penalized[design.constant] = False
+    return ExampleScores(
+        X, labels, noise, loss=settings["loss"], correction=settings["correction"], label=label,
+        responses=responses, truncation=settings["truncation"], ridge=settings["ridge"], penalized=penalized,
+    )  # fmt: skip
+
+
+def _labels(release: Release, loss: Loss) -> tuple[Any, LabelNoise | float]:
+    """Return the labels as the loss takes them, and their noise."""
+    design, label = release.design, release.law["label"]
+    sent = release.arrays["labels"]
+    if "levels" in label:
+        return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
+    scale = float(label.get("scale", 0.0))
+    if loss == "squared":
+        return sent, scale**2
+    return sent * design.y_scale + design.y_center, (scale * design.y_scale) ** 2
+
+
+def sent_units(release: Release) -> tuple[Floats, Floats]:
+    """Return centre and scale of the design columns as they were sent."""
+    units = release.law["units"]
+    return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
+
+
+def user_map(release: Release, loss: Loss) -> tuple[Floats, Floats]:
+    """Return T and shift of one set of coefficients: ``params_user = T params_scaled + shift``.
+
+    The response has units for the squared loss only; other losses have a linear predictor.
+    """
+    design = release.design
+    center, scale = sent_units(release)
+    y_scale, y_center = (design.y_scale, design.y_center) if loss == "squared" else (1.0, 0.0)
+    transform, shift = np.diag(y_scale / scale), np.zeros(len(design.names))
+    if design.constant is not None:
+        transform[design.constant] -= y_scale * center / scale
+        shift[design.constant] = y_center
+    return transform, shift
+
+
+def parameter_names(release: Release, loss: Loss) -> tuple[str, ...]:
+    """Return the names of all coefficients: columns, or one set for each level but the first."""
+    names = release.design.names
+    if loss != "multinomial":
+        return names
+    levels = release.law["label"]["levels"][1:]
+    return tuple(f"{name}[{level}]" for level in levels for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleFit:
+    """An estimate from released examples, scaled units, and how it was computed.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    clean : ndarray, shape (p, p), or None
+        Covariance without noise, where it is identified.
+    method : str
+    options : dict of str
+    """
+
+    estimate: Estimate
+    clean: Floats | None
+    method: str
+    options: dict[str, str]
+
+
+def rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> ExampleFit:
+    """Return the root of the estimating equation with its sandwich covariance."""
+    names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
+    if not root.converged:
+        bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
+        return ExampleFit(bare, None, method, {})
+    cov = sandwich(system.jacobian(root.params), system.meat(root.params), system.n)
+    if not is_positive_definite(cov):
+        return ExampleFit(
+            Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {}
+        )
+    estimate, known = _with_cov(system, root.params, cov, names)
+    return ExampleFit(estimate, known, method, {})
+
+
+def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: Loss) -> ExampleFit:
+    """Return what one pass of stochastic gradient descent gave."""
+    names, schedule = parameter_names(release, loss), single.schedule
+    method = f"SGD, one pass, batches of {schedule.batch}"
+    options = {"Iterate": "average" if schedule.average else "last", "First step": f"{schedule.step:.3g}"}
+    if single.cov is None:
+        bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
+        return ExampleFit(bare, None, method, options)
+    estimate, known = _with_cov(system, single.params, single.cov, names)
+    return ExampleFit(estimate, known, method, options)
+
+
+def unstarted(
+    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: Loss
+) -> ExampleFit:
+    """Return the start as all there is, where a pass had nothing to choose its step by."""
+    point = np.zeros(system.p) if start is None else start
+    names = parameter_names(release, loss)
+    return ExampleFit(
+        Estimate(point, None, names, system.n, weak_reason=reason), None, "SGD, not started", {}
+    )
+
+
+def _with_cov(
+    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
+) -> tuple[Estimate, Floats | None]:
+    """Return the estimate, and the covariance without noise where it is identified."""
+    known = _clean_cov(system, params)
+    noise = None if known is None else _noise_part(cov, known)
+    scores, bread = system.scores(params), system.jacobian(params)
+    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
+
+
+def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:
+    """Return the linear form of a squared loss without features under response; None for other systems."""
+    data = system.data
+    if system.loss != "squared" or system.correction == "none" or data.responses or system.ridge > 0.0:
+        return None
+    assert isinstance(data.label, float)
+    return CorrectedLeastSquares(data.X, data.labels, np.diag(data.noise), y_noise_var=data.label)
+
+
+def _clean_cov(system: ExampleScores, params: Floats) -> Floats | None:
+    """Return the covariance without noise; the squared loss falls back on equal residual variances."""
+    clean = system.clean_cov(params)
+    if not isinstance(clean, str):
+        return clean
+    linear = linear_system(system)
+    if linear is None:
+        return None
+    try:
+        meat, _ = linear.clean_meat(params)
+    except NotAvailableError:
+        return None
+    return sandwich(linear.A, meat, linear.n)
+
+
+def _noise_part(cov: Floats, clean: Floats) -> Floats | None:
+    """Return the noise part of a covariance, zero where it is rounding, or None where it is not one."""
+    difference = (cov - clean + (cov - clean).T) / 2.0
+    errors = np.sqrt(np.diag(cov))
+    if (np.abs(difference) <= NEGLIGIBLE_NOISE * np.outer(errors, errors)).all():
+        return np.zeros_like(difference)
+    scale = np.sqrt(np.abs(np.diag(difference)))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    smallest = float(np.linalg.eigvalsh(difference / np.outer(unit, unit))[0])
+    return difference if smallest > -1e-9 else None

@@ -14,8 +14,8 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(235, 220),
-    "lines": Limit(45_400, 44_872),  # 5,500 fewer than at the gate's commit
+    "modules": Limit(218, 220),
+    "lines": Limit(45_252, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(11, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
@@ -26,17 +26,17 @@ LIMITS = {
     "privinf importing studies": Limit(0, 0),
     "imports by string": Limit(0, 0),
     "imports of _private names": Limit(0, 0),
-    "public functions of more than 12 parameters": Limit(45, 8),
-    "Any parameters of public functions": Limit(193, 100),
+    "public functions of more than 12 parameters": Limit(43, 8),
+    "Any parameters of public functions": Limit(116, 100),
     "classes of one name in two modules": Limit(0, 0),
     "Literals of one name in two modules": Limit(0, 0),
     "Literals of the same values written twice": Limit(0, 0),
     "constants written twice": Limit(2, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(26, 28),
-    "modules that a central MomentOLS loads": Limit(89, 90),
-    "files that a central MomentOLS visits": Limit(48, 45),
-    "files that a DebiasedLasso visits": Limit(65, 53),
+    "modules that a central MomentOLS loads": Limit(83, 90),
+    "files that a central MomentOLS visits": Limit(46, 45),
+    "files that a DebiasedLasso visits": Limit(62, 53),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
@@ -91,7 +91,6 @@ TOWERS_IMPORT = {
 }
 ROW_DOORS = {
     "privinf.mechanisms",
-    "privinf.mechanisms.arrays",
     "privinf.mechanisms.local.modulation_map",
     "privinf.mechanisms.local.signs",
     "privinf.mechanisms.mixing.party",
