@@ -175,17 +175,17 @@ def test_results_and_releases_hold_no_raw_value(name, secure):
     noise = {} if secure else {"rng": 0}
     sent = model.release(mu=8.0, **noise)
     result = model.fit(mu=8.0, **how, **noise)
-    joined = pi.join(sent)
-    for thing in (
+    things = (
         result,
         result.summary().as_text(),
         result.privacy,
         model.plan(mu=8.0),
         *sent.values(),
-        joined,
-    ):
-        assert find_raw_values(thing, [X, y]) == []
-    assert find_raw_values(repr(model), [X, y]) == []
+        pi.join(sent),
+        repr(model),
+    )
+    assert pickle.dumps(things)
+    assert find_raw_values(things, [X, y]) == []
 
 
 def test_releases_in_user_units_of_the_schema_hold_no_raw_value():

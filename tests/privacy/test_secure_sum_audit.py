@@ -67,13 +67,13 @@ def question_of(federation, args, secure, mu):
     return planning.query
 
 
-def asked(federation, query, position, world):
-    """Ask the honest sites a question at another position of the session; return it and their words."""
+def asked(federation, query, position, world, names=HONEST):
+    """Ask honest sites a question at another position of the session; return it and their words."""
     terms = dict(query.masking)
     if "seed" in terms:
         terms["seed"] = 2 * position + world
     query = replace(query, sequence=position, masking=terms)
-    replies = federation.ask(query, HONEST)
+    replies = federation.ask(query, names)
     assert not any(reply.error for reply in replies), replies[0].error
     return query, {reply.site: reply.masked for reply in replies}
 
@@ -119,7 +119,7 @@ def audit_of_two_questions(draws, mu=2.0):
         apart = []
         for draw in range(draws):
             one, two = (
-                asked(federation, query, 2 + 2 * draw + half, world)[1]["a"]
+                asked(federation, query, 2 + 2 * draw + half, world, ("a",))[1]["a"]
                 for half, query in enumerate(queries)
             )
             apart.append((one - two).view(np.int64) * queries[0].masking["grid"])
