@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
@@ -184,11 +186,17 @@ def logistic_derivatives(z: Floats, order: int) -> Floats:
     p = expit(points)
     values = np.empty((order + 1, *points.shape))
     values[0] = np.logaddexp(0.0, -points)
-    polynomial = np.polynomial.Polynomial([-1.0, 1.0])
     for m in range(1, order + 1):
-        values[m] = polynomial(p)
-        polynomial = polynomial.deriv() * np.polynomial.Polynomial([0.0, 1.0, -1.0])
+        values[m] = _polynomial(m)(p)
     return values
+
+
+@cache
+def _polynomial(order: int) -> Polynomial:
+    """Return the polynomial in expit(z) that is the logistic loss's derivative of an order from 1."""
+    if order == 1:
+        return Polynomial([-1.0, 1.0])
+    return _polynomial(order - 1).deriv() * Polynomial([0.0, 1.0, -1.0])
 
 
 def exponential_derivatives(z: Floats, order: int) -> Floats:
