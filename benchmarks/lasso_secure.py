@@ -93,15 +93,15 @@ def pursuit(
     keeps the largest of the sum, and refits; the last refit is that of the blocks. The same budget.
     """
     p, picks = len(sums.units.scale), sparsity + extra
-    looks = blocks + len(hard_thresholding.STEPS)
+    scale_count = blocks + len(hard_thresholding.STEPS)
     support: list[int] = []
     beta = np.empty(0)
-    scale = sums.residual_scale((), np.empty(0), budget.scales / looks, "scale of the response")
+    scale = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
     cheap = hard_thresholding.CHEAP_FITS * budget.refit / max(blocks - 1, 1)
     for number in range(blocks):
         if number:
             beta = hard_thresholding._cheap_fit(sums, support, beta, scale, clip, cheap)
-            scale = sums.residual_scale(support, beta, budget.scales / looks, "scale of residuals")
+            scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
         seen = _products(sums, support, beta, clip * scale, budget.selection / blocks)
         whole = np.zeros(p)
         whole[support] = beta
@@ -109,7 +109,7 @@ def pursuit(
         sums.size_columns(support, budget.sizes / blocks)
         beta = whole[support]
     left = budget.refit * (1.0 - hard_thresholding.CHEAP_FITS)
-    full = hard_thresholding._full_fit(sums, support, beta, scale, clip, left, budget.scales / looks)
+    full = hard_thresholding._full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
     return hard_thresholding._kept(full, sums.n, sparsity, threshold, 0)
 
 
@@ -126,7 +126,7 @@ def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: flo
         sums.pick(support, beta, bound, 1, np.ones(len(sums.units.scale), bool), rho, "selection")
     finally:
         del sums.server.server.vector_sum
-    radius = sums.server.looks[-1].radius
+    radius = sums.server.releases[-1].radius
     return kept[-1].mean / hard_thresholding.residual_moments(radius)[0]
 
 

@@ -1,4 +1,4 @@
-"""Coefficients and predicted means with their intervals."""
+"""Plots: coefficients and predicted means with their intervals, the budget, and the share of the noise."""
 
 from __future__ import annotations
 
@@ -18,138 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["bands", "budget", "coefficients", "noise_share"]
-
-# ---- style
-
 # Okabe and Ito's palette
 TOTAL = "#0072B2"
 NOISE_FREE = "#E69F00"
 JOINT = "#56B4E9"
 INK = "#333333"
 FAINT = "#CCCCCC"
-
 LONGEST_LABEL = 32
-
-
-def new_axes(ax: Axes | None, *, width: float, height: float) -> Axes:
-    """Return `ax`, or the axes of a new figure of this size in inches.
-
-    Raises
-    ------
-    NotAvailableError
-        matplotlib is not installed.
-    """
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise NotAvailableError("plots need matplotlib: pip install 'privinf[plots]'") from None
-    made: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-    return made
-
-
-def quiet(ax: Axes, *, grid: str) -> None:
-    """Leave only the spines that carry a scale, and a faint grid across the quantity of interest."""
-    ax.spines[["top", "right"]].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(FAINT)
-    ax.tick_params(colors=INK, length=3)
-    ax.grid(axis=grid, color=FAINT, linewidth=0.6, alpha=0.6)  # type: ignore[arg-type]
-    ax.set_axisbelow(True)
-
-
-def name_rows(ax: Axes, names: Iterable[str]) -> None:
-    """Put names at y = 0, 1, ... from top to bottom, long ones shortened."""
-    labels = [name if len(name) <= LONGEST_LABEL else f"{name[:12]}...{name[-17:]}" for name in names]
-    ax.set_yticks(range(len(labels)), labels)
-    ax.set_ylim(len(labels) - 0.4, -0.6)
-
-
-def legend(ax: Axes, *, columns: int) -> None:
-    """Put the legend under a figure of ours, where it cannot cover data; else where there is room."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure: Any = ax.figure
-    if figure.get_layout_engine() is not None and len(figure.axes) == 1:
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
-        )
-    else:
-        ax.legend(handles, labels, frameon=False, fontsize="small")
-
-
-def stamp(ax: Axes, report: PrivacyReport) -> None:
-    """Write below the title what the fit cost; simulations are marked as such."""
-    text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
-    if report.stamp:
-        text += f"  -  {report.stamp}"
-    ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize="small", color=INK, ha="left", va="bottom")
-
-
-# ---- privacy
-
-
-def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
-    """Plot what each release cost alone, and what all cost together: epsilon at the report's delta.
-
-    Parameters
-    ----------
-    report : PrivacyReport
-        ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Notes
-    -----
-    The total is less than the sum of the parts wherever composition is better than adding epsilons.
-    """
-    frame = report.releases
-    if not len(frame):
-        raise NotAvailableError("nothing has been released: there is no budget to show")
-    costs = frame["epsilon"].to_numpy(dtype=np.float64)
-    if not np.isfinite(costs).all():
-        raise NotAvailableError("a release without noise has no finite epsilon to draw")
-    names = [*frame["label"], "together"]
-    values = np.append(costs, report.epsilon())
-    ax = new_axes(ax, width=6.4, height=1.6 + 0.36 * len(names))
-    colors = [JOINT] * len(costs) + [TOTAL]
-    ax.barh(range(len(names)), values, color=colors, height=0.62)
-    for row, value in enumerate(values):
-        ax.text(value, row, f" {value:.3g}", va="center", ha="left", color=INK, fontsize="small")
-    name_rows(ax, names)
-    quiet(ax, grid="x")
-    ax.set_xlim(0.0, 1.14 * values.max())
-    ax.set_xlabel(f"epsilon at delta = {report.default_delta:g}")
-    ax.set_title(f"Privacy spent: {report.unit}, {report.trust}", loc="left", pad=20)
-    stamp(ax, report)
-    return ax
-
-
-def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
-    """Plot which share of each coefficient's variance the privacy noise causes.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    share = result.noise_share
-    ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))
-    rows = np.arange(len(share))
-    ax.barh(rows, 1.0 - share, color=NOISE_FREE, height=0.62, label="sampling")
-    ax.barh(rows, share, left=1.0 - share, color=TOTAL, height=0.62, label="privacy noise")
-    name_rows(ax, share.index)
-    quiet(ax, grid="x")
-    ax.set_xlim(0.0, 1.0)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    ax.set_xlabel("share of the coefficient's variance")
-    ax.set_title("Sampling error and privacy noise", loc="left", pad=20)
-    stamp(ax, result.privacy)
-    legend(ax, columns=2)
-    return ax
-
-
 BAR, INNER = 2.2, 6.0
 
 
@@ -308,3 +183,119 @@ def _draw_noise_free(
 def _spread(exog: Floats, cov: Floats) -> Floats:
     variances = np.einsum("ij,jk,ik->i", exog, cov, exog)
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)), dtype=np.float64)
+
+
+def new_axes(ax: Axes | None, *, width: float, height: float) -> Axes:
+    """Return `ax`, or the axes of a new figure of this size in inches.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise NotAvailableError("plots need matplotlib: pip install 'privinf[plots]'") from None
+    made: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return made
+
+
+def quiet(ax: Axes, *, grid: str) -> None:
+    """Leave only the spines that carry a scale, and a faint grid across the quantity of interest."""
+    ax.spines[["top", "right"]].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(FAINT)
+    ax.tick_params(colors=INK, length=3)
+    ax.grid(axis=grid, color=FAINT, linewidth=0.6, alpha=0.6)  # type: ignore[arg-type]
+    ax.set_axisbelow(True)
+
+
+def name_rows(ax: Axes, names: Iterable[str]) -> None:
+    """Put names at y = 0, 1, ... from top to bottom, long ones shortened."""
+    labels = [name if len(name) <= LONGEST_LABEL else f"{name[:12]}...{name[-17:]}" for name in names]
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+
+
+def legend(ax: Axes, *, columns: int) -> None:
+    """Put the legend under a figure of ours, where it cannot cover data; else where there is room."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure: Any = ax.figure
+    if figure.get_layout_engine() is not None and len(figure.axes) == 1:
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
+        )
+    else:
+        ax.legend(handles, labels, frameon=False, fontsize="small")
+
+
+def stamp(ax: Axes, report: PrivacyReport) -> None:
+    """Write below the title what the fit cost; simulations are marked as such."""
+    text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
+    if report.stamp:
+        text += f"  -  {report.stamp}"
+    ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize="small", color=INK, ha="left", va="bottom")
+
+
+def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
+    """Plot what each release cost alone, and what all cost together: epsilon at the report's delta.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Notes
+    -----
+    The total is less than the sum of the parts wherever composition is better than adding epsilons.
+    """
+    frame = report.releases
+    if not len(frame):
+        raise NotAvailableError("nothing has been released: there is no budget to show")
+    costs = frame["epsilon"].to_numpy(dtype=np.float64)
+    if not np.isfinite(costs).all():
+        raise NotAvailableError("a release without noise has no finite epsilon to draw")
+    names = [*frame["label"], "together"]
+    values = np.append(costs, report.epsilon())
+    ax = new_axes(ax, width=6.4, height=1.6 + 0.36 * len(names))
+    colors = [JOINT] * len(costs) + [TOTAL]
+    ax.barh(range(len(names)), values, color=colors, height=0.62)
+    for row, value in enumerate(values):
+        ax.text(value, row, f" {value:.3g}", va="center", ha="left", color=INK, fontsize="small")
+    name_rows(ax, names)
+    quiet(ax, grid="x")
+    ax.set_xlim(0.0, 1.14 * values.max())
+    ax.set_xlabel(f"epsilon at delta = {report.default_delta:g}")
+    ax.set_title(f"Privacy spent: {report.unit}, {report.trust}", loc="left", pad=20)
+    stamp(ax, report)
+    return ax
+
+
+def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
+    """Plot which share of each coefficient's variance the privacy noise causes.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    share = result.noise_share
+    ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))
+    rows = np.arange(len(share))
+    ax.barh(rows, 1.0 - share, color=NOISE_FREE, height=0.62, label="sampling")
+    ax.barh(rows, share, left=1.0 - share, color=TOTAL, height=0.62, label="privacy noise")
+    name_rows(ax, share.index)
+    quiet(ax, grid="x")
+    ax.set_xlim(0.0, 1.0)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    ax.set_xlabel("share of the coefficient's variance")
+    ax.set_title("Sampling error and privacy noise", loc="left", pad=20)
+    stamp(ax, result.privacy)
+    legend(ax, columns=2)
+    return ax

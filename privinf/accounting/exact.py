@@ -1,4 +1,4 @@
-"""Floats as exact rationals, and back, rounded in the safe direction."""
+"""Floats as exact rationals, rounded back in the safe direction; the exact law of summed binary losses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,33 @@ from scipy.special import gammaln, log_expit
 
 from privinf.typing import Floats, Integers
 
-# ---- binary
-
 MAX_ATOMS = 100_000
 MAX_EVENTS = 10_000
+
+
+def exact(value: float) -> Fraction:
+    """Return the decimal that a float prints as, exactly.
+
+    A user who writes 0.1 three times means 0.3; the binary values 3 x 0.1 and 0.3 differ in the last bit, and
+    a closed limit would refuse the third spend. The printed decimal is within half a unit of the last place.
+    """
+    return Fraction(repr(float(value)))
+
+
+def float_down(value: Fraction) -> float:
+    """Return the largest float (near enough) whose decimal does not exceed `value`."""
+    number = float(value)
+    while exact(number) > value:
+        number = math.nextafter(number, -math.inf)
+    return number
+
+
+def sqrt_down(value: Fraction) -> float:
+    """Return the largest float (near enough) whose square does not exceed `value` >= 0, exactly."""
+    number = math.sqrt(value)
+    while exact(number) ** 2 > value:
+        number = math.nextafter(number, 0.0)
+    return number
 
 
 @lru_cache(maxsize=16)
@@ -89,28 +112,3 @@ def _respond(mass: Floats, cells: int, weight: float, step: float) -> Floats:
             start = reach + sign * size
             result[start : start + mass.size] += share * math.exp(log_expit(sign * size * step)) * mass
     return result
-
-
-def exact(value: float) -> Fraction:
-    """Return the decimal that a float prints as, exactly.
-
-    A user who writes 0.1 three times means 0.3; the binary values 3 x 0.1 and 0.3 differ in the last bit, and
-    a closed limit would refuse the third spend. The printed decimal is within half a unit of the last place.
-    """
-    return Fraction(repr(float(value)))
-
-
-def float_down(value: Fraction) -> float:
-    """Return the largest float (near enough) whose decimal does not exceed `value`."""
-    number = float(value)
-    while exact(number) > value:
-        number = math.nextafter(number, -math.inf)
-    return number
-
-
-def sqrt_down(value: Fraction) -> float:
-    """Return the largest float (near enough) whose square does not exceed `value` >= 0, exactly."""
-    number = math.sqrt(value)
-    while exact(number) ** 2 > value:
-        number = math.nextafter(number, 0.0)
-    return number

@@ -12,7 +12,7 @@ from privinf.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-Table = Literal["co2", "fair", "modechoice", "randhie"]
+WheelTable = Literal["co2", "fair", "modechoice", "randhie"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -63,7 +63,7 @@ class Dataset:
         return f"<Dataset {self.name}: {self.response} on {columns - 1} features, {n} rows>"
 
 
-def wheel_table(name: Table) -> pd.DataFrame:
+def wheel_table(name: WheelTable) -> pd.DataFrame:
     """Return a table that lies in the statsmodels wheel."""
     data: pd.DataFrame = import_module(f"statsmodels.datasets.{name}").load_pandas().data
     return data

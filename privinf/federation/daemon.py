@@ -237,7 +237,7 @@ def _question(message: tuple[dict[str, Any], Message]) -> tuple[str, Query]:
         raise StorageError("the message is not a Query") from None
 
 
-# ---- the socket
+# The socket.
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:

@@ -50,7 +50,7 @@ KEPT_REACHES = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class CheckedQuery:
     """A question about rows that has passed every check but its turn and its price.
 
     Attributes
@@ -212,11 +212,11 @@ class Site:
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         self.policy.allow(query.op, masked=bool(query.masking))
-        asked = self._checked(query, name)
-        if asked.terms is not None:
-            return self._masked(query, name, asked, asked.terms)
-        self._journal.begin(query, query.digest, asked.entries)
-        sums = asked.op.total(self._placed(name, query.design), query.args, asked.reach)
+        checked = self._checked(query, name)
+        if checked.terms is not None:
+            return self._masked(query, name, checked, checked.terms)
+        self._journal.begin(query, query.digest, checked.entries)
+        sums = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
         return Reply(name, sums, self.size)
 
     def _introduced(self, query: Query, name: str) -> Reply:
@@ -232,7 +232,7 @@ class Site:
         self._designs.keep(design)
         return Reply(name, NOTHING, self.size, self.description())
 
-    def _checked(self, query: Query, name: str) -> Asked:
+    def _checked(self, query: Query, name: str) -> CheckedQuery:
         """Check a question about rows completely, without reading one."""
         op = SITE_OPS[query.op]
         if query.version != op.version:
@@ -241,14 +241,14 @@ class Site:
         reach = self._rehearsed(op, query, bounded=masked)
         entries = self.policy.accept(query.charges, reach, op.scope(query.args, name), masked=masked)
         if not masked:
-            return Asked(op, reach, entries)
+            return CheckedQuery(op, reach, entries)
         if len(entries) != 1:
             raise ArgumentError("a secure sum is one release")
         terms = read_terms(query, entries[0])
         check_roster(terms, query, self._pairs, name)
         check_terms(query, terms, entries[0], reach, self.policy)
         check_room(terms, reach.units(self.size), reach.bound)
-        return Asked(op, reach, entries, terms)
+        return CheckedQuery(op, reach, entries, terms)
 
     def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> Reach:
         """Return the reach of a question that holds on made-up rows; the latest ones are not tried again."""
@@ -262,15 +262,15 @@ class Site:
         self._reaches.move_to_end(key)
         return self._reaches[key]
 
-    def _masked(self, query: Query, name: str, asked: Asked, terms: SumTerms) -> Reply:
+    def _masked(self, query: Query, name: str, checked: CheckedQuery, terms: SumTerms) -> Reply:
         """Answer in a secure sum: charge, read, add noise and masks, remember."""
-        pairs, units, digest = self._pairs, asked.reach.units(self.size), query.digest
+        pairs, units, digest = self._pairs, checked.reach.units(self.size), query.digest
         assert pairs is not None
         if (sent := self._journal.recall(digest)) is not None:
             return sent
-        self._journal.begin(query, digest, asked.entries)
-        total = asked.op.total(self._placed(name, query.design), query.args, asked.reach)
-        words = noisy_words(quantised(total, terms, units, asked.reach.bound), terms, name)
+        self._journal.begin(query, digest, checked.entries)
+        total = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
+        words = noisy_words(quantised(total, terms, units, checked.reach.bound), terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
         reply = Reply(name, NOTHING, self.size, masked=masked)
         self._journal.keep(digest, reply)

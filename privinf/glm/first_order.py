@@ -18,7 +18,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.fitting.registry import studied
-from privinf.glm.settling import Round, Walk
+from privinf.glm.settling import Round, Trajectory
 from privinf.glm.sketch import LearnedSpace, Probes, RunningMoments, Sketch
 from privinf.glm.sums import GlmSums
 from privinf.typing import Floats, Integers
@@ -28,7 +28,7 @@ OptimizerVariant = Literal["repaired", "paper"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
+class DomeVariant:
     """What a variant of `DOME` does in its own way.
 
     Attributes
@@ -51,17 +51,19 @@ class Hooks:
     rescaled: Callable[[LearnedSpace, Floats], LearnedSpace]
 
 
-_VARIANTS: dict[OptimizerVariant, Hooks] = {
-    "repaired": Hooks(False, "unbiased", True, lambda sketched, gradient: sketched, LearnedSpace.rescaled)
+_VARIANTS: dict[OptimizerVariant, DomeVariant] = {
+    "repaired": DomeVariant(
+        False, "unbiased", True, lambda sketched, gradient: sketched, LearnedSpace.rescaled
+    )
 }
 
 
-def register_variant(name: OptimizerVariant, hooks: Hooks) -> None:
+def register_variant(name: OptimizerVariant, variant: DomeVariant) -> None:
     """Add a variant of `DOME`; studies do this on import."""
-    _VARIANTS[name] = hooks
+    _VARIANTS[name] = variant
 
 
-def hooks_of(variant: OptimizerVariant) -> Hooks:
+def dome_variant(variant: OptimizerVariant) -> DomeVariant:
     """Return what a variant does; "paper" is in studies.
 
     Raises
@@ -215,14 +217,14 @@ class DOME(DPSGD):
         if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
             raise ArgumentError("most_learned must be below k: some probes find new directions")
         check_fraction(self.energy, "energy")
-        hooks = hooks_of(check_choice(self.variant, OptimizerVariant, "variant"))
+        variant = dome_variant(check_choice(self.variant, OptimizerVariant, "variant"))
         for name in ("centre", "precondition", "adam"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise ArgumentError(f"{name} must be True or False")
-            object.__setattr__(self, name, hooks.moments if value is None else value)
-        object.__setattr__(self, "probes", check_choice(self.probes or hooks.probes, Probes, "probes"))
-        if not hooks.averages:
+            object.__setattr__(self, name, variant.moments if value is None else value)
+        object.__setattr__(self, "probes", check_choice(self.probes or variant.probes, Probes, "probes"))
+        if not variant.averages:
             object.__setattr__(self, "average", 0.0)
 
 
@@ -236,7 +238,7 @@ def optimise(
     options: Optimizer,
     seed: int,
     watched: Integers | None = None,
-) -> Walk:
+) -> Trajectory:
     """Run a private optimiser from a public start; the path keeps the iterates at the end of every epoch.
 
     Parameters
@@ -270,7 +272,7 @@ def optimise(
             total += theta
         if (number + 1) % options.batches == 0:
             path.append(theta)
-    return Walk(total / averaged, path, rounds, steps, averaged)
+    return Trajectory(total / averaged, path, rounds, steps, averaged)
 
 
 class _OptimizerRounds:
@@ -294,10 +296,10 @@ class _OptimizerRounds:
     def direction(self, sums: GlmSums, theta: Floats, price: float, number: int) -> Floats:
         """Ask for one batch, take it in, and return the direction of the step."""
         options = self.options
-        sketch, told = self._sketch(number)
+        sketch, arguments = self._sketch(number)
         released, sd = sums.batch(
             theta, price, clip=options.clip, batches=options.batches, batch=number % options.batches,
-            seed=self.seed, **told,
+            seed=self.seed, **arguments,
         )  # fmt: skip
         raw = released if sketch is None else sketch.matrix @ released
         spread = np.ones_like(raw) if sketch is None else sketch.noise_diagonal
@@ -327,20 +329,20 @@ class _OptimizerRounds:
         kind: Probes = options.probes or "unbiased" if isinstance(options, DOME) else "unbiased"
         # The batches' seed keys another stream of the same family.
         sketch = Sketch.of(self.space, options.k, self.seed + 1 + number, kind)
-        told = dict(sketch.told)
+        arguments = dict(sketch.arguments)
         if isinstance(options, DOME) and options.centre:
-            told["moment"] = self.moments.first
+            arguments["moment"] = self.moments.first
         if isinstance(options, DOME) and options.precondition:
-            told["unit"] = self.unit
-        return sketch, told
+            arguments["unit"] = self.unit
+        return sketch, arguments
 
     def _learn(self, options: DOME, raw: Floats, gradient: Floats) -> None:
         """Track what is sketched, or what the variant takes for it, in the next round's units."""
-        hooks = hooks_of(options.variant)
+        variant = dome_variant(options.variant)
         if options.most_learned:
-            tracked = hooks.tracked(raw, gradient)
+            tracked = variant.tracked(raw, gradient)
             self.space = self.space.track(tracked, most=options.most_learned, energy=options.energy)
         if options.precondition:
             unit = self.moments.unit
-            self.space = hooks.rescaled(self.space, self.unit / unit)
+            self.space = variant.rescaled(self.space, self.unit / unit)
             self.unit = unit

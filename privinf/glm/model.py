@@ -21,9 +21,9 @@ from privinf.federation.local import FEDERATED_TRUST
 from privinf.glm.first_order import Optimizer, optimise
 from privinf.glm.newton import Newton, OneStep, newton_path, one_step
 from privinf.glm.plan import FitPlan, plan_fit
-from privinf.glm.results import FederatedGLMResults, Told, glm_results, weak_results
+from privinf.glm.results import FederatedGLMResults, FitDescription, glm_results, weak_results
 from privinf.glm.rows import GlmRows, Unit, rows_of_arrays, rows_of_formula
-from privinf.glm.settling import Walk
+from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.schema import Schema
 from privinf.typing import CovType, Family, Floats, RngLike, SumRelation, Trust
@@ -40,7 +40,7 @@ class FederatedGLM:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="server"`` parties
+    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="server"`` sites
     send un-noised sums to a server that they trust, and everything that leaves it is noised; with
     ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total
     (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
@@ -263,8 +263,8 @@ class FederatedGLM:
             self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        walk, method = _run(sums, rows.start, plan)
-        found = _last_step(sums, walk.params, plan)
+        trajectory, method = _run(sums, rows.start, plan)
+        found = _last_step(sums, trajectory.params, plan)
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
@@ -273,10 +273,10 @@ class FederatedGLM:
             options["Neighbours"] = relation
         if unit != "record":
             options["Protected unit"] = unit
-        told = Told(method, options, walk, sums.meter, report)
+        description = FitDescription(method, options, trajectory, sums.traffic, report)
         if found is None:
-            return weak_results(rows, told, plan.weak or HIDDEN, plan.block)
-        return glm_results(rows, found, told, cov_type, plan.block)
+            return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
+        return glm_results(rows, found, description, cov_type, plan.block)
 
     def _sums(
         self,
@@ -316,11 +316,11 @@ def _last_step(sums: GlmSums, params: Floats, plan: FitPlan) -> OneStep | None:
     return one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
 
 
-def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Walk, str]:
-    """Return the walk to where the rounds ended, and the method's name."""
+def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Trajectory, str]:
+    """Return the trajectory to where the rounds ended, and the method's name."""
     watched = np.arange(0 if plan.weak else sums.p) if plan.block is None else plan.block.columns
     if isinstance(plan.optimizer, Newton):
-        walk = newton_path(sums, start, plan.rounds_mu, plan.optimizer, watched)
+        trajectory = newton_path(sums, start, plan.rounds_mu, plan.optimizer, watched)
     else:
-        walk = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed, watched)
-    return walk, f"{type(plan.optimizer).__name__}, {walk.length} rounds"
+        trajectory = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed, watched)
+    return trajectory, f"{type(plan.optimizer).__name__}, {trajectory.length} rounds"

@@ -10,7 +10,7 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.doors import doors
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
-from privinf.glm.settling import Round, Walk
+from privinf.glm.settling import Round, Trajectory
 from privinf.glm.sums import GlmSums
 from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers
@@ -133,8 +133,8 @@ def intervals_possible(p: int, n: float, mu: float) -> bool:
     return math.pow(p, 1.5) <= RULE * n * math.sqrt(FINAL_SHARES[1]) * mu
 
 
-def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watched: Integers) -> Walk:
-    """Return the walk over all rounds, their laws in the coefficients `watched`.
+def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watched: Integers) -> Trajectory:
+    """Return the trajectory over all rounds, their laws in the coefficients `watched`.
 
     Every round gets twice the budget of the one before.
 
@@ -157,12 +157,12 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
         path.append(theta + step)
         steps.append(Round(gain[np.ix_(watched, watched)], np.full(len(watched), score_sd**2)))
         if math.isinf(mu) and np.abs(path[-1] - theta).max() <= TOLERANCE * (1.0 + np.abs(theta).max()):
-            return Walk(path[-1], path, number, steps)
+            return Trajectory(path[-1], path, number, steps)
     if math.isinf(mu):
         raise ConvergenceError(
             f"Newton's method did not converge in {MOST_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return Walk(path[-1], path, rounds, steps)
+    return Trajectory(path[-1], path, rounds, steps)
 
 
 def _round_price(mu: float, number: int, rounds: int) -> float:

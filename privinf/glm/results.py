@@ -15,8 +15,8 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.rows import GlmRows
-from privinf.glm.settling import Walk, error_of_start, settling
-from privinf.glm.sums import BYTES, Meter
+from privinf.glm.settling import Trajectory, error_of_start, settling
+from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.delta_method import predict_mean
 from privinf.inference.estimate import Estimate
 from privinf.inference.solution import sandwich
@@ -115,20 +115,20 @@ class FederatedGLMResults(Results):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class FitDescription:
     """What a fit says of itself: method, options of the summary, its rounds, what was sent, its cost."""
 
     method: str
     options: Mapping[str, str]
-    walk: Walk
-    meter: Meter
+    trajectory: Trajectory
+    traffic: Traffic
     report: PrivacyReport
 
     def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
-        trace = [(rows.to_user @ theta).tolist() for theta in self.walk.path]
+        trace = [(rows.to_user @ theta).tolist() for theta in self.trajectory.path]
         settings = {
-            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.meter.rounds],
+            "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.traffic.rounds],
             "names": list(rows.design.names),
         }  # fmt: skip
         return {
@@ -146,7 +146,7 @@ class Told:
 
 
 def glm_results(
-    rows: GlmRows, found: OneStep, told: Told, cov_type: str, block: Block | None
+    rows: GlmRows, found: OneStep, description: FitDescription, cov_type: str, block: Block | None
 ) -> FederatedGLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
@@ -160,10 +160,10 @@ def glm_results(
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     else:
         found_names = names
-    context = told.context(rows, *([] if block is None else [APART]))
+    context = description.context(rows, *([] if block is None else [APART]))
     if block is not None:
         context["design"] = None
-    reason = _unsettled(rows, found, told.walk, sampling + noise)
+    reason = _unsettled(rows, found, description.trajectory, sampling + noise)
     if reason:
         weak = Estimate(
             found.params, None, found_names, rows.total, cov_type="none", weak_reason=reason
@@ -175,9 +175,9 @@ def glm_results(
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def _unsettled(rows: GlmRows, found: OneStep, walk: Walk, covariance: Floats) -> str:
+def _unsettled(rows: GlmRows, found: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
     """Return why the last step was too long for intervals; empty where it was not."""
-    start = error_of_start(walk, found.bread, found.meat, rows.total)
+    start = error_of_start(trajectory, found.bread, found.meat, rows.total)
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
     how = settling(found.step, covariance, start, found.shift / unit)
@@ -186,9 +186,15 @@ def _unsettled(rows: GlmRows, found: OneStep, walk: Walk, covariance: Floats) ->
     return UNSETTLED.format(how.length, "" if rows.family == "binomial" else WIDER_CLIP)
 
 
-def weak_results(rows: GlmRows, told: Told, reason: str, block: Block | None) -> FederatedGLMResults:
+def weak_results(
+    rows: GlmRows, description: FitDescription, reason: str, block: Block | None
+) -> FederatedGLMResults:
     """Return the results of a fit without a last step: where its rounds ended, with the reason."""
-    names, found, context = rows.design.names, rows.to_user @ told.walk.params, told.context(rows)
+    names, found, context = (
+        rows.design.names,
+        rows.to_user @ description.trajectory.params,
+        description.context(rows),
+    )
     if block is not None:
         chosen = block.columns[: len(block.targets)]
         names, found, context["design"] = block.targets, found[chosen], None

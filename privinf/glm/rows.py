@@ -75,18 +75,18 @@ class GlmRows:
 
     @property
     def model(self) -> dict[str, Any]:
-        """What every statistic of the model is told; units only where they are not the user's."""
+        """What every statistic of the model is given; units only where they are not the user's."""
         design = self.design
-        told: dict[str, Any] = {"family": self.family, "radius": self.radius}
+        arguments: dict[str, Any] = {"family": self.family, "radius": self.radius}
         if self.residual_clip is not None:
-            told["residual_clip"] = self.residual_clip
+            arguments["residual_clip"] = self.residual_clip
         if self.family == "poisson":
-            told["mean_cap"] = design.y_high
+            arguments["mean_cap"] = design.y_high
         if self.center.any():
-            told["center"] = self.center
+            arguments["center"] = self.center
         if (self.scale != 1.0).any():
-            told["scale"] = self.scale
-        return told
+            arguments["scale"] = self.scale
+        return arguments
 
     def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
         """Return the columns of the final release: targets, nuisance, the constant; None for all."""

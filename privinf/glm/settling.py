@@ -75,7 +75,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walk:
+class Trajectory:
     """The rounds of a fit before its final release.
 
     Attributes
@@ -99,12 +99,12 @@ class Walk:
     averaged: int = 1
 
 
-def error_of_start(walk: Walk, bread: Floats, meat: Floats, n: int) -> Floats:
-    """Return Cov(e_T), the covariance that the rounds' noise gave `walk.params`, shape (p, p).
+def error_of_start(trajectory: Trajectory, bread: Floats, meat: Floats, n: int) -> Floats:
+    """Return Cov(e_T), the covariance that the rounds' noise gave `trajectory.params`, shape (p, p).
 
     Parameters
     ----------
-    walk : Walk
+    trajectory : Trajectory
     bread, meat : ndarray, shape (p, p)
         Mean Hessian and mean outer product of the scores. Coefficients that are not among the p are taken
         as uncorrelated with them.
@@ -113,16 +113,16 @@ def error_of_start(walk: Walk, bread: Floats, meat: Floats, n: int) -> Floats:
     """
     p = len(bread)
     last, both, mean = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-    for number, one in enumerate(walk.rounds, 1):
+    for number, one in enumerate(trajectory.rounds, 1):
         gain = np.diag(one.gain) if one.gain.ndim == 1 else one.gain
         keep = np.eye(p) - gain @ bread
         noise = np.diag(one.noise) + max(one.batches - 1.0, 0.0) / n * meat
         last = keep @ last @ keep.T + gain @ noise @ gain.T
         both = keep @ both
-        if number > walk.length - walk.averaged:
+        if number > trajectory.length - trajectory.averaged:
             mean = mean + both + both.T + last
             both = both + last
-    return np.asarray(mean / walk.averaged**2)
+    return np.asarray(mean / trajectory.averaged**2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The sketch of DOME: directions learned from past releases, and random probes beside them (paper 3).
+"""The sketch of DOME, learned directions beside random probes, and Adam's moments of gradients (paper 3).
 
 All of it is public: made of releases and of public seeds.
 """
@@ -15,6 +15,9 @@ import numpy as np
 from privinf.typing import Floats
 
 Probes = Literal["unbiased", "orthonormal"]
+BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
+# The second moment stays above this share of the noise's variance, which was subtracted from it.
+FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,12 +73,12 @@ class Sketch:
     Attributes
     ----------
     matrix : ndarray, shape (d, k)
-    told : mapping
+    arguments : mapping
         Basis, number of probes, their seed and scale: not S itself.
     """
 
     matrix: Floats
-    told: dict[str, Any]
+    arguments: dict[str, Any]
 
     @classmethod
     def of(cls, space: LearnedSpace, k: int, seed: int, kind: Probes) -> Sketch:
@@ -88,10 +91,10 @@ class Sketch:
         count = k - r
         scale = math.sqrt((d - r) / count) if kind == "unbiased" and count else 1.0
         probes = _probes(seed, count, d, np.ascontiguousarray(space.basis).tobytes())
-        told: dict[str, Any] = {"probes": count, "probe_seed": seed, "probe_scale": scale}
+        arguments: dict[str, Any] = {"probes": count, "probe_seed": seed, "probe_scale": scale}
         if r:
-            told["basis"] = space.basis
-        return cls(np.column_stack([space.basis, scale * probes]), told)
+            arguments["basis"] = space.basis
+        return cls(np.column_stack([space.basis, scale * probes]), arguments)
 
     @property
     def noise_diagonal(self) -> Floats:
@@ -111,13 +114,6 @@ def _probes(seed: int, count: int, d: int, basis: bytes) -> Floats:
 def debiased_square(estimate: Floats, noise_variance: Floats | float) -> Floats:
     """Return ``estimate^2`` less the noise's variance, entry by entry (Lemma 3.2): it may be negative."""
     return np.asarray(estimate**2 - noise_variance)
-
-
-# ---- adam
-
-BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
-# The second moment stays above this share of the noise's variance, which was subtracted from it.
-FLOOR = 0.1
 
 
 @dataclass(slots=True)

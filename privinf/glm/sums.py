@@ -31,7 +31,7 @@ class GlmServer(Protocol):
 
 
 @dataclass(slots=True)
-class Meter:
+class Traffic:
     """Floats that one site received and sent, question by question.
 
     Attributes
@@ -94,7 +94,7 @@ class GlmSums:
         Position of the constant of a Poisson model, which scales all means.
     clients : Clients or None
         Where sites are the units of privacy.
-    meter : Meter
+    traffic : Traffic
 
     Notes
     -----
@@ -109,7 +109,7 @@ class GlmSums:
     high: Floats
     scaled_constant: int | None = None
     clients: Clients | None = None
-    meter: Meter = field(default_factory=Meter)
+    traffic: Traffic = field(default_factory=Traffic)
 
     def args(self, theta: Floats, **more: Any) -> dict[str, Any]:
         """Return the arguments of a statistic at `theta`.
@@ -117,11 +117,11 @@ class GlmSums:
         A Poisson mean inside the columns' bounds stays below the largest one at theta: a cap there changes
         nothing, and bounds the curvature.
         """
-        told = {**self.model, "theta": theta, **more}
-        if "mean_cap" in told:
+        arguments = {**self.model, "theta": theta, **more}
+        if "mean_cap" in arguments:
             most = float(np.maximum(theta * self.low, theta * self.high).sum())
-            told["mean_cap"] = min(told["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
-        return told
+            arguments["mean_cap"] = min(arguments["mean_cap"], math.exp(min(most, 700.0)) * CAP_ROOM)
+        return arguments
 
     def of_block(self, chosen: Integers, radius: float) -> GlmSums:
         """Return the same for scores of some columns, whose rows are bounded by `radius`."""
@@ -141,7 +141,7 @@ class GlmSums:
         """Return the mean score and the sd of its noise."""
         args = self.args(theta, **self._unit(clipped=True))
         found = self.server.vector_sum("glm.score", args, label=label, mu=mu)
-        self.meter.add(label, args, len(found.values))
+        self.traffic.add(label, args, len(found.values))
         return found.mean, found.mean_sd
 
     def matrix(self, op: str, theta: Floats, mu: float, label: str, **more: Any) -> tuple[Floats, float]:
@@ -149,7 +149,7 @@ class GlmSums:
         args = self.args(theta, **self._unit(clipped=False), **more)
         found = self.server.gram(args, label=label, op=op, mu=mu)
         size = len(found.values)
-        self.meter.add(label, args, size * (size + 1) // 2)
+        self.traffic.add(label, args, size * (size + 1) // 2)
         return found.mean, float(found.scale / found.rows)
 
     def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:
@@ -178,6 +178,6 @@ class GlmSums:
             found = self.server.vector_sum("glm.sketched_score", args, label="gradient", mu=mu)
         finally:
             self.server.ledger = whole
-        self.meter.add("gradient", args, len(found.values))
+        self.traffic.add("gradient", args, len(found.values))
         size = self.n / batches
         return found.values / size, found.scale / size

@@ -1,4 +1,4 @@
-"""Standard errors of smooth functions of the coefficients."""
+"""Standard errors of predicted means and of smooth functions of the coefficients."""
 
 from __future__ import annotations
 
@@ -11,49 +11,6 @@ from privinf.errors import ArgumentError
 from privinf.inference.normal import upper_quantile
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_fraction
-
-# ---- prediction
-
-
-@dataclass(frozen=True, slots=True)
-class MeanPrediction:
-    """Predicted means and their standard errors.
-
-    Attributes
-    ----------
-    mean, se : ndarray, shape (rows,)
-    df : float
-        Degrees of freedom of the t quantiles; infinite: normal.
-    """
-
-    mean: Floats
-    se: Floats
-    df: float = np.inf
-
-    def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.se
-        return np.column_stack([self.mean - half, self.mean + half])
-
-
-def predict_mean(exog: ArrayLike, params: ArrayLike, cov: ArrayLike, *, df: float = np.inf) -> MeanPrediction:
-    """Return ``exog params`` with standard errors ``sqrt(diag(exog cov exog'))``.
-
-    Parameters
-    ----------
-    exog : array_like, shape (rows, p)
-    params : array_like, shape (p,)
-    cov : array_like, shape (p, p)
-    df : float
-        Of the covariance.
-    """
-    rows, center = check_array(exog, "exog", ndim=2), check_array(params, "params", ndim=1)
-    covariance = check_array(cov, "cov", ndim=2)
-    if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
-        raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
-    variances = np.einsum("ij,jk,ik->i", rows, covariance, rows, optimize=True)
-    return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df)
-
 
 # A five-point difference errs by h^4 in truncation and eps / h in rounding: this balances the two.
 RELATIVE_STEP = float(np.finfo(np.float64).eps ** 0.2)
@@ -126,3 +83,43 @@ def _evaluate(function: Callable[[Floats], ArrayLike], point: Floats) -> Floats:
             "function is not finite near the estimate: the delta method needs it smooth there"
         )
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPrediction:
+    """Predicted means and their standard errors.
+
+    Attributes
+    ----------
+    mean, se : ndarray, shape (rows,)
+    df : float
+        Degrees of freedom of the t quantiles; infinite: normal.
+    """
+
+    mean: Floats
+    se: Floats
+    df: float = np.inf
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.se
+        return np.column_stack([self.mean - half, self.mean + half])
+
+
+def predict_mean(exog: ArrayLike, params: ArrayLike, cov: ArrayLike, *, df: float = np.inf) -> MeanPrediction:
+    """Return ``exog params`` with standard errors ``sqrt(diag(exog cov exog'))``.
+
+    Parameters
+    ----------
+    exog : array_like, shape (rows, p)
+    params : array_like, shape (p,)
+    cov : array_like, shape (p, p)
+    df : float
+        Of the covariance.
+    """
+    rows, center = check_array(exog, "exog", ndim=2), check_array(params, "params", ndim=1)
+    covariance = check_array(cov, "cov", ndim=2)
+    if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
+        raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
+    variances = np.einsum("ij,jk,ik->i", rows, covariance, rows, optimize=True)
+    return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df)

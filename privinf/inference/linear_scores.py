@@ -1,4 +1,4 @@
-"""What every corrected estimating function offers, and the unit sums that they share."""
+"""What every corrected estimating equation offers, the law of its score statistic, and sums over clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from privinf.inference.estimate import is_positive_definite
 from privinf.typing import Flags, Floats, Integers, SamplingKind
 from privinf.validation import check_array
 
-# ---- score law
+BLOCK = 1 << 15
+# The clean meat is a difference of two estimates. Its smallest eigenvalue relative to the noise's has a
+# sampling sd of up to sqrt(8/n) (products of Gaussians have kurtosis 9); below this many n^-1/2 the
+# homoskedastic form is the more accurate one.
+_RESOLUTION = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,6 @@ class ScoreLaw:
 
 
 CHI_SQUARE = ScoreLaw()
-
-
-BLOCK = 1 << 15
-
-# The clean meat is a difference of two estimates. Its smallest eigenvalue relative to the noise's has a
-# sampling sd of up to sqrt(8/n) (products of Gaussians have kurtosis 9); below this many n^-1/2 the
-# homoskedastic form is the more accurate one.
-_RESOLUTION = 30.0
 
 
 class LinearScores(Protocol):

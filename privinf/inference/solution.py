@@ -1,4 +1,4 @@
-"""Solving corrected estimating equations: point estimate, sandwich, and what the noise has to do with it."""
+"""Solving corrected estimating equations: estimate, sandwich covariance, and its part from noise."""
 
 from __future__ import annotations
 
@@ -11,62 +11,6 @@ from privinf.inference.estimate import Estimate, is_positive_definite
 from privinf.inference.linear_scores import LinearScores
 from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
-
-# ---- sandwich
-
-
-def sandwich(bread: Floats, meat: Floats, n: int) -> Floats:
-    """Return ``bread^-1 meat bread^-T / n``, symmetric.
-
-    Parameters
-    ----------
-    bread : (p, p) array
-        Minus the derivative of the mean score, invertible.
-    meat : (p, p) array
-        n times the covariance of the mean score.
-    n : int
-        Number of records.
-    """
-    half = np.linalg.solve(bread, meat)
-    cov = np.linalg.solve(bread, half.T) / n
-    return (cov + cov.T) / 2
-
-
-def score_meat(scores: Floats, n: int) -> Floats:
-    """Return n times the covariance of the mean of independent scores.
-
-    Parameters
-    ----------
-    scores : (m, p) array
-        One row for each independent unit, scaled so that the mean over rows is the mean over records.
-    n : int
-        Number of records; equal to m without clusters.
-
-    Notes
-    -----
-    Centred, divisor m, no small-sample factor: HC0 for records, its clustered form for clusters.
-    """
-    m = scores.shape[0]
-    mean = scores.mean(axis=0)
-    meat: Floats = n / m * (scores.T @ scores / m - np.outer(mean, mean))
-    return meat
-
-
-def semidefinite(matrix: Floats) -> Floats:
-    """Return the nearest positive semidefinite matrix of the same trace, 0 where that is not positive.
-
-    Cutting negative eigenvalues off alone would raise the trace: a noisy meat would come out too large.
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    total = float(values.sum())
-    if total <= 0.0:
-        return np.zeros_like(matrix)
-    # Projection on a simplex: the largest k for which the k-th value stays positive.
-    falling = values[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    shift = shifts[np.flatnonzero(falling > shifts)[-1]]
-    return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)
-
 
 WEAK_GRAM = (
     "the corrected Gram matrix is not positive definite: the noise outweighs the features in some "
@@ -245,3 +189,56 @@ def _sampling_covariance(system: LinearScores, bread: Floats, params: Floats) ->
     except NotAvailableError as error:
         return None, str(error)
     return sandwich(bread, meat, system.n), kind
+
+
+def sandwich(bread: Floats, meat: Floats, n: int) -> Floats:
+    """Return ``bread^-1 meat bread^-T / n``, symmetric.
+
+    Parameters
+    ----------
+    bread : (p, p) array
+        Minus the derivative of the mean score, invertible.
+    meat : (p, p) array
+        n times the covariance of the mean score.
+    n : int
+        Number of records.
+    """
+    half = np.linalg.solve(bread, meat)
+    cov = np.linalg.solve(bread, half.T) / n
+    return (cov + cov.T) / 2
+
+
+def score_meat(scores: Floats, n: int) -> Floats:
+    """Return n times the covariance of the mean of independent scores.
+
+    Parameters
+    ----------
+    scores : (m, p) array
+        One row for each independent unit, scaled so that the mean over rows is the mean over records.
+    n : int
+        Number of records; equal to m without clusters.
+
+    Notes
+    -----
+    Centred, divisor m, no small-sample factor: HC0 for records, its clustered form for clusters.
+    """
+    m = scores.shape[0]
+    mean = scores.mean(axis=0)
+    meat: Floats = n / m * (scores.T @ scores / m - np.outer(mean, mean))
+    return meat
+
+
+def semidefinite(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix of the same trace, 0 where that is not positive.
+
+    Cutting negative eigenvalues off alone would raise the trace: a noisy meat would come out too large.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    total = float(values.sum())
+    if total <= 0.0:
+        return np.zeros_like(matrix)
+    # Projection on a simplex: the largest k for which the k-th value stays positive.
+    falling = values[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    shift = shifts[np.flatnonzero(falling > shifts)[-1]]
+    return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)

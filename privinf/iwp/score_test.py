@@ -1,4 +1,4 @@
-"""The score test on released examples: valid whatever the strength of identification."""
+"""The score test on released examples, valid whatever the strength of identification, and that strength."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from privinf.validation import check_array
 # The scores of the exponential corrections have a lognormal factor; the mean of n of them is normal enough
 # for a test only while its skewness, that of one over root n, is small.
 LARGEST_SKEWNESS = 0.1
-
 # The conditional score fades as theta'S theta grows: about 2 Phi(-root(s)/2) of the records keep a residual.
 # Nuisance coefficients are estimated from those; few of them cost level (simulated with an intercept
 # and a covariate: 5.2% at 1,360, 5.6% at 1,010, 6.3% at 630, 6.6% at 260).
 FEWEST_RECORDS = 500.0
 # Without nuisance coefficients the test errs on the safe side; below this number it can hardly reject.
 FEWEST_ALONE = 5.0
+_STEP = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +258,6 @@ class _Nuisances:
         theta[~self.kept] = free
         score, slope = self.system.score_and_jacobian(theta)
         return score[~self.kept], slope[np.ix_(~self.kept, ~self.kept)]
-
-
-# ---- identification
-
-_STEP = 1e-5
 
 
 def identification(

@@ -34,104 +34,9 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_count, check_fraction, check_number
 
-# ---- joint
-
 # The projection keeps eigenvalues above this, so that the correlation stays invertible.
 SMALLEST = 1e-8
-
-
-def score_correlation(columns: Floats, gram: Floats) -> Floats:
-    """Return the correlation matrix of the targets' scores, positive definite with a unit diagonal.
-
-    Parameters
-    ----------
-    columns : ndarray, shape (size, k)
-    gram : ndarray, shape (size, size)
-
-    Notes
-    -----
-    **Privacy.** Post-processing of the released Gram matrix.
-    """
-    raw = columns.T @ gram @ columns
-    raw = (raw + raw.T) / 2.0
-    return _unit_diagonal(_projected(_unit_diagonal(raw)))
-
-
-def joint_covariance(correlation: Floats, sampling: Floats, privacy: Floats) -> Floats:
-    """Return the covariance of debiased coordinates from a correlation and two kinds of variances, (k,)."""
-    spread = np.sqrt(sampling)
-    return np.asarray(correlation * np.outer(spread, spread) + np.diag(privacy))
-
-
-def _projected(matrix: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(matrix)
-    if values[0] >= SMALLEST:
-        return matrix
-    return np.asarray((vectors * np.maximum(values, SMALLEST)) @ vectors.T)
-
-
-def _unit_diagonal(matrix: Floats) -> Floats:
-    spread = np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
-    scaled = matrix / np.outer(spread, spread)
-    np.fill_diagonal(scaled, 1.0)
-    return np.asarray(scaled)
-
-
-# ---- slack
-
 ETA = 0.01
-
-
-def privacy_slack(
-    column: Floats,
-    members: Integers,
-    picked: int,
-    privacy_share: float,
-    ratio: float,
-    *,
-    eta: float = ETA,
-) -> Floats:
-    """Return the bound on what the privacy errors of coefficients and precision columns do together, (k,).
-
-    Parameters
-    ----------
-    column : ndarray, shape (k,)
-        Released variances of w_j'Z d, sampling error of the coefficients included.
-    members : ndarray of int, shape (k,)
-        D_j, entries of each precision column.
-    picked : int
-        m, columns whose coefficients have noise.
-    privacy_share : float
-        t^2 / a, the share of the noise in the coefficients' variance, in [0, 1].
-    ratio : float
-        k_max / k_min, at least 1.
-    eta : float
-        Probability that a bound fails, each target alone.
-
-    Raises
-    ------
-    ArgumentError
-
-    Notes
-    -----
-    **Privacy.** Post-processing. In the units of the coordinates; zero without noise.
-
-    Examples
-    --------
-    >>> privacy_slack(np.array([1e-6]), np.array([8]), 5, 0.5, 1.0).round(3)
-    array([0.013])
-    """
-    variances = check_array(column, "column", ndim=1)
-    sizes = np.asarray(members)
-    if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
-        raise ArgumentError("column must hold variances and members as many sizes of at least 1")
-    check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
-    check_number(ratio, "ratio", low=1.0)
-    tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))
-    effective = max(0.5, 0.5 * check_count(picked, "picked", least=0) / ratio)
-    typical = np.sqrt((sizes + 1.0) * privacy_share * variances)
-    room = (1.0 + 2.0 * tail / np.sqrt(sizes + 1.0)) * (1.0 + tail / math.sqrt(effective))
-    return np.asarray(ratio * typical * room)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,3 +154,92 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
         slope=np.asarray((step * released.slope_sd / slope) ** 2),
         column=np.asarray(column),
     )
+
+
+def score_correlation(columns: Floats, gram: Floats) -> Floats:
+    """Return the correlation matrix of the targets' scores, positive definite with a unit diagonal.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (size, k)
+    gram : ndarray, shape (size, size)
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the released Gram matrix.
+    """
+    raw = columns.T @ gram @ columns
+    raw = (raw + raw.T) / 2.0
+    return _unit_diagonal(_projected(_unit_diagonal(raw)))
+
+
+def joint_covariance(correlation: Floats, sampling: Floats, privacy: Floats) -> Floats:
+    """Return the covariance of debiased coordinates from a correlation and two kinds of variances, (k,)."""
+    spread = np.sqrt(sampling)
+    return np.asarray(correlation * np.outer(spread, spread) + np.diag(privacy))
+
+
+def _projected(matrix: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] >= SMALLEST:
+        return matrix
+    return np.asarray((vectors * np.maximum(values, SMALLEST)) @ vectors.T)
+
+
+def _unit_diagonal(matrix: Floats) -> Floats:
+    spread = np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
+    scaled = matrix / np.outer(spread, spread)
+    np.fill_diagonal(scaled, 1.0)
+    return np.asarray(scaled)
+
+
+def privacy_slack(
+    column: Floats,
+    members: Integers,
+    picked: int,
+    privacy_share: float,
+    ratio: float,
+    *,
+    eta: float = ETA,
+) -> Floats:
+    """Return the bound on what the privacy errors of coefficients and precision columns do together, (k,).
+
+    Parameters
+    ----------
+    column : ndarray, shape (k,)
+        Released variances of w_j'Z d, sampling error of the coefficients included.
+    members : ndarray of int, shape (k,)
+        D_j, entries of each precision column.
+    picked : int
+        m, columns whose coefficients have noise.
+    privacy_share : float
+        t^2 / a, the share of the noise in the coefficients' variance, in [0, 1].
+    ratio : float
+        k_max / k_min, at least 1.
+    eta : float
+        Probability that a bound fails, each target alone.
+
+    Raises
+    ------
+    ArgumentError
+
+    Notes
+    -----
+    **Privacy.** Post-processing. In the units of the coordinates; zero without noise.
+
+    Examples
+    --------
+    >>> privacy_slack(np.array([1e-6]), np.array([8]), 5, 0.5, 1.0).round(3)
+    array([0.013])
+    """
+    variances = check_array(column, "column", ndim=1)
+    sizes = np.asarray(members)
+    if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
+        raise ArgumentError("column must hold variances and members as many sizes of at least 1")
+    check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
+    check_number(ratio, "ratio", low=1.0)
+    tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))
+    effective = max(0.5, 0.5 * check_count(picked, "picked", least=0) / ratio)
+    typical = np.sqrt((sizes + 1.0) * privacy_share * variances)
+    room = (1.0 + 2.0 * tail / np.sqrt(sizes + 1.0)) * (1.0 + tail / math.sqrt(effective))
+    return np.asarray(ratio * typical * room)

@@ -34,6 +34,11 @@ from privinf.typing import Floats, Integers
 
 # Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
 SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
+PRODUCT_CLIP = 1.0
+STANDS_OUT = 3.0
+SMALLEST_REST = 0.1
+LEAST_RESIDUAL = 0.6
+STAGES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +198,6 @@ def column_noise(
             columns[:, [column]], gram_sd, at[others], error[np.ix_(others, others)]
         )[0]
     return found
-
-
-# ---- debiasing all
-
-PRODUCT_CLIP = 1.0
-STANDS_OUT = 3.0
-SMALLEST_REST = 0.1
-LEAST_RESIDUAL = 0.6
-STAGES = 6
 
 
 def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:

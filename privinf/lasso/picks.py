@@ -47,7 +47,7 @@ ROOM = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PickRelease:
     """One release of products with all columns.
 
     Attributes
@@ -136,7 +136,7 @@ class VectorServer:
         Largest size of the response.
     clip : float
         Where the engine clips products, in units of the residuals' scale.
-    looks : list of Look
+    releases : list of PickRelease
         What was picked from so far.
     grams : dict of str to (ndarray, float)
         The last Gram matrix of each label, as released, and the sd of its diagonal.
@@ -152,7 +152,7 @@ class VectorServer:
     high: Floats
     response: float
     clip: float
-    looks: list[Look] = field(default_factory=list)
+    releases: list[PickRelease] = field(default_factory=list)
     grams: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
     def vector_sum(
@@ -163,9 +163,9 @@ class VectorServer:
 
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
         """Release a symmetric matrix."""
-        found = self.server.gram(args, label=label, **options)
-        self.grams[label] = found.mean, float(found.scale / found.rows)
-        return found
+        gram = self.server.gram(args, label=label, **options)
+        self.grams[label] = gram.mean, float(gram.scale / gram.rows)
+        return gram
 
     def histogram_quantile(
         self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
@@ -201,12 +201,14 @@ class VectorServer:
         radius = vector_radius(entries, rows, self.n, price)
         scale = float(args["bound"]) / self.clip if residual else 1.0
         clips = self._clips(args, radius * scale * math.sqrt(entries), entries, residual)
-        found = self.server.vector_sum(VECTORS[op], {**args, **clips}, label=label, rho=price, sites=sites)
+        noisy = self.server.vector_sum(VECTORS[op], {**args, **clips}, label=label, rho=price, sites=sites)
         sd, sampling = (
-            scale * entry_sd(radius, rows, self.n, noise) for noise in (found.mean_sd / scale, 0.0)
+            scale * entry_sd(radius, rows, self.n, noise) for noise in (noisy.mean_sd / scale, 0.0)
         )
-        self.looks.append(Look(label, entries, radius, sd, sampling, sd * detection(len(self.low))))
-        sizes = np.where(candidates, np.abs(found.values), -np.inf)
+        self.releases.append(
+            PickRelease(label, entries, radius, sd, sampling, sd * detectable_sds(len(self.low)))
+        )
+        sizes = np.where(candidates, np.abs(noisy.values), -np.inf)
         return Picked(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
 
     def _clips(self, args: Mapping[str, Any], norm: float, entries: int, residual: bool) -> dict[str, float]:
@@ -218,31 +220,35 @@ class VectorServer:
 
     def _bounded(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments with what was not clipped at its public bounds: sums go on a finite grid."""
-        found = dict(args)
-        if found.get("residual_clip", 0.0) >= UNCLIPPED:
-            found["residual_clip"] = ROOM * self._residual_reach(args)
-        if found.get("clip", 0.0) >= UNCLIPPED:
+        bounded = dict(args)
+        if bounded.get("residual_clip", 0.0) >= UNCLIPPED:
+            bounded["residual_clip"] = ROOM * self._residual_reach(args)
+        if bounded.get("clip", 0.0) >= UNCLIPPED:
             reach = self._reach(args)[np.asarray(args["columns"])]
             forms = reach @ np.abs(args["transform"]) if "transform" in args else reach
-            found["clip"] = ROOM * float(np.linalg.norm(forms))
-        return found
+            bounded["clip"] = ROOM * float(np.linalg.norm(forms))
+        return bounded
 
     def _reach(self, args: Mapping[str, Any]) -> Floats:
         sizes = np.maximum(np.abs(self.low - args["center"]), np.abs(self.high - args["center"]))
         return np.asarray(sizes / args["scale"])
 
     def _residual_reach(self, args: Mapping[str, Any]) -> float:
-        found = self.response + abs(float(args["intercept"]))
+        reach = self.response + abs(float(args["intercept"]))
         if "support" in args:
-            found += float(self._reach(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
-        return found
+            reach += float(self._reach(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
+        return reach
 
 
-def detection(columns: int) -> float:
+def detectable_sds(columns: int) -> float:
     """Return how many sds an entry must have to be picked before `columns` that are noise."""
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
 
 
-def sharpest(looks: Sequence[Look], label: str) -> Look | None:
-    """Return the look of this label that found most, if there was one."""
-    return min((look for look in looks if look.label == label), key=lambda look: look.sd, default=None)
+def sharpest(releases: Sequence[PickRelease], label: str) -> PickRelease | None:
+    """Return the most precise release of this label, if there was one."""
+    return min(
+        (release for release in releases if release.label == label),
+        key=lambda release: release.sd,
+        default=None,
+    )

@@ -21,7 +21,7 @@ from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.secure import Sight, cost_note
+from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.lasso.thresholding import SparseFit
 from privinf.results import Results
@@ -161,10 +161,10 @@ class LassoResults(Results):
         NotAvailableError
             A trusted server peeled un-noised sums: none of that left it.
         """
-        sight = self._context.settings.get("sight")
-        if sight is None:
+        detection = self._context.settings.get("sight")
+        if detection is None:
             raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
-        return pd.DataFrame(sight["looks"]).set_index("label").rename_axis("release")
+        return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 
     @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
@@ -350,11 +350,11 @@ def lasso_results(
     *,
     extras: Extras | None = None,
     after_selection: bool = False,
-    sight: Sight | None = None,
+    detection: Detection | None = None,
 ) -> LassoResults:
     """Return the results of a fit of `sparsity` columns, debiased at `chosen`, in the user's units.
 
-    `after_selection`: the targets were chosen by the fit, which the summary then says. `sight`: what the
+    `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
     picks of a fit on secure sums could see.
     """
     found, names, unit = debiased.found, rows.names, sums.units.scale[chosen]
@@ -377,15 +377,15 @@ def lasso_results(
         settings["extras"] = extras.settings(unit)
     options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows))}
     notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
-    if sight is not None:
-        settings["sight"] = sight.settings()
-        notes += (cost_note(sight.looks, len(names)),) + (sight.warning,) * sight.weak
+    if detection is not None:
+        settings["sight"] = detection.settings()
+        notes += (cost_note(detection.releases, len(names)),) + (detection.warning,) * detection.weak
     return LassoResults(
         estimate,
         report=report,
         sampling_cov=sampling,
         model="DebiasedLasso",
-        method=f"debiased lasso, {'trusted server' if sight is None else 'secure sums'}",
+        method=f"debiased lasso, {'trusted server' if detection is None else 'secure sums'}",
         options=options,
         settings=settings,
         notes=notes,

@@ -1,4 +1,4 @@
-"""A debiased lasso on secure sums: its server, its budget, and what its picks could not have found."""
+"""A debiased lasso on secure sums: its server, its budget, and what its picks could detect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privinf.accounting import Ledger, calibrate_mu
 from privinf.federation import SecureServer
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.picks import Look, VectorServer, sharpest
+from privinf.lasso.picks import PickRelease, VectorServer, sharpest
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.rows import LassoRows
@@ -48,12 +48,12 @@ def secure_server(
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the picks of a secure fit could see.
+class Detection:
+    """What the picks of a secure fit could detect.
 
     Attributes
     ----------
-    looks : tuple of Look
+    releases : tuple of PickRelease
         Every release that columns were picked from, in order.
     unseen : int
         Of the `sparsity` columns that may matter, those that do not stand out: so many may not be picked.
@@ -65,7 +65,7 @@ class Sight:
         Whether the noise of the Gram matrix of what was picked is as large as its smallest eigenvalue.
     """
 
-    looks: tuple[Look, ...]
+    releases: tuple[PickRelease, ...]
     unseen: int
     bias: float
     crowded: bool
@@ -78,14 +78,18 @@ class Sight:
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
-        found = {"looks": [asdict(look) for look in self.looks], "unseen": self.unseen, "bias": self.bias}
-        return found | ({"missed": self.warning} if self.weak else {})
+        plain = {
+            "looks": [asdict(release) for release in self.releases],
+            "unseen": self.unseen,
+            "bias": self.bias,
+        }
+        return plain | ({"missed": self.warning} if self.weak else {})
 
     @property
     def warning(self) -> str:
         """What a reader of the intervals must know."""
-        found = sharpest(self.looks, SELECTION)
-        assert found is not None
+        selection = sharpest(self.releases, SELECTION)
+        assert selection is not None
         if self.hidden:
             return (
                 "Not to be trusted: the noise of the Gram matrix of the selection is as large as its "
@@ -101,36 +105,36 @@ class Sight:
         return (
             f"Not to be trusted if the sparsity is right: {self.unseen} of the columns that may matter do "
             "not stand out of the noise, and one whose covariance with the residuals is below "
-            f"{found.found_from:.3g} may not have been picked. Where such a column is correlated with a "
+            f"{selection.found_from:.3g} may not have been picked. Where such a column is correlated with a "
             f"target the interval is off by up to {self.bias:.2g} standard errors. More rows or budget, "
             "fewer columns or a trusted server see more; if fewer columns matter, say so with sparsity=."
         )
 
 
-def cost_note(looks: Sequence[Look], columns: int) -> str:
+def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
     """Return what the summary says of the price of secure sums."""
     text = [
         f"No trusted server: columns were picked from noisy sums of products with all {columns} columns, "
         "whose noise grows with the square root of their number."
     ]
     for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBOURS, "a correlation")):
-        if (look := sharpest(looks, label)) is not None:
+        if (pick := sharpest(releases, label)) is not None:
             text.append(
-                f"{label.capitalize()}: {look.entries} numbers at once, sd {look.sd:.3g}; {unit} is found "
-                f"from {look.found_from:.3g} on."
+                f"{label.capitalize()}: {pick.entries} numbers at once, sd {pick.sd:.3g}; {unit} is found "
+                f"from {pick.found_from:.3g} on."
             )
     return " ".join(text)
 
 
-def sight_of(
+def detection_of(
     server: VectorServer,
     fit: SparseFit,
     plan: LassoPlan,
     targets: Sequence[int],
     debiased: DebiasedFit,
     constant: int | None,
-) -> Sight:
-    """Return what the picks could see; the constant, if there is one, was not picked.
+) -> Detection:
+    """Return what the picks could detect; the constant, if there is one, was not picked.
 
     Notes
     -----
@@ -143,9 +147,9 @@ def sight_of(
 
     Columns that stand in for a missed one stand out too: as many may then stand out as may matter, but some
     do among those picked too many. Without signal, these have the errors of any column, and were picked for
-    what they share of the error of their look.
+    what they share of the error of their release.
     """
-    selection, neighbours = sharpest(server.looks, SELECTION), sharpest(server.looks, NEIGHBOURS)
+    selection, neighbours = sharpest(server.releases, SELECTION), sharpest(server.releases, NEIGHBOURS)
     assert selection is not None
     picked = np.array(fit.picked) != (-1 if constant is None else constant)
     sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM][0], server.n)[picked])[::-1]
@@ -162,7 +166,7 @@ def sight_of(
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
     lost = clearance(*server.grams[SELECTION_GRAM]) <= 1.0
-    return Sight(tuple(server.looks), unseen, float(bias.max()), crowded, lost)
+    return Detection(tuple(server.releases), unseen, float(bias.max()), crowded, lost)
 
 
 def ratios(fit: SparseFit, gram: Floats, n: int) -> Floats:

@@ -143,13 +143,13 @@ def sparse_fit(
     picks = min(sparsity + extra, int(allowed.sum()))
     sizes = block_sizes(picks, blocks)
     cheap = CHEAP_FITS * budget.refit / max(len(sizes) - 1, 1)
-    looks = len(sizes) + len(STEPS)
+    scale_count = len(sizes) + len(STEPS)
     support, beta = list(always), np.zeros(len(always))
-    scale = first = sums.residual_scale((), np.empty(0), budget.scales / looks, "scale of the response")
+    scale = first = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
     for block, size in enumerate(sizes):
         if block:
             beta = _cheap_fit(sums, support, beta, scale, clip, cheap)
-            scale = sums.residual_scale(support, beta, budget.scales / looks, "scale of residuals")
+            scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
         new = sums.pick(
             support, beta, clip * scale, size, allowed, budget.selection * size / picks, "selection"
         )
@@ -157,7 +157,7 @@ def sparse_fit(
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
-    whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / looks)
+    whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled)
 
@@ -186,7 +186,7 @@ class _FullFit:
 
 
 def _full_fit(
-    sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float, look: float
+    sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float, price: float
 ) -> _FullFit:
     root, clear = preconditioner(sums, support, GRAM_SHARE * rho)
     noise, moved = 0.0, 0.0
@@ -194,7 +194,7 @@ def _full_fit(
         before, start = noise, beta
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
-        scale = sums.residual_scale(support, beta, look, "scale of residuals")
+        scale = sums.residual_scale(support, beta, price, "scale of residuals")
     settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
     norm, bound = _radii(len(support), clip, rho)
     square = norm_moments(norm, len(support))[1] * residual_moments(bound)[1]

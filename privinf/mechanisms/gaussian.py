@@ -20,63 +20,12 @@ from privinf.schema import Design
 from privinf.typing import Calibration, Floats, Relation, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_positive
 
-# ---- numbers
-
 # The grid of secure noise ends at 2^45 steps, and noise spans at least 2^20 of them.
 REACH = 2.0**24
 LARGEST = 2.0**1000
-
-
-def plain_array(given: object, name: str) -> np.ndarray[Any, Any]:
-    """Return an array of numbers, flags or objects as it is; ArgumentError, by type alone, for all else."""
-    try:
-        array = np.asarray(given)
-    except Exception:  # an __array__ of the caller's, or a ragged list: their texts can hold values
-        array = None
-    if array is None or array.dtype.kind not in "biufO":
-        raise ArgumentError(f"{name} must be an array of numbers; texts, dates and ragged lists are none")
-    return array
-
-
-def plain_number(given: object, name: str) -> Any:
-    """Return a number as it is; ArgumentError, by type alone, for all else."""
-    if isinstance(given, np.ndarray) and given.shape == () and given.dtype.kind in "biuf":
-        return given.item()
-    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
-        raise ArgumentError(f"{name} must be one number, got {type(given).__name__}")
-    return given
-
-
-def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
-    """Return an array of `plain_array` as float64, shape kept: what is no finite number is 0."""
-    with np.errstate(all="ignore"):
-        if array.dtype.kind != "O":
-            found = array.astype(np.float64)
-        else:
-            found = np.array([number_of(item) for item in array.ravel()], dtype=np.float64)
-    return held(found.reshape(array.shape), 0.0)
-
-
-def number_of(given: object) -> float:
-    """Return a number as a float; 0 for what is none."""
-    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
-        return 0.0
-    try:
-        return float(given)
-    except Exception:  # whatever a caller's __float__ raises, after the charge
-        return 0.0
-
-
-def held(values: Floats, scale: float) -> Floats:
-    """Return values as finite numbers, within `REACH` times a noise scale above 0: a public bound."""
-    end = min(REACH * scale, LARGEST) if scale > 0.0 else LARGEST
-    return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
-
-
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
 # which is charged to every sensitivity.
 FLOAT_SLACK = 2.0**-40
-
 PUBLIC_N = "the number of records is public (replace-one)"
 NOTHING_ADDED = "the number of records is public; a record is replaced by one that contributes nothing"
 PUBLIC_CLIENTS = "the sites and their numbers of records are public; one site is replaced as a whole"
@@ -211,7 +160,50 @@ def max_rows(design: Design) -> int:
     return 1 if design.schema is None else design.schema.max_rows
 
 
-# ---- noisy scalar
+def plain_array(given: object, name: str) -> np.ndarray[Any, Any]:
+    """Return an array of numbers, flags or objects as it is; ArgumentError, by type alone, for all else."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # an __array__ of the caller's, or a ragged list: their texts can hold values
+        array = None
+    if array is None or array.dtype.kind not in "biufO":
+        raise ArgumentError(f"{name} must be an array of numbers; texts, dates and ragged lists are none")
+    return array
+
+
+def plain_number(given: object, name: str) -> Any:
+    """Return a number as it is; ArgumentError, by type alone, for all else."""
+    if isinstance(given, np.ndarray) and given.shape == () and given.dtype.kind in "biuf":
+        return given.item()
+    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
+        raise ArgumentError(f"{name} must be one number, got {type(given).__name__}")
+    return given
+
+
+def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
+    """Return an array of `plain_array` as float64, shape kept: what is no finite number is 0."""
+    with np.errstate(all="ignore"):
+        if array.dtype.kind != "O":
+            found = array.astype(np.float64)
+        else:
+            found = np.array([number_of(item) for item in array.ravel()], dtype=np.float64)
+    return held(found.reshape(array.shape), 0.0)
+
+
+def number_of(given: object) -> float:
+    """Return a number as a float; 0 for what is none."""
+    if not isinstance(given, (numbers.Real, Decimal, np.bool_)):
+        return 0.0
+    try:
+        return float(given)
+    except Exception:  # whatever a caller's __float__ raises, after the charge
+        return 0.0
+
+
+def held(values: Floats, scale: float) -> Floats:
+    """Return values as finite numbers, within `REACH` times a noise scale above 0: a public bound."""
+    end = min(REACH * scale, LARGEST) if scale > 0.0 else LARGEST
+    return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
 
 
 @door

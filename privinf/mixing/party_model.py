@@ -41,7 +41,7 @@ SHRUNK = (
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RegressionOptions:
     """Options of a fit that go together.
 
     Attributes
@@ -283,7 +283,7 @@ class PartyModel:
         MixingResults
         """
         design = self._question(self._released_design, label)
-        how = _checked_how(
+        options = _regression_options(
             self.debias if debias is None else debias, shrink, ridge, target, self.method, design
         )
         spending = {
@@ -296,7 +296,7 @@ class PartyModel:
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
             )
         joined = join(self.release(**given)) if self._joined is None else self._joined
-        return self._regression(joined, design, how)
+        return self._regression(joined, design, options)
 
     def regress(
         self,
@@ -328,8 +328,8 @@ class PartyModel:
             )
         design = formula_design(self._joined.design, formula)
         corrected = self.debias if debias is None else debias
-        how = _checked_how(corrected, shrink, ridge, target, self.method, design)
-        return self._regression(self._joined, design, how)
+        options = _regression_options(corrected, shrink, ridge, target, self.method, design)
+        return self._regression(self._joined, design, options)
 
     @property
     def _released_design(self) -> Design:
@@ -352,20 +352,20 @@ class PartyModel:
             )
         return label_design(released, chosen, self._order)
 
-    def _regression(self, joined: Release, design: Design, how: How) -> MixingResults:
+    def _regression(self, joined: Release, design: Design, options: RegressionOptions) -> MixingResults:
         release = regression_release(joined, design)
-        population = how.target != "sample"
+        population = options.target != "sample"
         system = mixing_system(release, population=population)
-        settings: dict[str, Any] = {"population": population, "shrink": how.shrink, "bias": None}
+        settings: dict[str, Any] = {"population": population, "shrink": options.shrink, "bias": None}
         reported = None
-        if how.shrink:
+        if options.shrink:
             reported = Reported(shrunk_params(release), SHRUNK)
-        elif not how.debias:
-            plain = plain_fit(system, ridge=how.ridge)
+        elif not options.debias:
+            plain = plain_fit(system, ridge=options.ridge)
             reported = Reported(plain.params, PLAIN)
             if plain.bias is not None:
                 settings["bias"] = (design.to_user[0] @ plain.bias).tolist()
-        options = {"Fit": "shrunk for prediction" if how.shrink else "de-biased" if how.debias else "plain"}
+        kind = "shrunk for prediction" if options.shrink else "de-biased" if options.debias else "plain"
         return build_results(
             MixingResults,
             system,
@@ -373,8 +373,8 @@ class PartyModel:
             ledger=self.ledger if self._joined is None else None,
             model=type(self).__name__,
             method=_method(joined),
-            fit=Fit(ridge=how.ridge if how.debias else 0.0, target=how.target),
-            options=options,
+            fit=Fit(ridge=options.ridge if options.debias else 0.0, target=options.target),
+            options={"Fit": kind},
             settings=settings,
             reported=reported,
         )
@@ -392,9 +392,9 @@ class PartyModel:
         return f"<{type(self).__name__}: {state}>"
 
 
-def _checked_how(
+def _regression_options(
     debias: bool, shrink: bool, ridge: float, target: Target, method: MixingMethod, design: Design
-) -> How:
+) -> RegressionOptions:
     """Return the options of a fit, once they go together; nothing has been spent by then."""
     Fit(ridge=ridge, target=target)
     if shrink and (ridge > 0.0 or target != "population" or not debias):
@@ -406,7 +406,7 @@ def _checked_how(
             "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
             "regression with a constant"
         )
-    return How(debias, shrink, ridge, target)
+    return RegressionOptions(debias, shrink, ridge, target)
 
 
 def _method(joined: Release) -> str:

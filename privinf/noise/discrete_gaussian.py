@@ -40,7 +40,7 @@ LARGEST_SIGMA = 2.0**50
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ProposalTable:
     """Proposal of the rejection sampler.
 
     Attributes
@@ -95,7 +95,7 @@ def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> In
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
 
 
-def _attempt(table: Table, sigma: float, tries: int, entropy: Entropy) -> Integers:
+def _attempt(table: ProposalTable, sigma: float, tries: int, entropy: Entropy) -> Integers:
     """Return the accepted ones of so many proposals, in order."""
     tails = table.first.size - 1
     which, where = entropy.words(2 * tries).reshape(2, tries)
@@ -118,7 +118,7 @@ def _attempt(table: Table, sigma: float, tries: int, entropy: Entropy) -> Intege
 
 
 def _settle(
-    table: Table,
+    table: ProposalTable,
     special: Integers,
     block: Integers,
     where: Words,
@@ -136,7 +136,7 @@ def _settle(
         accepted[i] = uniform_below(head, WORD - table.bits, scale, table.exponent(int(x[i])), entropy)
 
 
-def _draw_tail(table: Table, entropy: Entropy) -> tuple[int, bool]:
+def _draw_tail(table: ProposalTable, entropy: Entropy) -> tuple[int, bool]:
     """Return one proposal beyond the table, and whether it is accepted.
 
     Its probability of being proposed, given the tails, is (1/2) 2^-(c+1) 2^-m; with a the distance at which
@@ -155,7 +155,7 @@ def _draw_tail(table: Table, entropy: Entropy) -> tuple[int, bool]:
 
 
 @lru_cache(maxsize=64)
-def _table(sigma: float, tail: float) -> Table:
+def _table(sigma: float, tail: float) -> ProposalTable:
     """Return the proposal table of a public `sigma`."""
     bits = max(0, math.frexp(sigma)[1] - 1 - 6)
     cell_bits = max(0, math.frexp(sigma)[1])
@@ -173,7 +173,7 @@ def _table(sigma: float, tail: float) -> Table:
     weights = [max(1, math.ceil(factor * float(value) * (1.0 + 2.0**-40))) for value in peak]
     if sum(weights) >= 2**64:
         raise ArgumentError(f"sigma={sigma:g}: the proposal table overflowed")
-    return Table(
+    return ProposalTable(
         cumulative=np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64),
         first=np.append(first, (reach + 1) * width),
         weights=np.array(weights, dtype=np.uint64),

@@ -1,4 +1,4 @@
-"""What surrounds an estimate: where it came from, what it cost, and what the summary says about it."""
+"""What surrounds an estimate: where it came from, what it cost, and why some members are not available."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Floats
 
-# ---- unavailable
-
 ROWS_STAY = (
     "the rows stayed with their owners, and a residual or a fitted value is a statement about one of them; "
     "predict(new_rows) works for rows at hand"
@@ -29,16 +27,6 @@ NO_LIKELIHOOD = (
     "wald_test or score_test"
 )
 ONE_RECORD = "the influence of a single person is what the noise protects"
-
-
-def unavailable(name: str, reason: str) -> Any:
-    """Return a property that raises NotAvailableError with the reason (so that hasattr is False)."""
-
-    def raise_reason(self: object) -> Any:
-        raise NotAvailableError(f"{name} is not available: {reason}")
-
-    raise_reason.__name__ = name
-    return property(raise_reason, doc=f"Not available: {reason}.")
 
 
 @doors
@@ -100,3 +88,13 @@ class Context:
         if self.point is not None and np.shape(self.point) != (p,):
             raise ArgumentError(f"point must have shape {(p,)}, got {np.shape(self.point)}")
         return self
+
+
+def unavailable(name: str, reason: str) -> Any:
+    """Return a property that raises NotAvailableError with the reason (so that hasattr is False)."""
+
+    def raise_reason(self: object) -> Any:
+        raise NotAvailableError(f"{name} is not available: {reason}")
+
+    raise_reason.__name__ = name
+    return property(raise_reason, doc=f"Not available: {reason}.")

@@ -1,4 +1,4 @@
-"""Predicted means of new rows, labelled."""
+"""Predicted means of new rows, on the scale of the response, and smooth functions of the coefficients."""
 
 from __future__ import annotations
 
@@ -15,126 +15,6 @@ from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.schema import Design
 from privinf.typing import Columns, Floats, Loss, Names
 from privinf.validation import check_array, check_fraction
-
-# ---- nonlinear
-
-
-@dataclass(frozen=True, slots=True)
-class NonlinearResults:
-    """Values of m smooth functions of the coefficients, with first-order inference.
-
-    Attributes
-    ----------
-    found : DeltaMethod
-    df : float
-        Degrees of freedom of the t quantiles; infinite: normal.
-    """
-
-    found: DeltaMethod
-    df: float = np.inf
-
-    @property
-    def value(self) -> Floats:
-        """Values at the estimate, shape (m,)."""
-        return self.found.value
-
-    @property
-    def bse(self) -> Floats:
-        """Standard errors, shape (m,)."""
-        return self.found.bse
-
-    def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.bse
-        return np.column_stack([self.value - half, self.value + half])
-
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
-        low, high = self.conf_int(alpha).T
-        z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
-        letter = "z" if np.isinf(self.df) else "t"
-        return pd.DataFrame(
-            {
-                "value": self.value,
-                "std err": self.bse,
-                letter: z,
-                f"P>|{letter}|": two_sided_pvalue(z, self.df),
-                "Conf. Int. Low": low,
-                "Conf. Int. Upp.": high,
-            }
-        )
-
-    def __repr__(self) -> str:
-        return self.summary_frame().to_string(float_format="%.4g")
-
-    def _repr_html_(self) -> str:
-        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
-
-
-# ---- link
-
-
-def mean_response(loss: Loss, linear: Floats) -> Floats:
-    """Return the mean at a linear predictor.
-
-    squared: itself; poisson: its exponential; logistic, exponential, quadratic: the probability of the
-    label's second level, ``expit(eta)``, ``expit(2 eta)`` (the exponential loss's population minimiser is
-    half the log odds) and ``(1 + eta)/2``.
-    """
-    if loss == "poisson":
-        return np.exp(linear)
-    if loss == "logistic":
-        return np.asarray(expit(linear), dtype=np.float64)
-    if loss == "exponential":
-        return np.asarray(expit(2.0 * linear), dtype=np.float64)
-    return (1.0 + linear) / 2.0 if loss == "quadratic" else linear
-
-
-def mean_slope(loss: Loss, linear: Floats) -> Floats:
-    """Return the derivative of `mean_response`."""
-    mean = mean_response(loss, linear)
-    if loss == "poisson":
-        return mean
-    if loss in {"logistic", "exponential"}:
-        return mean * (1.0 - mean) * (2.0 if loss == "exponential" else 1.0)
-    return np.full_like(linear, 0.5 if loss == "quadratic" else 1.0)
-
-
-def class_probabilities(linear: Floats) -> Floats:
-    """Return probabilities (rows, L) from linear predictors (rows, L - 1) against the first level."""
-    full = np.column_stack([np.zeros(len(linear)), linear])
-    full -= full.max(axis=1, keepdims=True)
-    weights = np.exp(full)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkPrediction:
-    """Means through a link: standard errors by the delta method, intervals from the linear predictor's.
-
-    Attributes
-    ----------
-    linear : MeanPrediction
-        Of the linear predictor.
-    loss : str
-    """
-
-    linear: MeanPrediction
-    loss: Loss
-
-    @property
-    def mean(self) -> Floats:
-        """Means, shape (rows,)."""
-        return mean_response(self.loss, self.linear.mean)
-
-    @property
-    def se(self) -> Floats:
-        """Standard errors, shape (rows,)."""
-        return np.asarray(mean_slope(self.loss, self.linear.mean) * self.linear.se, dtype=np.float64)
-
-    def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""
-        return mean_response(self.loss, self.linear.conf_int(alpha))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +85,118 @@ def prediction_rows(
             f"exog of shape {rows.shape} does not fit {len(names)} coefficients: {', '.join(names)}"
         )
     return rows, pd.RangeIndex(len(rows)) if index is None else index
+
+
+@dataclass(frozen=True, slots=True)
+class NonlinearResults:
+    """Values of m smooth functions of the coefficients, with first-order inference.
+
+    Attributes
+    ----------
+    found : DeltaMethod
+    df : float
+        Degrees of freedom of the t quantiles; infinite: normal.
+    """
+
+    found: DeltaMethod
+    df: float = np.inf
+
+    @property
+    def value(self) -> Floats:
+        """Values at the estimate, shape (m,)."""
+        return self.found.value
+
+    @property
+    def bse(self) -> Floats:
+        """Standard errors, shape (m,)."""
+        return self.found.bse
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return intervals of level ``1 - alpha``, shape (m, 2)."""
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.bse
+        return np.column_stack([self.value - half, self.value + half])
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return value, standard error, z (or t) test of zero and interval, one row a function."""
+        low, high = self.conf_int(alpha).T
+        z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
+        letter = "z" if np.isinf(self.df) else "t"
+        return pd.DataFrame(
+            {
+                "value": self.value,
+                "std err": self.bse,
+                letter: z,
+                f"P>|{letter}|": two_sided_pvalue(z, self.df),
+                "Conf. Int. Low": low,
+                "Conf. Int. Upp.": high,
+            }
+        )
+
+    def __repr__(self) -> str:
+        return self.summary_frame().to_string(float_format="%.4g")
+
+    def _repr_html_(self) -> str:
+        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
+
+
+def mean_response(loss: Loss, linear: Floats) -> Floats:
+    """Return the mean at a linear predictor.
+
+    squared: itself; poisson: its exponential; logistic, exponential, quadratic: the probability of the
+    label's second level, ``expit(eta)``, ``expit(2 eta)`` (the exponential loss's population minimiser is
+    half the log odds) and ``(1 + eta)/2``.
+    """
+    if loss == "poisson":
+        return np.exp(linear)
+    if loss == "logistic":
+        return np.asarray(expit(linear), dtype=np.float64)
+    if loss == "exponential":
+        return np.asarray(expit(2.0 * linear), dtype=np.float64)
+    return (1.0 + linear) / 2.0 if loss == "quadratic" else linear
+
+
+def mean_slope(loss: Loss, linear: Floats) -> Floats:
+    """Return the derivative of `mean_response`."""
+    mean = mean_response(loss, linear)
+    if loss == "poisson":
+        return mean
+    if loss in {"logistic", "exponential"}:
+        return mean * (1.0 - mean) * (2.0 if loss == "exponential" else 1.0)
+    return np.full_like(linear, 0.5 if loss == "quadratic" else 1.0)
+
+
+def class_probabilities(linear: Floats) -> Floats:
+    """Return probabilities (rows, L) from linear predictors (rows, L - 1) against the first level."""
+    full = np.column_stack([np.zeros(len(linear)), linear])
+    full -= full.max(axis=1, keepdims=True)
+    weights = np.exp(full)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPrediction:
+    """Means through a link: standard errors by the delta method, intervals from the linear predictor's.
+
+    Attributes
+    ----------
+    linear : MeanPrediction
+        Of the linear predictor.
+    loss : str
+    """
+
+    linear: MeanPrediction
+    loss: Loss
+
+    @property
+    def mean(self) -> Floats:
+        """Means, shape (rows,)."""
+        return mean_response(self.loss, self.linear.mean)
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors, shape (rows,)."""
+        return np.asarray(mean_slope(self.loss, self.linear.mean) * self.linear.se, dtype=np.float64)
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""
+        return mean_response(self.loss, self.linear.conf_int(alpha))

@@ -1,4 +1,4 @@
-"""Pieces of a design column. A column is the product of its pieces; with none it is the constant."""
+"""Columns of a design, each the product of its pieces (with none it is the constant), and the response."""
 
 from __future__ import annotations
 
@@ -208,9 +208,6 @@ def _piece(content: Json) -> Piece:
     if "factor" in content:
         return Indicator(content["factor"], content["level"])
     return Spline(content["spline"], Basis(**content["basis"]), content["index"])
-
-
-# ---- response
 
 
 @doors

@@ -6,9 +6,9 @@ Algorithms 1 and 2: the learned directions stay as they are where the units chan
 
 from __future__ import annotations
 
-from privinf.glm.first_order import Hooks, register_variant
+from privinf.glm.first_order import DomeVariant, register_variant
 
-HOOKS = Hooks(
+PAPER_VARIANT = DomeVariant(
     moments=True,
     probes="orthonormal",
     averages=False,
@@ -16,4 +16,4 @@ HOOKS = Hooks(
     rescaled=lambda space, ratio: space,
 )
 
-register_variant("paper", HOOKS)
+register_variant("paper", PAPER_VARIANT)

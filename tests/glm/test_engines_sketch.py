@@ -105,5 +105,5 @@ def test_scaled_probes_make_the_estimate_unbiased(learned):
 def test_sites_make_the_same_sketch_from_what_they_are_told(learned, kind):
     space = space_of(200, learned) if learned else LearnedSpace.empty(200)
     sketch = Sketch.of(space, 20, 11, kind)
-    np.testing.assert_allclose(sketch_of(sketch.told, 200), sketch.matrix, atol=1e-12)
-    assert sum(np.size(value) for value in sketch.told.values()) <= 200 * learned + 3
+    np.testing.assert_allclose(sketch_of(sketch.arguments, 200), sketch.matrix, atol=1e-12)
+    assert sum(np.size(value) for value in sketch.arguments.values()) <= 200 * learned + 3

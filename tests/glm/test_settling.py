@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privinf.glm.settling import Round, Settling, Walk, error_of_start, settling
+from privinf.glm.settling import Round, Settling, Trajectory, error_of_start, settling
 
 P, N = 3, 400
 BREAD = np.array([[1.0, 0.3, 0.0], [0.3, 0.8, 0.1], [0.0, 0.1, 0.5]])
@@ -42,15 +42,15 @@ def test_the_noise_of_the_rounds_is_followed_to_where_they_end(averaged, batches
         else:
             gain = np.array([0.3, 0.6, 0.9])
         rounds.append(Round(gain, noise, batches))
-    walk = Walk(np.zeros(P), [np.zeros(P)], len(rounds), rounds, averaged)
-    found = error_of_start(walk, BREAD, meat, N)
+    trajectory = Trajectory(np.zeros(P), [np.zeros(P)], len(rounds), rounds, averaged)
+    found = error_of_start(trajectory, BREAD, meat, N)
     np.testing.assert_allclose(found, simulated(rounds, averaged, meat), rtol=0.06, atol=0.03 * found.max())
 
 
 def test_a_step_of_the_noise_alone_has_length_one():
     rng = np.random.default_rng(2)
-    walk = Walk(np.zeros(P), [], 1, [Round(np.linalg.inv(BREAD), np.full(P, 0.04))])
-    start = error_of_start(walk, BREAD, np.eye(P), N)
+    trajectory = Trajectory(np.zeros(P), [], 1, [Round(np.linalg.inv(BREAD), np.full(P, 0.04))])
+    start = error_of_start(trajectory, BREAD, np.eye(P), N)
     reported = 0.2 * np.linalg.inv(BREAD)
     steps = rng.multivariate_normal(np.zeros(P), reported + start, 4000)
     lengths = np.array([settling(step, reported, start, 0.1).length for step in steps])

@@ -262,7 +262,7 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     """Without columns unseen there is no bias, and it grows in proportion to their number."""
     model, _ = fitted
     biases = []
-    original = debiased_lasso_secure.sight_of
+    original = debiased_lasso_secure.detection_of
 
     def seen(server, fit, plan, *rest):
         for more in (0, 1, 3):
@@ -270,7 +270,7 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
         return original(server, fit, plan, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("privinf.lasso.fits.sight_of", seen)
+        patch.setattr("privinf.lasso.fits.detection_of", seen)
         model.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=TARGETS, rng=1)
     assert biases[0] == 0.0
     assert biases[2] == pytest.approx(3 * biases[1])

@@ -7,7 +7,7 @@ import pytest
 
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
-from privinf.lasso.picks import RADII, VectorServer, detection, entry_sd, sharpest, vector_radius
+from privinf.lasso.picks import RADII, VectorServer, detectable_sds, entry_sd, sharpest, vector_radius
 from privinf.lasso.precision import clearance
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.schema import Design
@@ -69,7 +69,7 @@ def test_the_error_of_an_entry_is_as_stated(rho, monkeypatch):
         squares.append(without**2)
     error = math.sqrt(np.mean(squares)) / np.mean(slopes)
     # The root of a chi-square of 12 P entries, and of a slope from 12 differences of the same noise.
-    assert error == pytest.approx(vectors.looks[0].sd, rel=0.08)
+    assert error == pytest.approx(vectors.releases[0].sd, rel=0.08)
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.01])
@@ -89,7 +89,7 @@ def test_the_error_of_a_correlation_is_as_stated(rho, monkeypatch):
         sums.neighbours([0, 1], 2, np.ones((2, P), bool), rho)
     entries = np.array([found.mean for found in seen])
     error = np.sqrt(np.mean(entries[:, :, 5:] ** 2)) / (np.mean(entries[:, 0, 4]) / 0.6)
-    assert error == pytest.approx(vectors.looks[0].sd, rel=0.08)
+    assert error == pytest.approx(vectors.releases[0].sd, rel=0.08)
 
 
 def test_what_is_found_from_is_found():
@@ -98,11 +98,11 @@ def test_what_is_found_from_is_found():
         y, X = sample(seed, effect=0.0)
         sums, vectors = server_of(y, X, seed)
         radius = vector_radius(P, 1, N, 0.02)
-        effect = detection(P) * entry_sd(radius, 1, N, 2.0 * radius * math.sqrt(P / 0.04) / N)
+        effect = detectable_sds(P) * entry_sd(radius, 1, N, 2.0 * radius * math.sqrt(P / 0.04) / N)
         y = y + effect * X[:, 3]
         sums, vectors = server_of(y, X, seed)
         found.append(sums.pick((), np.empty(0), 1.5, 1, np.ones(P, bool), 0.02, "selection")[0] == 3)
-        assert vectors.looks[0].found_from == pytest.approx(effect, rel=1e-3)
+        assert vectors.releases[0].found_from == pytest.approx(effect, rel=1e-3)
     assert np.mean(found) >= binomial_limits(0.9, len(found))[0]
 
 
@@ -112,7 +112,7 @@ def test_colluders_make_it_worse():
     for colluding in (0, 1):
         sums, vectors = server_of(y, X, 0, max_colluding=colluding)
         sums.neighbours([0, 1], 2, np.ones((2, P), bool), 0.1)
-        sds.append(vectors.looks[0].sd)
+        sds.append(vectors.releases[0].sd)
     assert 1.1 < sds[1] / sds[0] <= math.sqrt(2.0)
 
 
@@ -121,8 +121,8 @@ def test_the_sharpest_look_counts():
     sums, vectors = server_of(y, X, 0)
     for rho in (0.1, 0.4, 0.2):
         sums.pick((), np.empty(0), 1.5, 1, np.ones(P, bool), rho, "selection")
-    assert sharpest(vectors.looks, "selection") is vectors.looks[1]
-    assert sharpest(vectors.looks, "neighbours") is None
+    assert sharpest(vectors.releases, "selection") is vectors.releases[1]
+    assert sharpest(vectors.releases, "neighbours") is None
 
 
 def test_picks_keep_to_the_candidates_and_come_largest_first():

@@ -1,9 +1,9 @@
-"""A party's own part: columns picked in blocks on its residuals, and clipped steps on them.
+"""A site's own coefficients: columns picked in blocks on its residuals, and clipped steps on them.
 
 Columns are picked by clipped products with a small clip, nearly signs, which suits weak signals. A signal of
 correlation c with the residual has the sum 2/pi asin(c) n: once some are fitted the residual is smaller, c is
 larger and the others stand out further, so half are picked, fitted cheaply, then the rest. The shared part is
-held fixed.
+held fixed. `MachineGrams` releases the correlations that refits and precision columns need.
 """
 
 from __future__ import annotations
@@ -20,11 +20,187 @@ from privinf.lasso.sums import Score, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, block_sizes
 from privinf.typing import Floats
 
-# ---- grams
-
 COLUMN_CLIP = 1.0
 # Shares of the price for the refits of the shared part and of the own parts, where they are separate.
 SHARED_PART, OWN_PART = 0.12, 0.20
+SMALL_CLIP = 0.1
+BLOCKS = 2
+# Shares of the refit: after the first block, and the last steps.
+FIRST_STEP, LAST_STEPS = 0.25, (0.2, 0.55)
+_RESIDUALS = np.geomspace(0.2, 1.75, 24)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedPart:
+    """The shared part: columns, coefficients, their covariance, and the scale of residuals over all rows."""
+
+    support: list[int]
+    beta: Floats
+    cov: Floats
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnFit:
+    """One party's released fit: shared columns first, then all of its own that were picked.
+
+    Attributes
+    ----------
+    support : list of int
+    beta : ndarray
+    kept : list of int
+        Positions in `support` of what a sparse fit keeps.
+    error_cov : ndarray
+        Covariance of the error of `beta`.
+    scale : float
+        Typical size of the party's residuals.
+    """
+
+    support: list[int]
+    beta: Floats
+    kept: list[int]
+    error_cov: Floats
+    scale: float
+
+
+def own_fits(
+    parties: Mapping[str, SparseSums],
+    grams: MachineGrams,
+    shared: SharedPart,
+    selection: float,
+    refit: float,
+    looks: tuple[float, float],
+    sparsity: int,
+    extra: int,
+) -> dict[str, OwnFit]:
+    """Return every party's fit.
+
+    Parameters
+    ----------
+    parties : mapping of str to SparseSums
+    grams : MachineGrams
+    shared : SharedPart
+    selection, refit : float
+        Prices of all picks and of all steps, zCDP.
+    looks : (float, float)
+        Prices of all looks at the size of residuals between steps, and of the last.
+    sparsity, extra : int
+        Columns kept, and picked too many.
+
+    Notes
+    -----
+    **Privacy.** Spends these prices at every party: their rows are disjoint. Between steps the parties use
+    the median of their scales.
+    """
+    held = len(shared.support)
+    sizes = block_sizes(min(sparsity + extra, len(next(iter(parties.values())).units.scale) - held), BLOCKS)
+    support = {name: list(shared.support) for name in parties}
+    beta = {name: shared.beta.copy() for name in parties}
+    roots: dict[str, Floats] = {}
+    spread: dict[str, float] = {}
+    scale = dict.fromkeys(parties, shared.scale)
+    plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
+    total = sum(sum(steps) for steps in plan)
+    for size, steps in zip(sizes, plan, strict=True):
+        for name, sums in parties.items():
+            _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
+            roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
+        for step, share in enumerate(steps):
+            for name, sums in parties.items():
+                beta[name], spread[name] = clipped_step(
+                    sums, support[name], beta[name], range(held, len(support[name])), roots[name],
+                    scale[name], refit * share / total,
+                )  # fmt: skip
+            if steps is not LAST_STEPS or step < len(steps) - 1:
+                scale = _common_scale(parties, support, beta, scale, looks[0] / len(sizes))
+    fits = {}
+    for name, sums in parties.items():
+        end = _scale(sums, support[name], beta[name], scale[name], looks[1])
+        fits[name] = _fit(shared, support[name], beta[name], spread[name], roots[name], end, sparsity)
+    return fits
+
+
+def _pick(
+    sums: SparseSums,
+    support: list[int],
+    beta: dict[str, Floats],
+    name: str,
+    scale: float,
+    size: int,
+    rho: float,
+) -> None:
+    """Add columns to a party's fit, with coefficients 0."""
+    allowed = np.ones(len(sums.units.scale), dtype=bool)
+    allowed[support] = False
+    support += sums.pick(
+        list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, "selection of own parts"
+    )
+    beta[name] = np.append(beta[name], np.zeros(size))
+
+
+def _fit(
+    shared: SharedPart,
+    support: list[int],
+    beta: Floats,
+    spread: float,
+    root: Floats,
+    scale: float,
+    sparsity: int,
+) -> OwnFit:
+    held = len(shared.support)
+    cov = np.zeros((len(support),) * 2)
+    cov[:held, :held] = shared.cov
+    cov[held:, held:] = spread * root @ root.T
+    kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
+    return OwnFit(support, beta, [*range(held), *kept.tolist()], cov, scale)
+
+
+def _common_scale(
+    parties: Mapping[str, SparseSums],
+    support: Mapping[str, list[int]],
+    beta: Mapping[str, Floats],
+    scale: Mapping[str, float],
+    rho: float,
+) -> dict[str, float]:
+    found = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in parties.items()]
+    return dict.fromkeys(parties, float(np.median(found)))
+
+
+def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
+    """Return the scale of a party's residuals from their squares, clipped at a guess of it."""
+    bound = math.inf if math.isinf(rho) else guess
+    mean = sums.squared_residual(support, beta, bound, rho, "scale of residuals")
+    return scale_of_squares(mean, bound)
+
+
+def clipped_step(
+    sums: SparseSums,
+    support: Sequence[int],
+    beta: Floats,
+    free: Sequence[int],
+    root: Floats,
+    scale: float,
+    rho: float,
+) -> tuple[Floats, float]:
+    """Return coefficients after a clipped step in the free ones, and its variance in whitened coordinates."""
+    k = len(free)
+    norm, bound = _step_radii(k, sums.n, rho)
+    score = Score([support[i] for i in free], root, norm, bound * scale, support, beta)
+    mean, noise = sums.score(score, rho, "step of the refit")
+    slope = norm_moments(norm, k)[0] * residual_moments(bound)[0]
+    square = norm_moments(norm, k)[1] * residual_moments(bound)[1]
+    variance = (square * scale**2 / sums.n + noise**2) / slope**2
+    moved = beta.copy()
+    moved[list(free)] += root @ mean / slope
+    return moved, float(variance)
+
+
+def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
+    """Return C = sqrt k and the R that minimises the variance of a step."""
+    if math.isinf(rho):
+        return math.inf, math.inf
+    norm = math.sqrt(k)
+    return norm, float(min(_RESIDUALS, key=lambda bound: relative_variance(norm, bound, k, n, rho)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,183 +308,3 @@ def whitener(gram: Floats, support: Sequence[int]) -> Floats:
     """Return L^-T of the correlations L L' of some columns."""
     part = floored(gram[np.ix_(support, support)])
     return np.asarray(np.linalg.inv(np.linalg.cholesky(part)).T)
-
-
-SMALL_CLIP = 0.1
-BLOCKS = 2
-# Shares of the refit: after the first block, and the last steps.
-FIRST_STEP, LAST_STEPS = 0.25, (0.2, 0.55)
-_RESIDUALS = np.geomspace(0.2, 1.75, 24)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shared:
-    """The shared part: columns, coefficients, their covariance, and the scale of residuals over all rows."""
-
-    support: list[int]
-    beta: Floats
-    cov: Floats
-    scale: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnFit:
-    """One party's released fit: shared columns first, then all of its own that were picked.
-
-    Attributes
-    ----------
-    support : list of int
-    beta : ndarray
-    kept : list of int
-        Positions in `support` of what a sparse fit keeps.
-    error_cov : ndarray
-        Covariance of the error of `beta`.
-    scale : float
-        Typical size of the party's residuals.
-    """
-
-    support: list[int]
-    beta: Floats
-    kept: list[int]
-    error_cov: Floats
-    scale: float
-
-
-def own_fits(
-    parties: Mapping[str, SparseSums],
-    grams: MachineGrams,
-    shared: Shared,
-    selection: float,
-    refit: float,
-    looks: tuple[float, float],
-    sparsity: int,
-    extra: int,
-) -> dict[str, OwnFit]:
-    """Return every party's fit.
-
-    Parameters
-    ----------
-    parties : mapping of str to SparseSums
-    grams : MachineGrams
-    shared : Shared
-    selection, refit : float
-        Prices of all picks and of all steps, zCDP.
-    looks : (float, float)
-        Prices of all looks at the size of residuals between steps, and of the last.
-    sparsity, extra : int
-        Columns kept, and picked too many.
-
-    Notes
-    -----
-    **Privacy.** Spends these prices at every party: their rows are disjoint. Between steps the parties use
-    the median of their scales.
-    """
-    held = len(shared.support)
-    sizes = block_sizes(min(sparsity + extra, len(next(iter(parties.values())).units.scale) - held), BLOCKS)
-    support = {name: list(shared.support) for name in parties}
-    beta = {name: shared.beta.copy() for name in parties}
-    roots: dict[str, Floats] = {}
-    spread: dict[str, float] = {}
-    scale = dict.fromkeys(parties, shared.scale)
-    plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
-    total = sum(sum(steps) for steps in plan)
-    for size, steps in zip(sizes, plan, strict=True):
-        for name, sums in parties.items():
-            _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
-            roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
-        for step, share in enumerate(steps):
-            for name, sums in parties.items():
-                beta[name], spread[name] = clipped_step(
-                    sums, support[name], beta[name], range(held, len(support[name])), roots[name],
-                    scale[name], refit * share / total,
-                )  # fmt: skip
-            if steps is not LAST_STEPS or step < len(steps) - 1:
-                scale = _common_scale(parties, support, beta, scale, looks[0] / len(sizes))
-    fits = {}
-    for name, sums in parties.items():
-        end = _scale(sums, support[name], beta[name], scale[name], looks[1])
-        fits[name] = _fit(shared, support[name], beta[name], spread[name], roots[name], end, sparsity)
-    return fits
-
-
-def _pick(
-    sums: SparseSums,
-    support: list[int],
-    beta: dict[str, Floats],
-    name: str,
-    scale: float,
-    size: int,
-    rho: float,
-) -> None:
-    """Add columns to a party's fit, with coefficients 0."""
-    allowed = np.ones(len(sums.units.scale), dtype=bool)
-    allowed[support] = False
-    support += sums.pick(
-        list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, "selection of own parts"
-    )
-    beta[name] = np.append(beta[name], np.zeros(size))
-
-
-def _fit(
-    shared: Shared,
-    support: list[int],
-    beta: Floats,
-    spread: float,
-    root: Floats,
-    scale: float,
-    sparsity: int,
-) -> OwnFit:
-    held = len(shared.support)
-    cov = np.zeros((len(support),) * 2)
-    cov[:held, :held] = shared.cov
-    cov[held:, held:] = spread * root @ root.T
-    kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
-    return OwnFit(support, beta, [*range(held), *kept.tolist()], cov, scale)
-
-
-def _common_scale(
-    parties: Mapping[str, SparseSums],
-    support: Mapping[str, list[int]],
-    beta: Mapping[str, Floats],
-    scale: Mapping[str, float],
-    rho: float,
-) -> dict[str, float]:
-    found = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in parties.items()]
-    return dict.fromkeys(parties, float(np.median(found)))
-
-
-def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
-    """Return the scale of a party's residuals from their squares, clipped at a guess of it."""
-    bound = math.inf if math.isinf(rho) else guess
-    mean = sums.squared_residual(support, beta, bound, rho, "scale of residuals")
-    return scale_of_squares(mean, bound)
-
-
-def clipped_step(
-    sums: SparseSums,
-    support: Sequence[int],
-    beta: Floats,
-    free: Sequence[int],
-    root: Floats,
-    scale: float,
-    rho: float,
-) -> tuple[Floats, float]:
-    """Return coefficients after a clipped step in the free ones, and its variance in whitened coordinates."""
-    k = len(free)
-    norm, bound = _step_radii(k, sums.n, rho)
-    score = Score([support[i] for i in free], root, norm, bound * scale, support, beta)
-    mean, noise = sums.score(score, rho, "step of the refit")
-    slope = norm_moments(norm, k)[0] * residual_moments(bound)[0]
-    square = norm_moments(norm, k)[1] * residual_moments(bound)[1]
-    variance = (square * scale**2 / sums.n + noise**2) / slope**2
-    moved = beta.copy()
-    moved[list(free)] += root @ mean / slope
-    return moved, float(variance)
-
-
-def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
-    """Return C = sqrt k and the R that minimises the variance of a step."""
-    if math.isinf(rho):
-        return math.inf, math.inf
-    norm = math.sqrt(k)
-    return norm, float(min(_RESIDUALS, key=lambda bound: relative_variance(norm, bound, k, n, rho)))

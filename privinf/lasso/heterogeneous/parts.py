@@ -22,7 +22,7 @@ from privinf.lasso.coordinates import Debiased
 from privinf.lasso.heterogeneous.own import (
     MachineGrams,
     OwnFit,
-    Shared,
+    SharedPart,
     clipped_step,
     machine_grams,
     own_fits,
@@ -32,8 +32,6 @@ from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
 
-# ---- shares
-
 # Factors of (log p)^2 k (k + s/4) / (rho n^2), and shares at rho n^2 = REFERENCE; found in simulations.
 PICKING = 6.4
 ERROR_SHARE = 0.25
@@ -42,66 +40,6 @@ REFERENCE = 3e5
 SCALES, SLOPES = 0.025, 0.03
 LEAST_SCORE = 0.25
 SEPARATE_GRAMS = 0.15
-
-
-@dataclass(frozen=True, slots=True)
-class MachineSize:
-    """The size of a request: rows of all parties and of a typical one, columns, columns picked."""
-
-    total: int
-    rows: int
-    p: int
-    shared: int
-    own: int
-    sparsity: int
-    neighbours: int
-
-
-def machine_shares(
-    rho: float, size: MachineSize, *, targets: int = 1, joint: bool = False, machine: bool = False
-) -> dict[str, float]:
-    """Return the default shares of one interval's rho, or of a joint one; they sum to one.
-
-    Parameters
-    ----------
-    rho : float
-    size : MachineSize
-    targets : int
-        Whose intervals share a joint budget.
-    joint, machine : bool
-        Whether the budget is joint, and whether neighbours and precision columns are each party's own.
-
-    Notes
-    -----
-    **Privacy.** A function of public numbers.
-    """
-    one, every = rho * size.rows**2, rho * size.total**2
-    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if machine else every)
-    gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
-    shares = {
-        "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
-        "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
-        "scales": SCALES,
-        "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
-        "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
-        "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
-        "gram": SEPARATE_GRAMS if joint or machine else gram,
-        "slopes": SLOPES,
-    }
-    used = sum(shares.values())
-    if used > 1.0 - LEAST_SCORE:
-        shares = {name: share * (1.0 - LEAST_SCORE) / used for name, share in shares.items()}
-    return shares | {"score": 1.0 - sum(shares.values())}
-
-
-def _picking(picks: int, size: MachineSize, strength: float) -> float:
-    return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
-
-
-def _within(share: float, low: float, high: float) -> float:
-    return min(max(share, low), high)
-
-
 # Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
 SIZE_CLIP = 1.5
 SHARED_STEPS = (0.2, 0.3, 0.5)
@@ -216,7 +154,7 @@ def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: 
 
 def _shared(
     pooled: SparseSums, grams: MachineGrams, budget: MachineBudget, sparsity: int, extra: int
-) -> Shared:
+) -> SharedPart:
     p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
     scale = pooled.residual_scale((), np.empty(0), look, "scale of the response")
     support = pooled.pick(
@@ -231,7 +169,7 @@ def _shared(
             scale = pooled.residual_scale(support, beta, look, "scale of residuals")
     kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
     cov = (spread * root @ root.T)[np.ix_(kept, kept)]
-    return Shared([support[i] for i in kept], beta[kept], cov, scale)
+    return SharedPart([support[i] for i in kept], beta[kept], cov, scale)
 
 
 def _neighbours(
@@ -254,3 +192,61 @@ def _neighbours(
     if machine:
         return {name: sums.neighbours(targets, count, allowed, price) for name, sums in parties.items()}
     return dict.fromkeys(parties, pooled.neighbours(targets, count, allowed, price))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSize:
+    """The size of a request: rows of all parties and of a typical one, columns, columns picked."""
+
+    total: int
+    rows: int
+    p: int
+    shared: int
+    own: int
+    sparsity: int
+    neighbours: int
+
+
+def machine_shares(
+    rho: float, size: MachineSize, *, targets: int = 1, joint: bool = False, machine: bool = False
+) -> dict[str, float]:
+    """Return the default shares of one interval's rho, or of a joint one; they sum to one.
+
+    Parameters
+    ----------
+    rho : float
+    size : MachineSize
+    targets : int
+        Whose intervals share a joint budget.
+    joint, machine : bool
+        Whether the budget is joint, and whether neighbours and precision columns are each party's own.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+    """
+    one, every = rho * size.rows**2, rho * size.total**2
+    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if machine else every)
+    gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
+    shares = {
+        "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
+        "refit": _within(0.1 * (REFERENCE / every) ** 0.25, 0.02, 0.12),
+        "scales": SCALES,
+        "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
+        "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
+        "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
+        "gram": SEPARATE_GRAMS if joint or machine else gram,
+        "slopes": SLOPES,
+    }
+    used = sum(shares.values())
+    if used > 1.0 - LEAST_SCORE:
+        shares = {name: share * (1.0 - LEAST_SCORE) / used for name, share in shares.items()}
+    return shares | {"score": 1.0 - sum(shares.values())}
+
+
+def _picking(picks: int, size: MachineSize, strength: float) -> float:
+    return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
+
+
+def _within(share: float, low: float, high: float) -> float:
+    return min(max(share, low), high)

@@ -49,7 +49,7 @@ class PartyLabels:
     ids: str = ""
 
 
-class RollCall:
+class SeenRows:
     """Whether every person's row came exactly once; runs in order need no memory.
 
     Parameters
@@ -164,12 +164,12 @@ class PartyMechanism:
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int | Integers, Floats]]:
         """Yield (position, scaled private numbers), clipped to the public bounds."""
-        roll = RollCall(len(rows))
+        seen = SeenRows(len(rows))
         for position, frame in self._tables(rows):
-            roll.mark(position, len(frame))
+            seen.mark(position, len(frame))
             matrix = self.design.matrix(frame, missing=self.missing)
             yield position, scale_private(self.design, matrix)
-        roll.check()
+        seen.check()
 
     def _tables(self, rows: Any) -> Iterator[tuple[int | Integers, pd.DataFrame]]:
         if not isinstance(rows, pd.DataFrame):

@@ -20,12 +20,18 @@ from privinf.schema import Design
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 
-# ---- plan check
-
 IDENTIFIED = 3.0
+# The all-ones row is to give every column mean to this sd, in scaled units.
+MEAN_SD = 0.02
+LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
+ROWS_PER_COEFFICIENT = 6
+# Too many rows cost more than too few (each brings its noise), so the default guess errs to the small side.
+DEFAULT_RSQUARED = 0.8
+# A label is guessed to fill its bounds less than a uniform variable: sd = range/6, a third of that variance.
+LABEL_SPREAD = 1.0 / 3.0
 
 
-class Checked(Protocol):
+class PrintablePlan(Protocol):
     """What is printed of a plan; see `MixingPlan`."""
 
     @property
@@ -63,89 +69,6 @@ class Checked(Protocol):
     @property
     def width(self) -> int:
         """Number of columns of all parties."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartyForecast:
-    """One party's line of a plan check.
-
-    Attributes
-    ----------
-    party : str
-    columns : int
-    noise_scale : float
-        Noise sd of every released number, scaled units.
-    epsilon, delta : float
-        What its release reveals.
-    """
-
-    party: str
-    columns: int
-    noise_scale: float
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True, slots=True)
-class PlanCheck:
-    """What a plan will cost, and whether it can work; print it.
-
-    Attributes
-    ----------
-    plan : MixingPlan
-    parties : tuple of PartyForecast
-    epsilon, delta : float
-        Of one person: all parties together.
-    forecast : float
-        phi = n h/(2 tau^2 sqrt(d k)); about what the identification statistic will be for regressions on
-        columns that are not collinear.
-    """
-
-    plan: Checked
-    parties: tuple[PartyForecast, ...]
-    epsilon: float
-    delta: float
-    forecast: float
-
-    @property
-    def identified(self) -> bool:
-        """Whether normal intervals can be expected: phi of at least 3."""
-        return self.forecast >= IDENTIFIED
-
-    def __str__(self) -> str:
-        plan = self.plan
-        what = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
-        if plan.method == "gaussian-rows":
-            what = "all rows, with noise"
-        verdict = "identified: normal intervals can be expected"
-        if not self.identified:
-            verdict = (
-                "NOT IDENTIFIED: expect unbounded intervals; use more people, fewer columns or a larger "
-                "epsilon, or the score test alone"
-            )
-        lines = [
-            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {what}",
-            f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
-            *(
-                f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
-                f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
-                for p in self.parties
-            ),
-            f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
-            f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
-            "(phi takes columns to spread evenly over their bounds, not collinear; narrow bounds help)",
-        ]
-        return "\n".join(lines)
-
-
-# The all-ones row is to give every column mean to this sd, in scaled units.
-MEAN_SD = 0.02
-LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
-ROWS_PER_COEFFICIENT = 6
-# Too many rows cost more than too few (each brings its noise), so the default guess errs to the small side.
-DEFAULT_RSQUARED = 0.8
-# A label is guessed to fill its bounds less than a uniform variable: sd = range/6, a third of that variance.
-LABEL_SPREAD = 1.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +185,76 @@ def identification_forecast(noise: float, signal: float, *, n: int, k: int, feat
 def check_rsquared(rsquared: float) -> float:
     """Return a public guess of R^2, strictly between 0 and 1."""
     return check_fraction(rsquared, "rsquared")
+
+
+@dataclass(frozen=True, slots=True)
+class PartyForecast:
+    """One party's line of a plan check.
+
+    Attributes
+    ----------
+    party : str
+    columns : int
+    noise_scale : float
+        Noise sd of every released number, scaled units.
+    epsilon, delta : float
+        What its release reveals.
+    """
+
+    party: str
+    columns: int
+    noise_scale: float
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """What a plan will cost, and whether it can work; print it.
+
+    Attributes
+    ----------
+    plan : MixingPlan
+    parties : tuple of PartyForecast
+    epsilon, delta : float
+        Of one person: all parties together.
+    forecast : float
+        phi = n h/(2 tau^2 sqrt(d k)); about what the identification statistic will be for regressions on
+        columns that are not collinear.
+    """
+
+    plan: PrintablePlan
+    parties: tuple[PartyForecast, ...]
+    epsilon: float
+    delta: float
+    forecast: float
+
+    @property
+    def identified(self) -> bool:
+        """Whether normal intervals can be expected: phi of at least 3."""
+        return self.forecast >= IDENTIFIED
+
+    def __str__(self) -> str:
+        plan = self.plan
+        what = f"{plan.k} mixed rows ({plan.kind}, public seed {plan.seed})"
+        if plan.method == "gaussian-rows":
+            what = "all rows, with noise"
+        verdict = "identified: normal intervals can be expected"
+        if not self.identified:
+            verdict = (
+                "NOT IDENTIFIED: expect unbounded intervals; use more people, fewer columns or a larger "
+                "epsilon, or the score test alone"
+            )
+        lines = [
+            f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {what}",
+            f"all-ones row: share {plan.share:.3g}" if plan.intercept and plan.share else "no all-ones row",
+            *(
+                f"  {p.party}: {p.columns} column(s), noise sd {p.noise_scale:.4g} (scaled units), "
+                f"epsilon {p.epsilon:.4g} at delta {p.delta:g}"
+                for p in self.parties
+            ),
+            f"one person, all parties: epsilon {self.epsilon:.4g} at delta {self.delta:g}",
+            f"identification forecast phi = {self.forecast:.3g} (needs {IDENTIFIED:g}): {verdict}",
+            "(phi takes columns to spread evenly over their bounds, not collinear; narrow bounds help)",
+        ]
+        return "\n".join(lines)

@@ -75,7 +75,7 @@ def from_isometric(entries: Floats) -> Floats:
     return full
 
 
-# ---- products with a residual, for peeling
+# Products with a residual, for peeling.
 
 
 def clipped_products(block: SiteBlock, args: Args) -> Floats:
@@ -94,7 +94,7 @@ def _products_reach(args: Args, columns: int) -> Reach:
     return Reach.box((columns,), bound, "2B, products clipped to [-B, B]")
 
 
-# ---- products of columns
+# Products of columns.
 
 
 def column_products(block: SiteBlock, args: Args) -> Floats:
@@ -132,7 +132,7 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     return Reach(shape, math.sqrt(2.0) * q2, max(2.0 * product, square), max(product, square), why)
 
 
-# ---- scores
+# Scores.
 
 
 def directions(block: SiteBlock, args: Args, unit: float = 0.0) -> Floats:
@@ -213,7 +213,7 @@ def _variances_reach(args: Args, columns: int) -> Reach:
     return Reach((size,), l2, top, top, "nonnegative entries with sum at most (CR)^2")
 
 
-# ---- residuals
+# Residuals.
 
 
 def residual_histogram(block: SiteBlock, args: Args) -> Floats:
@@ -254,7 +254,7 @@ def _residual_sum_reach(args: Args, columns: int) -> Reach:
     return Reach.box((1,), positive(args, "residual_clip"), "2R, residuals clipped to [-R, R]")
 
 
-# ---- columns
+# Columns.
 
 
 def column_sums(block: SiteBlock, args: Args) -> Floats:

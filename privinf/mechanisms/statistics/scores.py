@@ -61,61 +61,11 @@ from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats
 from privinf.validation import check_array, check_choice
 
-# ---- vector statistics
-
-
-def product_vector(block: SiteBlock, args: Args) -> Floats:
-    """Return sum (clip(x_j r, B))_j, each record's vector shrunk to |f| <= C, shape (p,)."""
-    bound, norm = float(args["bound"]), float(args["norm"])
-    x = block.columns(args)
-    x *= block.residual(args)[:, None]
-    # Cut towards zero, as one number an entry: no norm is raised by it.
-    steps, unit = cut(clip_norms(clipped(x, bound), norm), unit_of(min(bound, norm), digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
-
-
-def _product_reach(args: Args, columns: int) -> Reach:
-    bound, norm = positive(args, "bound"), positive(args, "norm")
-    l2, top = 2.0 * min(norm, bound * math.sqrt(columns)), min(bound, norm)
-    return Reach((columns,), l2, 2.0 * top, top, "2C, vectors of clipped products shrunk to |f| <= C")
-
-
-def column_product_vector(block: SiteBlock, args: Args) -> Floats:
-    """Return sum a b' of targets and all columns, each record's shrunk to |a| |b| <= C, shape (m, p)."""
-    half, bound, norm = digits(args)[1], float(args["bound"]), float(args["norm"])
-    unit = unit_of(bound, half)
-    b, b_unit = rounded(clipped(block.columns(args), bound), unit, bound)
-    a = b[:, np.asarray(args["targets"])]
-    lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
-    # b stands on its grid; a is shrunk against it and cut towards zero.
-    a *= _room(lengths, norm)[:, None]
-    a = np.trunc(a) if half > 0 else a
-    return np.asarray(a.T @ b * b_unit**2, dtype=np.float64)
-
-
-def _room(lengths: Floats, norm: float) -> Floats:
-    """Return the factors that shrink these lengths to `norm`."""
-    return np.asarray(norm / np.maximum(lengths, norm))
-
-
-def _column_product_reach(args: Args, columns: int) -> Reach:
-    size = len(positions(args, "targets", columns))
-    bound, norm = positive(args, "bound"), positive(args, "norm")
-    l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
-    top = min(bound**2, norm)
-    return Reach((size, columns), l2, 2.0 * top, top, "2C, products shrunk to |a| |b| <= C")
-
-
-VECTOR_OPS: dict[str, SiteOp] = named(
-    SiteOp("product_vector", product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
-    SiteOp(
-        "column_product_vector", column_product_vector, _column_product_reach,
-        (*COMMON, "targets", "bound", "norm"), wide=True,
-    ),
-)  # fmt: skip
-
-
 SQUARE_WEIGHT = 1.5
+LAWS = ("rademacher", "gaussian")
+MOST_DRAWS = 100_000
+FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")
+_SCORES = (*FORM_ARGUMENTS, "residual_clip")
 
 
 def target_scores(block: SiteBlock, args: Args) -> Floats:
@@ -180,11 +130,6 @@ SINGLE_OPS: dict[str, SiteOp] = named(
          "average_clip", "average_weight"),
     ),
 )  # fmt: skip
-
-
-LAWS = ("rademacher", "gaussian")
-MOST_DRAWS = 100_000
-FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")
 
 
 def clipped_forms(block: SiteBlock, args: Args) -> Floats:
@@ -270,13 +215,62 @@ def _multiplier_reach(args: Args, columns: int) -> Reach:
     return Reach.box((draws, width_of_forms(args, columns)), top, "2 R_w R max|e|")
 
 
-_SCORES = (*FORM_ARGUMENTS, "residual_clip")
-
 FORM_OPS: dict[str, SiteOp] = named(
     SiteOp("paper_variances", paper_variances, _paper_variances_reach, _SCORES),
     SiteOp("quadratic_forms", quadratic_forms, _quadratic_reach, FORM_ARGUMENTS),
     SiteOp(
         "multiplier_scores", multiplier_scores, _multiplier_reach,
         (*_SCORES, "draws", "law", "seed", "multiplier_bound"),
+    ),
+)  # fmt: skip
+
+
+def product_vector(block: SiteBlock, args: Args) -> Floats:
+    """Return sum (clip(x_j r, B))_j, each record's vector shrunk to |f| <= C, shape (p,)."""
+    bound, norm = float(args["bound"]), float(args["norm"])
+    x = block.columns(args)
+    x *= block.residual(args)[:, None]
+    # Cut towards zero, as one number an entry: no norm is raised by it.
+    steps, unit = cut(clip_norms(clipped(x, bound), norm), unit_of(min(bound, norm), digits(args)[0]))
+    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+
+
+def _product_reach(args: Args, columns: int) -> Reach:
+    bound, norm = positive(args, "bound"), positive(args, "norm")
+    l2, top = 2.0 * min(norm, bound * math.sqrt(columns)), min(bound, norm)
+    return Reach((columns,), l2, 2.0 * top, top, "2C, vectors of clipped products shrunk to |f| <= C")
+
+
+def column_product_vector(block: SiteBlock, args: Args) -> Floats:
+    """Return sum a b' of targets and all columns, each record's shrunk to |a| |b| <= C, shape (m, p)."""
+    half, bound, norm = digits(args)[1], float(args["bound"]), float(args["norm"])
+    unit = unit_of(bound, half)
+    b, b_unit = rounded(clipped(block.columns(args), bound), unit, bound)
+    a = b[:, np.asarray(args["targets"])]
+    lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
+    # b stands on its grid; a is shrunk against it and cut towards zero.
+    a *= _room(lengths, norm)[:, None]
+    a = np.trunc(a) if half > 0 else a
+    return np.asarray(a.T @ b * b_unit**2, dtype=np.float64)
+
+
+def _room(lengths: Floats, norm: float) -> Floats:
+    """Return the factors that shrink these lengths to `norm`."""
+    return np.asarray(norm / np.maximum(lengths, norm))
+
+
+def _column_product_reach(args: Args, columns: int) -> Reach:
+    size = len(positions(args, "targets", columns))
+    bound, norm = positive(args, "bound"), positive(args, "norm")
+    l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
+    top = min(bound**2, norm)
+    return Reach((size, columns), l2, 2.0 * top, top, "2C, products shrunk to |a| |b| <= C")
+
+
+VECTOR_OPS: dict[str, SiteOp] = named(
+    SiteOp("product_vector", product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
+    SiteOp(
+        "column_product_vector", column_product_vector, _column_product_reach,
+        (*COMMON, "targets", "bound", "norm"), wide=True,
     ),
 )  # fmt: skip
