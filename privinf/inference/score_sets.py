@@ -109,7 +109,7 @@ def score_sets(
 
     Examples
     --------
-    >>> from privinf.inference.corrected_scores import CorrectedLeastSquares
+    >>> from privinf.inference.corrected_features import CorrectedLeastSquares
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1, 1, (5000, 1))
     >>> strong = CorrectedLeastSquares(x + 0.1 * rng.standard_normal(x.shape), x[:, 0], [[0.01]])

@@ -80,7 +80,7 @@ def score_test(
 
     Examples
     --------
-    >>> from privinf.inference.corrected_scores import CorrectedLeastSquares
+    >>> from privinf.inference.corrected_features import CorrectedLeastSquares
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1, 1, (5000, 2))
     >>> noisy = x + 2.0 * rng.standard_normal(x.shape)
@@ -171,7 +171,7 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
 
     Examples
     --------
-    >>> from privinf.inference.corrected_scores import CorrectedLeastSquares
+    >>> from privinf.inference.corrected_features import CorrectedLeastSquares
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1, 1, (5000, 1))
     >>> noisy = x + 9.0 * rng.standard_normal(x.shape)

@@ -118,7 +118,7 @@ def solve(
 
     Examples
     --------
-    >>> from privinf.inference.corrected_scores import CorrectedLeastSquares
+    >>> from privinf.inference.corrected_features import CorrectedLeastSquares
     >>> x = np.linspace(-1.0, 1.0, 101)[:, None]
     >>> y = 2.0 * x[:, 0] + np.cos(50.0 * x[:, 0])
     >>> solution = solve(CorrectedLeastSquares(x, y, np.zeros((1, 1))))

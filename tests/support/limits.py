@@ -41,7 +41,7 @@ LIMITS = {
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "studied", "version"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
@@ -59,7 +59,6 @@ FLOOR: dict[str, set[str]] = {
     "typing": set(),
     "validation": set(),
     "doors": set(),
-    "studied": set(),
     "version": set(),
     "sealed": set(),
     "storage": set(),
