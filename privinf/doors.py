@@ -1,4 +1,4 @@
-"""Doors: what leaves a public function by an exception is an error of the tree, and nothing hangs on it.
+"""Decorators of everything public: only errors of the tree leave, with nothing attached to them.
 
 A caught exception of numpy, pandas or Python can hold a value of a row in its text, and Python keeps it in
 ``__context__`` of whatever is raised meanwhile, ``from None`` or not. A door catches everything on its way

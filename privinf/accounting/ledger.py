@@ -1,4 +1,4 @@
-"""Ledger: what has been spent, and the refusal of what would be too much."""
+"""Ledger: the record of what has been spent, which refuses what would pass its limit."""
 
 from __future__ import annotations
 

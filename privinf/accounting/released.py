@@ -1,4 +1,4 @@
-"""What every released object tells of itself: its ledger lines, what they cost, and whether it is private."""
+"""What every released object carries: its ledger lines, what they cost, and whether it is private."""
 
 from __future__ import annotations
 

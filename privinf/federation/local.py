@@ -113,18 +113,18 @@ class InProcessFederation:
 Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
 
 ONE_PARTY = "all"
-# What parties of a federation may trust: a server with their sums, or with masked sums only.
+# What sites of a federation may trust: a server with their sums, or with masked sums only.
 FEDERATED_TRUST = ("server", "secure-sum")
 
 
 def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:
-    """Return the rows of one pair (y, X) a party by label, numbered where they have none, and their columns.
+    """Return the rows of one pair (y, X) a site by label, numbered where they have none, and their columns.
 
     Raises
     ------
     ArgumentError, SchemaError
-        There is no party, one has no rows or wrong ones, or they differ in their columns; the message names
-        the party and shows no value.
+        There is no site, one has no rows or wrong ones, or they differ in their columns; the message names
+        the site and shows no value.
     """
     if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
         raise ArgumentError("parties must hold at least one pair (y, X)")
@@ -164,7 +164,7 @@ def response_of(y: Column, rows: int) -> Floats:
     return found
 
 
-class LocalParties(InProcessFederation):
+class LocalSites(InProcessFederation):
     """Sites whose rows are the caller's own, who says what may be asked by asking it."""
 
     def allow(self, operations: Iterable[str]) -> None:
@@ -175,30 +175,30 @@ class LocalParties(InProcessFederation):
 
 def in_process(
     design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False, zero_out: bool = False
-) -> LocalParties:
-    """Return the parties' rows as sites of this process; `keyed` for secure sums.
+) -> LocalSites:
+    """Return sites of this process that hold these rows; `keyed` for secure sums.
 
     Raises
     ------
     ArgumentError
-        Secure sums are asked for, and there is one party only.
+        Secure sums are asked for, and there is one site only.
     """
     rows = {str(label): part for label, part in parts.items()}
     if not keyed:
         policy = SitePolicy(trusted_server=True, simulation=True, zero_out=zero_out)
-        return LocalParties({name: Site(part, design, policy=policy) for name, part in rows.items()})
+        return LocalSites({name: Site(part, design, policy=policy) for name, part in rows.items()})
     if len(rows) < 2:
         raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
     keys, roster = pinned_keys(rows)
     policy = SitePolicy(secure_sums=True, simulation=True, zero_out=zero_out)
-    return LocalParties({
+    return LocalSites({
         name: Site(part, design, policy=policy, key=keys[name], roster=roster)
         for name, part in rows.items()
     })  # fmt: skip
 
 
 def _rows_of(pair: Any) -> tuple[Rows, list[str]]:
-    """Return one party's rows and columns."""
+    """Return one site's rows and columns."""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ArgumentError("a party is a pair (y, X)")
     y, X = pair

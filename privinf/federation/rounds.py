@@ -1,4 +1,4 @@
-"""What every server over sites has: who is there, whose turn it is, doors of the ledger, one round."""
+"""What every server over sites shares: its roster, the order of its rounds, its ledger, one round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A site's rows, opened once, and the designs by which they are read: checked without them, kept."""
+"""A site's rows, opened once, and the designs that it has checked and keeps."""
 
 from __future__ import annotations
 

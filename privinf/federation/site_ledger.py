@@ -1,4 +1,4 @@
-"""What a site remembers of its answers: in memory, or with its ledger in a file that is on disk first."""
+"""What a site remembers of its answers: in memory, or in a file that is on disk before a reply leaves."""
 
 from __future__ import annotations
 

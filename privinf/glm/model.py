@@ -1,4 +1,4 @@
-"""Generalised linear models over parties: private fit by a trusted server or secure sums, intervals."""
+"""Generalised linear models over sites: private fit by a trusted server or secure sums, intervals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or st
 
 @doors
 class FederatedGLM:
-    r"""Linear, logistic or Poisson regression over one or more parties.
+    r"""Linear, logistic or Poisson regression over one or more sites.
 
     Made by `from_formula` or `from_arrays`.
 
@@ -131,7 +131,7 @@ class FederatedGLM:
         trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a party; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Results of FederatedGLM: the common facade, the public path, what was sent."""
+"""Results of FederatedGLM: the common facade, the public iterates, what was sent."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class FederatedGLMResults(Results):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitDescription:
-    """What a fit says of itself: method, options of the summary, its rounds, what was sent, its cost."""
+    """Description of a fit: method, options of the summary, its rounds, what was sent, its cost."""
 
     method: str
     options: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A generalised linear model over a federation: doors of its rows, bounds, units."""
+"""The rows of a generalised linear model over a federation, with their bounds and units."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def rows_of_arrays(
     *,
     keyed: bool,
 ) -> GlmRows:
-    """Return the rows of one pair (y, X) a party, as sites of this process; `keyed` for secure sums."""
+    """Return the rows of one pair (y, X) a site, as sites of this process; `keyed` for secure sums."""
     check_choice(family, Family, "family")
     parts, names = parts_of(parties)
     if family == "binomial":

@@ -1,4 +1,4 @@
-r"""Whether the rounds of a fit came near enough for its last step to be the last: whether it settled.
+r"""Whether the rounds of a fit settled: whether its last Newton step was short enough for its intervals.
 
 A fit ends with one Newton step D = theta^ - theta_T from where its rounds had come to. What intervals know
 of its error is linear in D. What they do not know, the change of the curvature on the way, is of second

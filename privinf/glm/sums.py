@@ -1,4 +1,4 @@
-"""What a generalised linear model asks of a server, in scaled units, with what was said counted."""
+"""The sums that a generalised linear model asks of a server, in scaled units, and their traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one currency of the package: a point estimate, its covariance, and what both were made from."""
+"""Estimate: coefficients, their covariance, and what both were made from; all results derive from it."""
 
 from __future__ import annotations
 

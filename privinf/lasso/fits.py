@@ -122,7 +122,7 @@ def _debiased(
 
 
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
-    """Return the fit in which every party has a part of its own."""
+    """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
         raise NotAvailableError("heterogeneous fits have no constant: columns and response are centred")
     if isinstance(options.targets, str) and not options.every:

@@ -1,4 +1,4 @@
-"""High-dimensional linear regression over parties: sparse fit, debiased intervals, with and without trust."""
+"""High-dimensional linear regression over sites: sparse fit, debiased intervals, with and without trust."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from privinf.validation import check_choice
 
 @doors
 class DebiasedLasso:
-    r"""Sparse linear regression with debiased intervals over one or more parties.
+    r"""Sparse linear regression with debiased intervals over one or more sites.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ class DebiasedLasso:
         Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
         half-width. Sizes of columns that matter are released.
     machines : array_like, shape (n,), optional
-        Party of every row.
+        Site of every row.
     trust : {"server", "secure-sum"}
-        Whether parties send un-noised sums to a server that they trust, or noise them themselves, so that
-        nobody sees more than the noisy total: for two parties or more, with named targets.
+        Whether sites send un-noised sums to a server that they trust, or noise them themselves, so that
+        nobody sees more than the noisy total: for two sites or more, with named targets.
     ledger : Ledger, optional
 
     Raises
@@ -58,7 +58,7 @@ class DebiasedLasso:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record. With ``trust="server"`` the central model: parties send un-noised
+    **Privacy.** Replace-one of one record. With ``trust="server"`` the central model: sites send un-noised
     sums to a server that they trust, and everything that leaves it is noised. With ``trust="secure-sum"`` the
     sites noise and mask their sums (`privinf.federation.SecureServer` says what is trusted then). The report
     counts everything that a fit released.
@@ -124,12 +124,12 @@ class DebiasedLasso:
         trust: Trust = "server",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a party, by label or numbered from 0.
+        """Build the model from one pair (y, X) a site, by label or numbered from 0.
 
         Raises
         ------
         ArgumentError
-            There is no party, one has no rows, or they differ in their columns.
+            There is no site, one has no rows, or they differ in their columns.
         """
         keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
         rows = rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale, keyed=keyed)
@@ -158,7 +158,7 @@ class DebiasedLasso:
         schema : Schema
             Bounds of columns and response; here the response is cut at its bounds by the sites.
         machines : str, optional
-            Column of a data frame that names the party of every row.
+            Column of a data frame that names the site of every row.
         x_scale, trust, ledger
             As for the class.
 
@@ -225,15 +225,15 @@ class DebiasedLasso:
         variant : {"default", "paper"}
             "paper": the paper's own algorithms, for comparison (`studies.paper.model`).
         heterogeneous : bool
-            Whether parties have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
-            with ``sparsity - shared_sparsity`` nonzero entries. Results come by party, `MachineResults`.
+            Whether sites have parts of their own: coefficients u + v_i, u with `shared_sparsity` and v_i
+            with ``sparsity - shared_sparsity`` nonzero entries. Results come by site, `MachineResults`.
         shared_sparsity : int, optional
         accounting : {"joint", "per-interval"}
             "per-interval", for heterogeneous fits and the paper's variant, gives every interval the whole
             budget for what it uses, as the paper does. That is not a joint guarantee: ledgers, limits and
             reports always have the joint cost.
         precision : {"pooled", "machine"}
-            Precision columns of heterogeneous fits: from all rows, or from each party's own where their
+            Precision columns of heterogeneous fits: from all rows, or from each site's own where their
             columns have different laws.
         precision_sparsity : int, optional
             Neighbours in each precision column, beside the columns that were picked; 4 by default, none for

@@ -1,4 +1,4 @@
-"""The rows behind a debiased lasso: the doors they come in by, their parties, the units of their columns."""
+"""The rows of a debiased lasso by site, however they are given, and the units of their columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESPONSE_ROOM = 16.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LassoRows:
-    """Parties with rows, and what is public of them.
+    """Sites with rows, and what is public of them.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def rows_of_parties(
     *,
     keyed: bool = False,
 ) -> LassoRows:
-    """Return the rows of one pair (y, X) a party."""
+    """Return the rows of one pair (y, X) a site."""
     parts, names = parts_of(parties)
     design = array_design(names, x_bound, bounds, y_bounds)
     return _bound(design, in_process(design, parts, keyed=keyed), y_bounds, x_scale, list(parts))

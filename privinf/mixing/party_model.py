@@ -1,4 +1,4 @@
-"""What the multi-party models share: the table, its parties, two doors and the way to a result."""
+"""What the multi-party models share: the table, its parties, the way from rows or releases to a result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RegressionOptions:
 
 @doors
 class PartyModel:
-    """What the multi-party models share: the table, its parties, two doors and the way to a result.
+    """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 
     The first door holds the whole table and simulates the parties in one process, each with noise of its
     own; the second has their releases only.

@@ -1,4 +1,4 @@
-"""The array door: designs of plain matrices, and the labelled column of ones."""
+"""Designs of plain matrices, and the labelled column of ones."""
 
 from __future__ import annotations
 

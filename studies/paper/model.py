@@ -8,7 +8,7 @@ from typing import Literal
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport, rho_to_epsilon
 from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
-from privinf.federation.local import LocalParties
+from privinf.federation.local import LocalSites
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.plan import Accounting
 from privinf.lasso.results import LassoResults
@@ -142,7 +142,7 @@ def fit_paper(
     >>> fit.selected, bool((abs(fit.params - [1.0, -1.0, 0.0]) < 4 * fit.bse).all())
     (('x1', 'x6'), True)
     """
-    if isinstance(rows.federation, LocalParties):
+    if isinstance(rows.federation, LocalSites):
         rows.federation.allow(PAPER_OPS)
     plan = check_paper_plan(
         rows, epsilon=epsilon, delta=delta, sparsity=sparsity, targets=targets,

@@ -34,7 +34,7 @@ from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count, check_positive
 
-# Chance that a party of the same design as the others is said to differ, all parties together.
+# Chance that a site of the same design as the others is said to differ, all sites together.
 FALSE_ALARM = 0.05
 
 
@@ -101,11 +101,11 @@ def check_machine_plan(
         Of `rho`: all fields of `MachineBudget`. By default from the size of the request.
     targets, p : int
     rows : sequence of int
-        Every party's.
+        Every site's.
     accounting : {"joint", "per-interval"}
     precision : {"pooled", "machine"}
-        Precision columns from all rows, which is right where the parties' columns have one law, or from each
-        party's own.
+        Precision columns from all rows, which is right where the sites' columns have one law, or from each
+        site's own.
     """
     check_choice(accounting, Accounting, "accounting")
     check_choice(precision, Precision, "precision")
@@ -169,9 +169,9 @@ def factors(targets: int, p: int, columns: int, *, joint: bool, machine: bool) -
 
 def fit_machines(server: Any, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
-    parties = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
+    sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     found = machine_fits(
-        SparseSums(server, units, server.nobs), parties, targets, plan.budget,
+        SparseSums(server, units, server.nobs), sites, targets, plan.budget,
         shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
         extra=extra_picks(plan.own),
         joint=plan.accounting == "joint", machine=plan.precision == "machine",
@@ -187,7 +187,7 @@ def machine_results(
     report: PrivacyReport,
     epsilon: float,
 ) -> MachineResults:
-    """Return results by party, in the user's units; `epsilon` is what was asked for."""
+    """Return results by site, in the user's units; `epsilon` is what was asked for."""
     plan, fits, names = planned.plan, planned.fits, rows.names
     shared = np.zeros(len(names))
     shared[fits.shared] = fits.shared_beta / units.scale[fits.shared]
@@ -200,7 +200,7 @@ def machine_results(
         "Precision columns": plan.precision,
     }  # fmt: skip
     results = {
-        rows.labels[site]: _party_results(planned, site, rows, units, targets, report, options)
+        rows.labels[site]: _site_results(planned, site, rows, units, targets, report, options)
         for site in rows.rows
     }
     differs = pd.Series({rows.labels[site]: fits.differs[site] for site in rows.rows}, name="differs")
@@ -208,7 +208,7 @@ def machine_results(
     return MachineResults(tuple(results), series, report, alone, results, differs)
 
 
-def _party_results(
+def _site_results(
     planned: PlannedFits,
     site: str,
     rows: LassoRows,
@@ -257,8 +257,8 @@ def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -
             "Noise is calibrated for each interval alone: the guarantee for everything released together "
             "is the joint epsilon of the privacy block."
         )
-    score, parties = planned.fits.differs[site], len(planned.fits.differs)
-    if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * parties)):
+    score, sites = planned.fits.differs[site], len(planned.fits.differs)
+    if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):
         notes.append(
             f"The columns of party {label} seem to differ from the others' (z = {score:.1f}): its intervals "
             "rest on precision columns of all parties; precision='machine' has columns of its own."
@@ -273,22 +273,22 @@ def joint_loss(plan: MachinePlan) -> ConcentratedLoss:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineResults:
-    """Results of a fit in which every party has a part of its own.
+    """Results of a fit in which every site has a part of its own.
 
     Attributes
     ----------
     labels : tuple
-        Parties.
+        Sites.
     shared_params : Series of p
-        The part that all parties share, user units; without intervals.
+        The part that all sites share, user units; without intervals.
     privacy : PrivacyReport
         The joint cost of everything that was released, however the noise was calibrated.
     interval_epsilon : float
-        What one interval alone uses: the shared part, the party's part, its precision column, its score.
+        What one interval alone uses: the shared part, the site's part, its precision column, its score.
     results : mapping
         `LassoResults` by label.
     differs : Series, optional
-        How far every party's slopes stand off the others', as a standard normal number: a large one says
+        How far every site's slopes stand off the others', as a standard normal number: a large one says
         that its columns have another law, and that pooled precision columns do not fit it.
 
     Notes
@@ -304,7 +304,7 @@ class MachineResults:
     differs: pd.Series[float] | None = None
 
     def machine(self, label: object) -> LassoResults:
-        """Return the results of one party, by its label (ArgumentError if there is none)."""
+        """Return the results of one site, by its label (ArgumentError if there is none)."""
         if label not in self.results:
             raise ArgumentError(
                 f"no party is called {label!r}; there are {', '.join(map(repr, self.labels))}"
@@ -312,7 +312,7 @@ class MachineResults:
         return self.results[label]
 
     def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one line a party: rows, columns selected, scale of residuals, lengths of intervals."""
+        """Return one line a site: rows, columns selected, scale of residuals, lengths of intervals."""
         lines = []
         for label in self.labels:
             one = self.results[label]
@@ -324,7 +324,7 @@ class MachineResults:
         return found if self.differs is None else found.assign(**{"differs (z)": self.differs.to_numpy()})
 
     def summary(self, alpha: float = 0.05) -> str:
-        """Return a table of the parties, with the joint epsilon and that of one interval."""
+        """Return a table of the sites, with the joint epsilon and that of one interval."""
         shared = ", ".join(self.shared_params.index[self.shared_params != 0.0])
         lines = [
             f"Debiased lasso, {len(self.labels)} parties with parts of their own",

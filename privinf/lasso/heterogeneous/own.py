@@ -42,7 +42,7 @@ class SharedPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnFit:
-    """One party's released fit: shared columns first, then all of its own that were picked.
+    """One site's released fit: shared columns first, then all of its own that were picked.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class OwnFit:
     error_cov : ndarray
         Covariance of the error of `beta`.
     scale : float
-        Typical size of the party's residuals.
+        Typical size of the site's residuals.
     """
 
     support: list[int]
@@ -64,7 +64,7 @@ class OwnFit:
 
 
 def own_fits(
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     grams: MachineGrams,
     shared: SharedPart,
     selection: float,
@@ -73,11 +73,11 @@ def own_fits(
     sparsity: int,
     extra: int,
 ) -> dict[str, OwnFit]:
-    """Return every party's fit.
+    """Return every site's fit.
 
     Parameters
     ----------
-    parties : mapping of str to SparseSums
+    sites : mapping of str to SparseSums
     grams : MachineGrams
     shared : SharedPart
     selection, refit : float
@@ -89,32 +89,32 @@ def own_fits(
 
     Notes
     -----
-    **Privacy.** Spends these prices at every party: their rows are disjoint. Between steps the parties use
+    **Privacy.** Spends these prices at every site: their rows are disjoint. Between steps the sites use
     the median of their scales.
     """
     held = len(shared.support)
-    sizes = block_sizes(min(sparsity + extra, len(next(iter(parties.values())).units.scale) - held), BLOCKS)
-    support = {name: list(shared.support) for name in parties}
-    beta = {name: shared.beta.copy() for name in parties}
+    sizes = block_sizes(min(sparsity + extra, len(next(iter(sites.values())).units.scale) - held), BLOCKS)
+    support = {name: list(shared.support) for name in sites}
+    beta = {name: shared.beta.copy() for name in sites}
     roots: dict[str, Floats] = {}
     spread: dict[str, float] = {}
-    scale = dict.fromkeys(parties, shared.scale)
+    scale = dict.fromkeys(sites, shared.scale)
     plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
     total = sum(sum(steps) for steps in plan)
     for size, steps in zip(sizes, plan, strict=True):
-        for name, sums in parties.items():
+        for name, sums in sites.items():
             _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
             roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
         for step, share in enumerate(steps):
-            for name, sums in parties.items():
+            for name, sums in sites.items():
                 beta[name], spread[name] = clipped_step(
                     sums, support[name], beta[name], range(held, len(support[name])), roots[name],
                     scale[name], refit * share / total,
                 )  # fmt: skip
             if steps is not LAST_STEPS or step < len(steps) - 1:
-                scale = _common_scale(parties, support, beta, scale, looks[0] / len(sizes))
+                scale = _common_scale(sites, support, beta, scale, looks[0] / len(sizes))
     fits = {}
-    for name, sums in parties.items():
+    for name, sums in sites.items():
         end = _scale(sums, support[name], beta[name], scale[name], looks[1])
         fits[name] = _fit(shared, support[name], beta[name], spread[name], roots[name], end, sparsity)
     return fits
@@ -129,7 +129,7 @@ def _pick(
     size: int,
     rho: float,
 ) -> None:
-    """Add columns to a party's fit, with coefficients 0."""
+    """Add columns to a site's fit, with coefficients 0."""
     allowed = np.ones(len(sums.units.scale), dtype=bool)
     allowed[support] = False
     support += sums.pick(
@@ -156,18 +156,18 @@ def _fit(
 
 
 def _common_scale(
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     support: Mapping[str, list[int]],
     beta: Mapping[str, Floats],
     scale: Mapping[str, float],
     rho: float,
 ) -> dict[str, float]:
-    found = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in parties.items()]
-    return dict.fromkeys(parties, float(np.median(found)))
+    found = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in sites.items()]
+    return dict.fromkeys(sites, float(np.median(found)))
 
 
 def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
-    """Return the scale of a party's residuals from their squares, clipped at a guess of it."""
+    """Return the scale of a site's residuals from their squares, clipped at a guess of it."""
     bound = math.inf if math.isinf(rho) else guess
     mean = sums.squared_residual(support, beta, bound, rho, "scale of residuals")
     return scale_of_squares(mean, bound)
@@ -218,13 +218,13 @@ class MachineGrams:
     Attributes
     ----------
     pooled : SparseSums
-    parties : mapping of str to SparseSums
+    sites : mapping of str to SparseSums
     price : float
         What one interval uses, zCDP; with `joint` of all there is.
     size : int
         Columns that one interval uses at most.
     joint, machine : bool
-        Whether one budget is for everything; whether precision columns are each party's own.
+        Whether one budget is for everything; whether precision columns are each site's own.
 
     Notes
     -----
@@ -232,7 +232,7 @@ class MachineGrams:
     """
 
     pooled: SparseSums
-    parties: Mapping[str, SparseSums]
+    sites: Mapping[str, SparseSums]
     price: float
     size: int
     joint: bool
@@ -246,26 +246,26 @@ class MachineGrams:
         return whitener(self._all("").values, support)
 
     def own_root(self, name: str, columns: Sequence[int], share: float) -> Floats:
-        """Return the same of a party's columns; `share` is that of this refit among all its refits."""
+        """Return the same of a site's columns; `share` is that of this refit among all its refits."""
         if self.joint:
             price = OWN_PART * share * self.price
-            return whitener(self._part(self.parties[name], columns, price).values, columns)
+            return whitener(self._part(self.sites[name], columns, price).values, columns)
         return whitener(self._all(name if self.machine else "").values, columns)
 
     def precision(self, members: Mapping[str, Sequence[int]]) -> dict[str, Correlations]:
-        """Return correlations among every party's members: columns of fits, targets, neighbours."""
+        """Return correlations among every site's members: columns of fits, targets, neighbours."""
         if not self.joint:
             return {name: self._all(name if self.machine else "") for name in members}
         price = (1.0 - SHARED_PART - OWN_PART) * self.price
         if self.machine:
-            return {name: self._part(self.parties[name], used, price) for name, used in members.items()}
+            return {name: self._part(self.sites[name], used, price) for name, used in members.items()}
         union = sorted({j for used in members.values() for j in used})
         return dict.fromkeys(members, self._part(self.pooled, union, price))
 
     def _all(self, name: str) -> Correlations:
-        """Return correlations of all columns, of one party or (no name) of all rows; released once."""
+        """Return correlations of all columns, of one site or (no name) of all rows; released once."""
         if name not in self._whole:
-            sums, p = self.parties.get(name, self.pooled), len(self.pooled.units.scale)
+            sums, p = self.sites.get(name, self.pooled), len(self.pooled.units.scale)
             part = 1.0 - SHARED_PART if self.machine else 1.0
             gram, sd = sums.gram(
                 range(p), math.inf, part * self.price * (p / self.size) ** 2, "Gram matrix of all columns",
@@ -285,7 +285,7 @@ class MachineGrams:
 
 def machine_grams(
     pooled: SparseSums,
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     price: float,
     size: int,
     *,
@@ -293,7 +293,7 @@ def machine_grams(
     machine: bool,
 ) -> MachineGrams:
     """Return the releases of a fit; nothing is released yet."""
-    return MachineGrams(pooled, parties, price, size, joint, machine, {})
+    return MachineGrams(pooled, sites, price, size, joint, machine, {})
 
 
 def gram_factor(p: int, size: int, *, joint: bool, machine: bool) -> float:

@@ -1,10 +1,10 @@
-"""Parties whose coefficients share a part: u from all rows, v_i from party i's, intervals for each party.
+"""Sites whose coefficients share a part: u from all rows, v_i from site i's, intervals for each site.
 
 1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
    `machine_grams`.
-2. u: columns picked and fitted on all rows, the parties' own parts being noise.
-3. v_i: columns picked on party i's residuals in blocks, each fitted before the next: `machine_own`.
-4. Scores of single targets, their slopes and variances; precision columns have the party's
+2. u: columns picked and fitted on all rows, the sites' own parts being noise.
+3. v_i: columns picked on site i's residuals in blocks, each fitted before the next: `own_fits`.
+4. Scores of single targets, their slopes and variances; precision columns have the site's
    picked columns in them: `machine_scores`.
 
 Sizes of residuals only set clips.
@@ -43,13 +43,13 @@ SEPARATE_GRAMS = 0.15
 # Of columns before their squares, in declared units: large ones only add noise to the sizes of typical ones.
 SIZE_CLIP = 1.5
 SHARED_STEPS = (0.2, 0.3, 0.5)
-# Of the price of all sizes: of columns, of residuals on all rows, on a party's after a block and at the end.
+# Of the price of all sizes: of columns, of residuals on all rows, on a site's after a block and at the end.
 SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class MachineBudget:
-    """Prices, zCDP, of what one interval uses: a party's rows pay for shared and own parts alike."""
+    """Prices, zCDP, of what one interval uses: a site's rows pay for shared and own parts alike."""
 
     selection: float
     refit: float
@@ -64,18 +64,18 @@ class MachineBudget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineFits:
-    """Everything released: the shared fit, and per party its fit, its debiased targets, its columns.
+    """Everything released: the shared fit, and per site its fit, its debiased targets, its columns.
 
     Attributes
     ----------
     shared : list of int
     shared_beta : ndarray
     targets, own, debiased, columns : mapping
-        By party: targets that have a slope, fits, these targets debiased, their precision columns.
+        By site: targets that have a slope, fits, these targets debiased, their precision columns.
     grams : mapping
-        By party: correlations of all columns, (p, p).
+        By site: correlations of all columns, (p, p).
     differs : mapping
-        By party: how far its slopes stand off those of the others, as a standard normal number.
+        By site: how far its slopes stand off those of the others, as a standard normal number.
     """
 
     shared: list[int]
@@ -90,7 +90,7 @@ class MachineFits:
 
 def machine_fits(
     pooled: SparseSums,
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     targets: Sequence[int],
     budget: MachineBudget,
     *,
@@ -101,14 +101,14 @@ def machine_fits(
     joint: bool = False,
     machine: bool = False,
 ) -> MachineFits:
-    """Return the fits of all parties.
+    """Return the fits of all sites.
 
     Parameters
     ----------
     pooled : SparseSums
-        Over all rows; its units, which the parties share, are refined.
-    parties : mapping of str to SparseSums
-        Over each party's rows.
+        Over all rows; its units, which the sites share, are refined.
+    sites : mapping of str to SparseSums
+        Over each site's rows.
     targets : sequence of int
     budget : MachineBudget
     shared_sparsity, own_sparsity : int
@@ -118,7 +118,7 @@ def machine_fits(
     joint : bool
         Whether Gram matrices are made for few columns, under one budget.
     machine : bool
-        Whether precision columns are each party's own.
+        Whether precision columns are each site's own.
 
     Notes
     -----
@@ -128,19 +128,19 @@ def machine_fits(
     p = len(pooled.units.scale)
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbours)
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
-    grams = machine_grams(pooled, parties, budget.gram, size, joint=joint, machine=machine)
+    grams = machine_grams(pooled, sites, budget.gram, size, joint=joint, machine=machine)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
     looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales
     own = own_fits(
-        parties, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
+        sites, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
     )
-    near = _neighbours(pooled, parties, machine, targets, shared.support, neighbours, budget.neighbours)
+    near = _neighbours(pooled, sites, machine, targets, shared.support, neighbours, budget.neighbours)
     members = {
         name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
         for name, fit in own.items()
     }
     found = grams.precision(members)
-    scores = machine_scores(parties, found, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
+    scores = machine_scores(sites, found, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
     return MachineFits(
         shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
         {name: one.values for name, one in found.items()}, scores.differs,
@@ -174,29 +174,29 @@ def _shared(
 
 def _neighbours(
     pooled: SparseSums,
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     machine: bool,
     targets: Sequence[int],
     shared: list[int],
     count: int,
     rho: float,
 ) -> dict[str, list[list[int]]]:
-    """Return every party's neighbours of the targets: the same for all, or each party's own."""
+    """Return every site's neighbours of the targets: the same for all, or each site's own."""
     allowed = np.ones((len(targets), len(pooled.units.scale)), dtype=bool)
     allowed[:, shared] = False
     allowed[np.arange(len(targets)), list(targets)] = False
     count = min(count, int(allowed.sum(axis=1).min()))
     if count == 0:
-        return {name: [[] for _ in targets] for name in parties}
+        return {name: [[] for _ in targets] for name in sites}
     price = rho * len(targets)
     if machine:
-        return {name: sums.neighbours(targets, count, allowed, price) for name, sums in parties.items()}
-    return dict.fromkeys(parties, pooled.neighbours(targets, count, allowed, price))
+        return {name: sums.neighbours(targets, count, allowed, price) for name, sums in sites.items()}
+    return dict.fromkeys(sites, pooled.neighbours(targets, count, allowed, price))
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSize:
-    """The size of a request: rows of all parties and of a typical one, columns, columns picked."""
+    """The size of a request: rows of all sites and of a typical one, columns, columns picked."""
 
     total: int
     rows: int
@@ -219,7 +219,7 @@ def machine_shares(
     targets : int
         Whose intervals share a joint budget.
     joint, machine : bool
-        Whether the budget is joint, and whether neighbours and precision columns are each party's own.
+        Whether the budget is joint, and whether neighbours and precision columns are each site's own.
 
     Notes
     -----

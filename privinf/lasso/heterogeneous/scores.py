@@ -1,12 +1,12 @@
-r"""Debiased coordinates of every party: scores clipped as products, one target at a time.
+r"""Debiased coordinates of every site: scores clipped as products, one target at a time.
 
 An interval uses its own target's score, slope and variance, and one number that is an average over targets:
 
-- the variance is released for every party and target, and used as it is, within its public limits: beside a
+- the variance is released for every site and target, and used as it is, within its public limits: beside a
   score it costs nothing;
-- the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and parties, B being in units of the
-  party's residuals. Its average over targets moves little with a record, and is cheap. Parties and targets
-  depart from its mean over parties as far as their own releases stand out of the noise: a target whose
+- the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and sites, B being in units of the
+  site's residuals. Its average over targets moves little with a record, and is cheap. Sites and targets
+  depart from its mean over sites as far as their own releases stand out of the noise: a target whose
   errors' size depends on it has a slope of its own.
 """
 
@@ -37,7 +37,7 @@ LEAST_VARIANCE = 0.5
 # Sd of the slopes of single targets around their average, of which it is this share: by columns' own laws, by
 # the noise of sizes and of precision columns.
 SLOPE_SPREAD = 0.08
-# Slopes of parties and targets in units of the average, and the noise of one in units of itself.
+# Slopes of sites and targets in units of the average, and the noise of one in units of itself.
 LEAST_SLOPE, MOST_NOISE = 0.5, 0.24
 
 
@@ -64,7 +64,7 @@ class ScorePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Released:
-    """One party's releases, slopes in units of 1 / unit."""
+    """One site's releases, slopes in units of 1 / unit."""
 
     score: Floats
     score_sd: float
@@ -78,9 +78,9 @@ class _Released:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineScores:
-    """By party: targets with a slope of their own, debiased, their precision columns, and `differs`.
+    """By site: targets with a slope of their own, debiased, their precision columns, and `differs`.
 
-    `differs` is how far a party's slopes stand off the others'.
+    `differs` is how far a site's slopes stand off the others'.
     """
 
     targets: dict[str, list[int]]
@@ -90,21 +90,21 @@ class MachineScores:
 
 
 def machine_scores(
-    parties: Mapping[str, SparseSums],
+    sites: Mapping[str, SparseSums],
     grams: Mapping[str, Correlations],
     own: Mapping[str, OwnFit],
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
 ) -> MachineScores:
-    """Return every party's debiased targets and its precision columns.
+    """Return every site's debiased targets and its precision columns.
 
     Targets whose slope stands far below the average are left out: products of columns with rare large values
     are nearly all clipped, and what is left of the slope is noise.
 
     Parameters
     ----------
-    parties : mapping of str to SparseSums
+    sites : mapping of str to SparseSums
     grams : mapping of str to Correlations
     own : mapping of str to OwnFit
     targets : sequence of k ints
@@ -119,10 +119,10 @@ def machine_scores(
 
     Notes
     -----
-    **Privacy.** Spends the prices of k targets and of one average at every party.
+    **Privacy.** Spends the prices of k targets and of one average at every site.
     """
     columns, noise, released = {}, {}, {}
-    for name, sums in parties.items():
+    for name, sums in sites.items():
         columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
@@ -136,14 +136,14 @@ def machine_scores(
         unit = one.unit[at]
         score = ScoreRelease(
             one.score[at], slopes[place][at] / unit, one.square[at], one.score_sd,
-            slope_sds[place][at] / unit, parties[name].n,
+            slope_sds[place][at] / unit, sites[name].n,
         )  # fmt: skip
         uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
         kept[name] = [targets[int(i)] for i in at]
         found[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
         columns[name] = columns[name][:, at]
-    sizes = [sums.n for sums in parties.values()]
-    differs = dict(zip(parties, _differences(list(released.values()), sizes), strict=True))
+    sizes = [sums.n for sums in sites.values()]
+    differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
     return MachineScores(kept, found, columns, differs)
 
 
@@ -158,15 +158,15 @@ def _slope_variance(step: Floats, size: Floats) -> Floats:
 
 
 def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[float]:
-    """Return, for every party, the larger of two standard normal numbers: its average slope and its slopes.
+    """Return, for every site, the larger of two standard normal numbers: its average slope and its slopes.
 
-    ``w_j' Sigma_i e_j`` is the same for all parties i of one design. Each is set against the mean of all, in
+    ``w_j' Sigma_i e_j`` is the same for all sites i of one design. Each is set against the mean of all, in
     units of the noise and of sampling (a product ``u_j x_j`` has a variance of about 2).
     """
-    parties = len(released)
-    if parties < 2:
-        return [0.0] * parties
-    room = 1.0 - 1.0 / parties
+    sites = len(released)
+    if sites < 2:
+        return [0.0] * sites
+    room = 1.0 - 1.0 / sites
     average = np.array([one.average for one in released])
     slopes = np.array([one.slope for one in released])
     found = []
@@ -229,7 +229,7 @@ def average_bound(k: int) -> float:
 
 
 def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], list[Flags]]:
-    """Return every party's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
+    """Return every site's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
     average = float(np.mean([one.average for one in released]))
     average_sd = math.sqrt(sum(one.average_sd**2 for one in released)) / len(released)
     slope = np.mean([one.slope for one in released], axis=0)
@@ -237,11 +237,11 @@ def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], 
     apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
     slopes, sds, hidden = [], [], []
     for one in released:
-        party = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
-        found = np.maximum(average + party + apart, LEAST_SLOPE * average)
-        hidden.append(average + party + apart < LEAST_SLOPE * average)
+        deviation = float(standing_out(np.array([one.average - average]), one.average_sd)[0])
+        found = np.maximum(average + deviation + apart, LEAST_SLOPE * average)
+        hidden.append(average + deviation + apart < LEAST_SLOPE * average)
         noise = np.where(apart != 0.0, slope_sd, 0.0)
-        sd = np.sqrt(noise**2 + (one.average_sd if party else average_sd) ** 2)
+        sd = np.sqrt(noise**2 + (one.average_sd if deviation else average_sd) ** 2)
         slopes.append(found)
         # Only an average that the noise hides leaves no slopes.
         sds.append(np.minimum(sd, MOST_NOISE * found) if average > average_sd / MOST_NOISE else sd)

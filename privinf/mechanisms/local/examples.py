@@ -46,7 +46,7 @@ class _ExamplesPlan:
 
 @doors
 class LocalExamples:
-    """The holder's door of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
+    """The mechanism of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
 
     Parameters
     ----------

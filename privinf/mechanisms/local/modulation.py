@@ -48,7 +48,7 @@ class _ModulationPlan:
 
 @doors
 class Modulation:
-    """The holder's door of ModulatedOLS: raw rows in, a `Release` of modulated features out.
+    """The mechanism of ModulatedOLS: raw rows in, a `Release` of modulated features out.
 
     Parameters
     ----------
