@@ -292,7 +292,7 @@ def least_losses(
     Returns
     -------
     dict
-        mu, rho or epsilon by kind. A Gumbel pick is (2 ratio)-DP with a range of that width (`noisy_top_k`),
+        mu, rho or epsilon by kind. A Gumbel pick is (2 ratio)-DP with a range of that width (`peeling`),
         a Laplace pick (2 ratio)-DP, a Laplace number ratio-DP; several of these are also known in zCDP.
     """
     times = picks * vectors

@@ -1,9 +1,24 @@
-"""What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows."""
+"""What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows.
+
+*Gumbel* noise of scale b makes a pick the exponential mechanism: P(j) is proportional to exp(|v_j|/b). The
+log ratio of two neighbouring laws has a range of at most e0 = 2 lambda/b over j, so a pick costs e0^2/8 zCDP
+(and is e0-DP), k picks k e0^2/8. The values of what was picked are one Gaussian release with l2 sensitivity
+sqrt(k) lambda.
+
+*Laplace* noise is the paper's: a pick with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
+2 lambda sqrt(3 k log(1/delta))/epsilon the paper claims (epsilon, delta) for all of them.
+
+On a secure source's grid of step g two neighbours' scores differ by lambda + g. Gumbel numbers are rounded to
+the grid and ties go to the first: the probability of a pick is that of the ideal law times at most e^(g/b),
+at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is charged. Discrete
+Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from privinf.accounting import (
     ConcentratedLoss,
@@ -22,8 +37,21 @@ from privinf.noise import NoiseSource, grid_step, solve_scale
 from privinf.typing import PeelingMethod, TrustModel
 from privinf.validation import check_fraction, check_positive
 
-# Grid steps charged to the sensitivity of a pick; see `noisy_top_k` for the derivation.
+# Grid steps charged to the sensitivity of a pick.
 GUMBEL_ROUNDINGS, LAPLACE_ROUNDINGS = 3.0, 1.0
+
+
+class PeelingOptions(TypedDict, total=False):
+    """What picks and values may spend, and how they are made: as for `NoisyTopK`."""
+
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    method: PeelingMethod
+    values: bool
+    values_share: float
+    absolute: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,88 +194,92 @@ def solve_peeling_scale(
     raise SensitivityError("the budget is too small for the noise grid: spend more or pick fewer")
 
 
-def selection_entry(
-    method: PeelingMethod,
-    cost: PeelingCost,
-    scale: float,
-    reach: float,
-    *,
-    label: str,
-    k: int,
-    source: NoiseSource,
-    unit: str,
-    trust: TrustModel,
-    derivation: str,
-    times: int,
-) -> LedgerEntry:
-    """Return the ledger line of the picks."""
-    return _entry(
-        f"{method} peeling", label, cost.selection, "linf", reach, derivation,
-        method if method == "gumbel" or not source.secure else "discrete laplace",
-        scale, k, source, unit, trust, times,
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class PeelingLines:
+    """What the ledger lines of one peeling have in common.
+
+    Attributes
+    ----------
+    method : {"gumbel", "laplace"}
+    k : int
+        Picks.
+    source : NoiseSource
+    label, unit, trust, derivation : str
+    times : int
+        How many vectors are peeled.
+    """
+
+    method: PeelingMethod
+    k: int
+    source: NoiseSource
+    label: str
+    unit: str
+    trust: TrustModel
+    derivation: str
+    times: int
+
+    def entry(
+        self, mechanism: str, loss: Loss, norm: str, reach: float, law: str, scale: float
+    ) -> LedgerEntry:
+        """Return one line; its noise is `law` at `scale`, none at 0."""
+        clear, times = scale == 0.0, self.times
+        secure = self.source.secure and not clear
+        law = "none" if clear else f"discrete {law}" if secure and law != "gumbel" else law
+        return LedgerEntry(
+            mechanism=mechanism,
+            label=self.label if times == 1 else f"{self.label} ({times} vectors)",
+            unit=self.unit,
+            relation="replace-one",
+            trust=self.trust,
+            sensitivity=Sensitivity(norm=norm, value=reach, derivation=self.derivation),
+            noise={
+                "law": law, "scale": scale, "grid": grid_step(scale) if secure else 0.0,
+                "picks": self.k, "vectors": times,
+            },
+            loss=_times(loss, times),
+            source="none" if clear else self.source.name,
+            secure=secure,
+            assumptions=(PUBLIC_N,),
+        )  # fmt: skip
 
 
-def values_entry(
-    method: PeelingMethod,
-    cost: PeelingCost,
-    sensitivity: float,
-    *,
-    label: str,
-    k: int,
-    source: NoiseSource,
-    unit: str,
-    trust: TrustModel,
-    derivation: str,
-    times: int,
-) -> tuple[float, LedgerEntry]:
+def calibrated_peeling(
+    lines: PeelingLines, cost: PeelingCost, sensitivity: float
+) -> tuple[float, float, tuple[LedgerEntry, ...]]:
+    """Return the noise scales of picks and of values, 0 where these are not released, and the ledger lines.
+
+    Raises
+    ------
+    SensitivityError
+        The grid's share of the sensitivity would outgrow the budget.
+    """
+    scale, picks = selection_entry(lines, cost, sensitivity)
+    if cost.values is None:
+        return scale, 0.0, (picks,)
+    values_scale, values = values_entry(lines, cost, sensitivity)
+    return scale, values_scale, (picks, values)
+
+
+def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
+    """Return the noise scale and the ledger line of the picks."""
+    roundings = GUMBEL_ROUNDINGS if lines.method == "gumbel" else LAPLACE_ROUNDINGS
+    scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, roundings, lines.source)
+    mechanism = f"{lines.method} peeling"
+    return scale, lines.entry(mechanism, cost.selection, "linf", reach, lines.method, scale)
+
+
+def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
     """Return the noise scale and the ledger line of the values at the positions picked."""
-    loss = cost.values
+    loss, k, source = cost.values, lines.k, lines.source
+    lines = replace(lines, label=f"{lines.label}, values", derivation=f"{lines.derivation}; {k} entries")
     assert loss is not None
-    if method == "laplace" and cost.pick_scale > 0.0:
+    if lines.method == "laplace" and cost.pick_scale > 0.0:
         scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, LAPLACE_ROUNDINGS, source)
-        norm, law = "linf", "discrete laplace" if source.secure else "laplace"
-    else:
-        assert isinstance(loss, GaussianLoss)
-        norm, law = "l2", "discrete gaussian" if source.secure else "gaussian"
-        bare = math.sqrt(k) * sensitivity * (1.0 + FLOAT_SLACK)
-        scale, reach = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
-    return scale, _entry(
-        "gaussian" if norm == "l2" else "laplace", label, loss, norm, reach,
-        f"{derivation}; {k} entries", law, scale, k, source, unit, trust, times,
-    )  # fmt: skip
-
-
-def _entry(
-    mechanism: str,
-    label: str,
-    loss: Loss,
-    norm: str,
-    reach: float,
-    derivation: str,
-    law: str,
-    scale: float,
-    k: int,
-    source: NoiseSource,
-    unit: str,
-    trust: TrustModel,
-    times: int,
-) -> LedgerEntry:
-    clear = scale == 0.0
-    grid = grid_step(scale) if source.secure and not clear else 0.0
-    return LedgerEntry(
-        mechanism=mechanism,
-        label=label if times == 1 else f"{label} ({times} vectors)",
-        unit=unit,
-        relation="replace-one",
-        trust=trust,
-        sensitivity=Sensitivity(norm=norm, value=reach, derivation=derivation),
-        noise={"law": "none" if clear else law, "scale": scale, "grid": grid, "picks": k, "vectors": times},
-        loss=_times(loss, times),
-        source="none" if clear else source.name,
-        secure=source.secure and not clear,
-        assumptions=(PUBLIC_N,),
-    )
+        return scale, lines.entry("laplace", loss, "linf", reach, "laplace", scale)
+    assert isinstance(loss, GaussianLoss)
+    bare = math.sqrt(k) * sensitivity * (1.0 + FLOAT_SLACK)
+    scale, reach = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
+    return scale, lines.entry("gaussian", loss, "l2", reach, "gaussian", scale)
 
 
 def _times(loss: Loss, times: int) -> Loss:

@@ -2,26 +2,14 @@ r"""The k largest of many numbers, and their values, under differential privacy.
 
 Peeling picks the largest of ``|v_j| + noise_j``, then the largest of the others with fresh noise, k times. v
 is a statistic of which replacing one record moves no entry by more than the sensitivity lambda.
-
-*Gumbel* noise of scale b makes a pick the exponential mechanism: P(j) is proportional to exp(|v_j|/b). The
-log ratio of two neighbouring laws has a range of at most e0 = 2 lambda/b over j, so a pick costs e0^2/8 zCDP
-(and is e0-DP), k picks k e0^2/8. The values of what was picked are one Gaussian release with l2 sensitivity
-sqrt(k) lambda.
-
-*Laplace* noise is the paper's: a pick with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
-2 lambda sqrt(3 k log(1/delta))/epsilon the paper claims (epsilon, delta) for all of them.
-
-On a secure source's grid of step g two neighbours' scores differ by lambda + g. Gumbel numbers are rounded to
-the grid and ties go to the first: the probability of a pick is that of the ideal law times at most e^(g/b),
-at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is charged. Discrete
-Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.
+`privinf.mechanisms.peeling` says what that costs.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -31,15 +19,7 @@ from privinf.accounting.released import appended
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.gaussian import held, numbers_of, plain_array
-from privinf.mechanisms.peeling import (
-    GUMBEL_ROUNDINGS,
-    LAPLACE_ROUNDINGS,
-    PeelingCost,
-    peeling_cost,
-    selection_entry,
-    solve_peeling_scale,
-    values_entry,
-)
+from privinf.mechanisms.peeling import PeelingLines, PeelingOptions, calibrated_peeling, peeling_cost
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.typing import ArrayLike, Flags, Floats, Integers, PeelingMethod, RngLike, SourceName, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction, check_positive
@@ -232,7 +212,7 @@ class NoisyTopK:
         self.method: PeelingMethod = check_choice(method, PeelingMethod, "method")
         self.values, self.absolute = bool(values), bool(absolute)
         share = check_fraction(values_share, "values_share")
-        self.cost: PeelingCost = peeling_cost(
+        self.cost = peeling_cost(
             self.k, self.method, self.values, share, epsilon=epsilon, delta=delta, mu=mu, rho=rho
         )
 
@@ -253,23 +233,10 @@ class NoisyTopK:
         SensitivityError
             The budget is so small that the grid's own share of the sensitivity would outgrow it.
         """
-        roundings = GUMBEL_ROUNDINGS if self.method == "gumbel" else LAPLACE_ROUNDINGS
-        scale, reach = solve_peeling_scale(self.sensitivity, self.cost.pick_scale, roundings, source)
-        common: dict[str, Any] = {
-            "k": self.k, "source": source, "unit": unit, "trust": trust,
-            "derivation": derivation, "times": check_count(times, "times"),
-        }  # fmt: skip
-        entries = [selection_entry(self.method, self.cost, scale, reach, label=label, **common)]
-        values_scale = 0.0
-        if self.values:
-            values_scale, entry = values_entry(
-                self.method, self.cost, self.sensitivity, label=f"{label}, values", **common
-            )
-            entries.append(entry)
-        return Peeling(
-            k=self.k, method=self.method, absolute=self.absolute, with_values=self.values,
-            scale=scale, values_scale=values_scale, entries=tuple(entries),
-        )  # fmt: skip
+        times = check_count(times, "times")
+        lines = PeelingLines(self.method, self.k, source, label, unit, trust, derivation, times)
+        scales = calibrated_peeling(lines, self.cost, self.sensitivity)
+        return Peeling(self.k, self.method, self.absolute, self.values, *scales)
 
     def release(
         self,
@@ -314,8 +281,18 @@ class NoisyTopK:
         return replace(peeling.draw(numbers_of(vector), chosen, flags), entries=recorded)
 
 
+class MaxOptions(PeelingOptions, total=False):
+    """Options of `private_max`: those of `NoisyTopK` and of its `release`."""
+
+    candidates: ArrayLike | None
+    label: str
+    ledger: Ledger | None
+    rng: RngLike
+    source: SourceName
+
+
 @door
-def private_max(v: ArrayLike, sensitivity: float, **options: Any) -> TopK:
+def private_max(v: ArrayLike, sensitivity: float, **options: Unpack[MaxOptions]) -> TopK:
     """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
 
     Parameters
@@ -336,9 +313,10 @@ def private_max(v: ArrayLike, sensitivity: float, **options: Any) -> TopK:
     >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
     (1, -3.0, 2.0)
     """
-    doors = ("candidates", "label", "ledger", "rng", "source")
-    release = {name: options.pop(name) for name in doors if name in options}
-    return NoisyTopK(1, sensitivity, **options).release(v, **release)
+    given: dict[str, Any] = dict(options)
+    of_release = MaxOptions.__annotations__.keys() - PeelingOptions.__annotations__.keys()
+    release = {name: given.pop(name) for name in of_release & given.keys()}
+    return NoisyTopK(1, sensitivity, **given).release(v, **release)
 
 
 def _on_grid(values: Floats, scale: float) -> Floats:
