@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,18 @@ from privinf.typing import Floats
 from privinf.validation import check_count
 
 Message = tuple[str, dict[str, NDArray[Any]]]
+
+
+class Changed(TypedDict, total=False):
+    """Fields of a `Query` that another one has otherwise."""
+
+    args: Mapping[str, Any]
+    session: str
+    sequence: int
+    charges: Sequence[Mapping[str, Any]]
+    masking: Mapping[str, Any]
+
+
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _REPLIED = ("sums", "masked")
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
@@ -92,7 +104,7 @@ class Query:
         """SHA-256 of the whole question, in hexadecimal: the same on every platform."""
         return self.digest_with()
 
-    def digest_with(self, **changed: Any) -> str:
+    def digest_with(self, **changed: Unpack[Changed]) -> str:
         """Return the digest of this question with some fields changed; `args` to `plain_args`."""
         text, arrays = self._packed(changed)
         found = hashlib.sha256(text.encode())
@@ -110,10 +122,11 @@ class Query:
 
     def pack(self) -> Message:
         """Return the question as JSON text and arrays by name."""
-        return self._packed({})
+        return self._packed(Changed())
 
-    def _packed(self, changed: dict[str, Any]) -> Message:
-        header = {name: getattr(self, name) for name in QUERY_FIELDS} | changed
+    def _packed(self, changed: Changed) -> Message:
+        header: dict[str, Any] = {name: getattr(self, name) for name in QUERY_FIELDS}
+        header.update(changed)
         arrays = {name: value for name, value in header["args"].items() if isinstance(value, np.ndarray)}
         header["args"] = {name: value for name, value in header["args"].items() if name not in arrays}
         header["masking"] = dict(header["masking"])

@@ -1,17 +1,19 @@
-"""What a trusted server lets out: noisy sums and matrices, with the law of their noise."""
+"""What a trusted server lets out: noisy sums and matrices with the law of their noise, rankings of sums."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.doors import doors
+from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
-from privinf.typing import Floats
+from privinf.typing import ArrayLike, Flags, Floats
+from privinf.validation import check_number
 
 
 @doors
@@ -134,6 +136,63 @@ def histogram_quantile(counts: NoisySum, edges: Floats, level: float) -> Release
     value = float(edges[cell - 1] * math.exp(width * (wanted - reached[cell - 1]) / inside))
     noise = counts.scale * math.sqrt(cell + 1)
     return ReleasedNumber(value, counts.entries, value * width * noise / inside)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """What is ranked where the largest entries are picked: ``offset + factor x sum``, all of it public.
+
+    Attributes
+    ----------
+    offset : ndarray, shape of the sum
+    factor : float
+        Not 0.
+    candidates : ndarray of bool, shape of the sum
+        False for positions that must not be picked.
+    """
+
+    offset: Floats
+    factor: float
+    candidates: Flags
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, ...], offset: ArrayLike | None, factor: float, candidates: ArrayLike | None
+    ) -> Ranking:
+        """Return it for a sum of some shape; by default without offset, and with every entry to pick from.
+
+        Raises
+        ------
+        ArgumentError
+            The offset has another shape or is not finite, or the factor is 0.
+        """
+        factor = check_number(factor, "factor")
+        shift = np.zeros(shape) if offset is None else np.asarray(offset, dtype=np.float64)
+        allowed = np.broadcast_to(True if candidates is None else np.asarray(candidates, bool), shape)
+        if shift.shape != shape or not np.isfinite(shift).all() or factor == 0.0:
+            raise ArgumentError(f"offset must be finite and of shape {shape}, factor not 0")
+        return cls(shift, factor, allowed)
+
+    def size(self, rows: int, bound: float) -> float:
+        """Return the largest size of an entry of so many rows, to each of which a record adds `bound`."""
+        return float(np.abs(self.offset).max() + abs(self.factor) * rows * bound)
+
+    def scored(self, total: Floats) -> Floats:
+        """Return what is ranked, of a sum."""
+        return np.asarray(self.offset + self.factor * total)
+
+    def line(self, entry: LedgerEntry) -> LedgerEntry:
+        """Return a line of noise on what is ranked, with the factor."""
+        return replace(entry, noise={**entry.noise, "factor": abs(self.factor)})
+
+
+def of_the_sum(entry: LedgerEntry) -> LedgerEntry:
+    """Return the line of a release of ``factor x sum`` in units of the sum, which sites can check."""
+    noise, sensitivity = dict(entry.noise), entry.sensitivity
+    factor = float(noise.pop("factor"))
+    assert sensitivity is not None
+    noise |= {name: float(noise[name]) / factor for name in ("scale", "grid")}
+    return replace(entry, noise=noise, sensitivity=replace(sensitivity, value=sensitivity.value / factor))
 
 
 def _described(noisy: NoisySum | NoisyGram) -> str:

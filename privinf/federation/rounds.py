@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from privinf import errors
@@ -17,7 +17,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
-from privinf.typing import SumRelation
+from privinf.typing import Plain, SumRelation
 from privinf.validation import check_choice, shown
 
 MissingSites = Literal["raise", "continue"]
@@ -26,6 +26,14 @@ Args = Mapping[str, Any]
 PARTITION = "site"
 # Of a question's digest, in its ledger line: 128 bits.
 QUESTION_DIGITS = 32
+
+
+class SumOptions(TypedDict, total=False):
+    """The price of a sum, in one of two ways, and whose rows it is of: all by default."""
+
+    mu: float | None
+    rho: float | None
+    sites: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,7 +241,7 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
 FORMER_TRUST = {"server": "central", "secure-sum": "distributed"}
 
 
-def question_of(query: Query, **more: Any) -> str:
+def question_of(query: Query, **more: Plain) -> str:
     """Return the digest of a question, and of what `more` is done with its sum.
 
     What names the asking of it is left out: session, ids and times of lines, digits, and fingerprints of
@@ -252,7 +260,7 @@ def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in names}
 
 
-def with_question(query: Query, **more: Any) -> Query:
+def with_question(query: Query, **more: Plain) -> Query:
     """Return a question whose one line names it, and `more`: it pays for this question and no other.
 
     Its id follows from the session and the place in it.
@@ -272,7 +280,7 @@ def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
     return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
 
 
-def check_question(planned: PlannedSum, **more: Any) -> None:
+def check_question(planned: PlannedSum, **more: Plain) -> None:
     """Raise ArgumentError unless the one line of a plan names its question, and `more`."""
     query = planned.query
     told = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
 from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
-from privinf.federation.noisy import NoisyGram, NoisySum, histogram_quantile
+from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, histogram_quantile, of_the_sum
 from privinf.federation.rounds import (
     Args,
     MissingSites,
     PlannedSum,
     Rounds,
+    SumOptions,
     assumed,
     check_question,
     named,
@@ -29,14 +30,15 @@ from privinf.federation.rounds import (
     without_digits,
 )
 from privinf.mechanisms.gaussian import Line
+from privinf.mechanisms.peeling import PeelingOptions
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation
-from privinf.validation import check_fraction, check_number
+from privinf.typing import Flags, Floats, RngLike, SumRelation
+from privinf.validation import check_fraction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,7 +200,11 @@ class TrustedServer(Rounds):
         """
         return self._made(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
-    def planned(
+    def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedSum:
+        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
+        return self._ready(op, args, label=label, **options).planned
+
+    def _ready(
         self,
         op: str,
         args: Args,
@@ -207,19 +213,6 @@ class TrustedServer(Rounds):
         mu: float | None = None,
         rho: float | None = None,
         sites: Sequence[str] | None = None,
-    ) -> PlannedSum:
-        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
-        return self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites).planned
-
-    def _ready(
-        self,
-        op: str,
-        args: Args,
-        *,
-        label: str,
-        mu: float | None,
-        rho: float | None,
-        sites: Sequence[str] | None,
     ) -> ReadySum:
         """Plan a release."""
         known, reach, asked = self._prepare(op, args, sites)
@@ -293,14 +286,16 @@ class TrustedServer(Rounds):
             values = self._source(query, question, answered, total).perturb(total, scale)
         return NoisySum(values, self._count(answered), answered, scale, planned.mu, lines)
 
-    def scalar(self, op: str, args: Args, *, label: str, **options: Any) -> NoisySum:
+    def scalar(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""
         if self._prepare(op, args, options.get("sites"))[1].size != 1:
             raise ArgumentError(f"{op} with these arguments is not one number")
         found = self.vector_sum(op, args, label=label, **options)
         return replace(found, values=found.values.reshape(()))
 
-    def gram(self, args: Args, *, label: str, op: str = "union_gram", **options: Any) -> NoisyGram:
+    def gram(
+        self, args: Args, *, label: str, op: str = "union_gram", **options: Unpack[SumOptions]
+    ) -> NoisyGram:
         """Release a symmetric matrix through its isometric entries; `options` as for `vector_sum`."""
         return NoisyGram.of(self.vector_sum(op, args, label=label, **options))
 
@@ -311,7 +306,7 @@ class TrustedServer(Rounds):
         level: float,
         label: str,
         op: str = "residual_histogram",
-        **options: Any,
+        **options: Unpack[SumOptions],
     ) -> ReleasedNumber:
         """Release the quantile of |r| at `level` from one noisy histogram on public edges.
 
@@ -337,18 +332,11 @@ class TrustedServer(Rounds):
         k: int,
         *,
         label: str,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        method: PeelingMethod = "gumbel",
-        values: bool = True,
-        values_share: float = 0.5,
-        absolute: bool = True,
         offset: Floats | None = None,
         factor: float = 1.0,
         candidates: Flags | None = None,
         sites: Sequence[str] | None = None,
+        **peeling: Unpack[PeelingOptions],
     ) -> TopK:
         """Release the k largest entries of ``offset + factor x sum``: positions, and values if asked.
 
@@ -356,58 +344,53 @@ class TrustedServer(Rounds):
         ----------
         op, args, label, sites
             As for `vector_sum`. A statistic of several rows (m, p) is peeled row by row.
-        k, epsilon, delta, mu, rho, method, values, values_share, absolute
-            As for `NoisyTopK`; the level is the price of **each** row that is peeled.
+        k
+            As for `NoisyTopK`.
         offset : ndarray, shape of the sum, optional
             Public.
         factor : float
             Public, such as 1/n.
         candidates : ndarray of bool, broadcastable to the sum, optional
             False for positions that must not be picked: a public choice.
+        **peeling
+            ``epsilon, delta, mu, rho, method, values, values_share, absolute`` of `NoisyTopK`; the level is
+            the price of **each** row that is peeled.
 
         Returns
         -------
         TopK
             Values in units of ``offset + factor x sum``.
         """
-        if self._relation != "replace-one":
-            raise NotAvailableError("selections are charged replace-one: ask a server of that relation")
+        self._check_selections()
         known, reach, asked = self._prepare(op, args, sites)
-        factor = check_number(factor, "factor")
-        shift = np.zeros(reach.shape) if offset is None else np.asarray(offset, dtype=np.float64)
-        allowed = np.broadcast_to(True if candidates is None else np.asarray(candidates, bool), reach.shape)
-        if shift.shape != reach.shape or not np.isfinite(shift).all() or factor == 0.0:
-            raise ArgumentError(f"offset must be finite and of shape {reach.shape}, factor not 0")
-        if allowed.sum(axis=-1).min() < k:
+        ranking = Ranking.of(reach.shape, offset, factor, candidates)
+        if ranking.candidates.sum(axis=-1).min() < k:
             raise ArgumentError(f"fewer than k={k} candidates to pick from")
-        # Rounding of the sum's shift and scaling, in doubles.
-        room = 2.0**-50 * (np.abs(shift).max() + abs(factor) * self._count(asked) * reach.bound)
-        mechanism = NoisyTopK(
-            k, abs(factor) * reach.linf + float(room), epsilon=epsilon, delta=delta, mu=mu, rho=rho,
-            method=method, values=values, values_share=values_share, absolute=absolute,
-        )  # fmt: skip
-        peeling = mechanism.calibrated(
+        size = ranking.size(self._count(asked), reach.bound)
+        rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
+        drawn = NoisyTopK(k, abs(ranking.factor) * reach.linf + rounding, **peeling).calibrated(
             self._noise, label=label, derivation=f"{op}: {reach.derivation}",
             times=math.prod(reach.shape[:-1]), trust="server",
         )  # fmt: skip
-        if peeling.scale > 0.0 and self._noise.secure:
-            _check_room(float(room) * 2.0**50, min(peeling.scale, peeling.values_scale or peeling.scale))
-        entries = tuple(
-            self._marked(replace(entry, noise={**entry.noise, "factor": abs(factor)}))
-            for entry in peeling.entries
-        )
-        told = tuple(of_the_sum(entry) for entry in entries)
-        query = self._query(known, args, told, asked, noisy=peeling.scale > 0.0)
+        noisy = drawn.scale > 0.0
+        if noisy and self._noise.secure:
+            _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
+        entries = tuple(self._marked(ranking.line(entry)) for entry in drawn.entries)
+        query = self._query(known, args, tuple(map(of_the_sum, entries)), asked, noisy=noisy)
         lines = self._spend(entries, asked)
         total, answered = self._total(query, reach, asked)
         source = self._noise
-        if peeling.scale > 0.0:
+        if noisy:
             question = question_of(
-                query, peeled_offset=shift, peeled_factor=factor, peeled_from=allowed,
-                peeled_k=k, peeled_sizes=bool(absolute),
+                query, peeled_offset=ranking.offset, peeled_factor=ranking.factor,
+                peeled_from=ranking.candidates, peeled_k=k, peeled_sizes=drawn.absolute,
             )  # fmt: skip
             source = self._source(query, question, answered, total)
-        return replace(peeling.draw(shift + factor * total, source, allowed), entries=lines)
+        return replace(drawn.draw(ranking.scored(total), source, ranking.candidates), entries=lines)
+
+    def _check_selections(self) -> None:
+        if self._relation != "replace-one":
+            raise NotAvailableError("selections are charged replace-one: ask a server of that relation")
 
     # ---- the round
 
@@ -472,15 +455,6 @@ class TrustedServer(Rounds):
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
-
-
-def of_the_sum(entry: LedgerEntry) -> LedgerEntry:
-    """Return the line of a release of ``factor x sum`` in units of the sum, which sites can check."""
-    noise, sensitivity = dict(entry.noise), entry.sensitivity
-    factor = float(noise.pop("factor"))
-    assert sensitivity is not None
-    noise |= {name: float(noise[name]) / factor for name in ("scale", "grid")}
-    return replace(entry, noise=noise, sensitivity=replace(sensitivity, value=sensitivity.value / factor))
 
 
 def _check_room(reach: float, scale: float) -> None:

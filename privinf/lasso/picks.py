@@ -28,11 +28,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsFloat, Unpack
 
 import numpy as np
 
 from privinf.errors import NotAvailableError
+from privinf.federation.rounds import SumOptions
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.radii import norm_moments
 from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer
@@ -161,15 +162,15 @@ class VectorServer:
         """Release a vector with Gaussian noise."""
         return self.server.vector_sum(op, self._bounded(args), label=label, rho=rho, sites=sites)
 
-    def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
+    def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
         """Release a symmetric matrix."""
         gram = self.server.gram(args, label=label, **options)
         self.grams[label] = gram.mean, float(gram.scale / gram.rows)
         return gram
 
     def histogram_quantile(
-        self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
-    ) -> float:
+        self, args: Mapping[str, Any], *, level: float, label: str, **options: Unpack[SumOptions]
+    ) -> SupportsFloat:
         """Release a quantile of abs(r)."""
         return self.server.histogram_quantile(args, level=level, label=label, **options)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, SupportsFloat, TypeAlias, Unpack
 
 import numpy as np
 
+from privinf.federation.rounds import SumOptions
 from privinf.lasso.radii import scale_of_squares
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, Plain
 
 Sites: TypeAlias = Sequence[str] | None
 
@@ -35,13 +36,13 @@ class SparseServer(Protocol):
         """Release a vector with Gaussian noise."""
         ...
 
-    def gram(self, args: Mapping[str, Any], *, label: str, **options: Any) -> Any:
+    def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
         """Release a symmetric matrix."""
         ...
 
     def histogram_quantile(
-        self, args: Mapping[str, Any], *, level: float, label: str, **options: Any
-    ) -> float:
+        self, args: Mapping[str, Any], *, level: float, label: str, **options: Unpack[SumOptions]
+    ) -> SupportsFloat:
         """Release a quantile of abs(r)."""
         ...
 
@@ -107,7 +108,7 @@ class SparseSums:
     n: int
     sites: tuple[str, ...] | None = None
 
-    def args(self, support: Sequence[int], beta: Floats, **more: Any) -> dict[str, Any]:
+    def args(self, support: Sequence[int], beta: Floats, **more: Plain) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
         residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
         units = self.units
@@ -259,7 +260,7 @@ class SparseSums:
         return found.mean, found.mean_sd
 
     def target_scores(
-        self, score: Score, targets: Sequence[int], rho: float, **clips: Any
+        self, score: Score, targets: Sequence[int], rho: float, **clips: Plain
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
 

@@ -98,7 +98,20 @@ class Case:
         parameters = inspect.signature(self.target(world)).parameters.values()
         kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         known = [each.name for each in parameters if each.kind not in kinds]
-        return list(dict.fromkeys([*self.args(world), *known, *self.more]))
+        words = [name for each in parameters for name in words_of(self.target(world), each)]
+        return list(dict.fromkeys([*self.args(world), *known, *words, *self.more]))
+
+
+def words_of(function: Callable[..., Any], parameter: inspect.Parameter) -> list[str]:
+    """Return the names of ``**words: Unpack[Options]``; none of any other parameter."""
+    kind = str(parameter.annotation)
+    if not kind.startswith("Unpack["):
+        return []
+    plain = inspect.unwrap(
+        getattr(function, "__init__", function) if isinstance(function, type) else function
+    )
+    options = eval(kind.removeprefix("Unpack[").removesuffix("]"), plain.__globals__)
+    return list(options.__annotations__)
 
 
 CASES: dict[str, Case] = {}

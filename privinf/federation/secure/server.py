@@ -54,7 +54,6 @@ from privinf.federation.rounds import (
 from privinf.federation.secure.masking import SumPlan, Words, plan_sum
 from privinf.federation.secure.site import KIND, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
-from privinf.mechanisms.selection import TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.noise.source import GRID_BITS
@@ -83,7 +82,7 @@ class MaskedSum:
     silent: tuple[str, ...]
 
 
-def _words(query: Query) -> dict[str, Any]:
+def _words(query: Query) -> dict[str, int]:
     """Return what else sites know a question by: in other words it is another one, with noise of its own."""
     return {"asked_bits": query.args.get("bits", 0)}
 
@@ -303,7 +302,7 @@ class SecureServer(TrustedServer):
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
         raise AlignmentError(f"sites fell silent in {self._retries + 1} attempts at one sum")
 
-    def top_k(self, *_: Any, **__: Any) -> TopK:
+    def _check_selections(self) -> None:
         """Refuse: peeling looks at un-noised sums, which nobody sees here."""
         raise NotAvailableError("secure sums cannot be peeled: release the vector, or trust a server")
 

@@ -13,6 +13,7 @@ import pandas as pd
 from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError
+from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.coordinates import joint_covariance, score_correlation
@@ -167,7 +168,9 @@ def factors(targets: int, p: int, columns: int, *, joint: bool, machine: bool) -
     }
 
 
-def fit_machines(server: Any, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]) -> PlannedFits:
+def fit_machines(
+    server: TrustedServer, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]
+) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
     sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
     found = machine_fits(
