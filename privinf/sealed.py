@@ -1,4 +1,4 @@
-"""JSON that comes from elsewhere: read strictly, with a checksum where the package wrote it.
+"""Files and JSON that come from elsewhere: read strictly, with a checksum where the package wrote them.
 
 A sealed text holds the SHA-256 of its own content in the field ``sha256``: a damaged digit is noticed, a
 forger can compute it anew. Texts that people write (schemas, policies, lists of columns) have none.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 
 from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError, UnforeseenError
 from privinf.validation import check_path
@@ -116,6 +119,39 @@ def read_text(path: str | PathLike[str], what: str) -> str:
     except UnicodeDecodeError:
         pass
     raise StorageError(f"{path} is not text in UTF-8: it cannot be {what}")
+
+
+@contextmanager
+def written_whole(path: Path, *, private: bool = False, lasting: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file that is there as a whole, on disk, when the block has ended, or as it was before.
+
+    Parameters
+    ----------
+    path : Path
+    private : bool
+        Whether only the file's owner may read it.
+    lasting : bool
+        Whether the file's new name must have reached the disk too.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(draft, "xb", opener=_open_private if private else None) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    if lasting and os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 import struct
 import zipfile
 import zlib
@@ -24,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
-from privinf.sealed import parse_json, reads, unreadable
+from privinf.sealed import parse_json, reads, unreadable, written_whole
 from privinf.validation import check_path
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -90,15 +89,8 @@ def write_container(
     }
     _canonical(content)  # refuse a header that is not JSON before the disk is touched
     target = check_path(path)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(draft, "xb", opener=open_private if private else None) as stream:
-            _write_archive(stream, stored, content, key)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with written_whole(target, private=private) as stream:
+        _write_archive(stream, stored, content, key)
 
 
 def read_container(
@@ -121,11 +113,6 @@ def read_container(
     except OSError as problem:
         told = unreadable(path, problem)
     raise told
-
-
-def open_private(path: str, flags: int) -> int:
-    """Open a file that, if it is made, nobody but its owner may read: an `opener` for ``open``."""
-    return os.open(path, flags, 0o600)
 
 
 def _write_archive(stream: IO[bytes], arrays: Arrays, content: dict[str, Any], key: bytes | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -13,14 +12,14 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from privinf.accounting.budget import Budget
+from privinf.accounting.budget import Budget, check_budget
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.ledger import Account, Ledger, enlist, read_account
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, PrivinfError, StorageError
-from privinf.sealed import read_text, sealed_json
+from privinf.sealed import read_text, sealed_json, written_whole
 from privinf.validation import check_path
 
 _PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
@@ -69,8 +68,7 @@ class LedgerFile(Ledger):
     __slots__ = ()
 
     def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "person") -> None:
-        if not (budget is None or isinstance(budget, Budget)):
-            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        check_budget(budget)
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
         account = FileAccount(check_path(path).resolve(), budget, name)
@@ -134,7 +132,8 @@ class FileAccount(Account):
             with FileLock(f"{self.path}.lock", timeout=_PATIENCE):
                 account = self._read()
                 yield account
-                _replace(self.path, sealed_json(account.to_dict(), indent=1))
+                with written_whole(self.path, lasting=True) as stream:
+                    stream.write(sealed_json(account.to_dict(), indent=1).encode())
                 self._found, self.identity = True, account.identity
         except FileMissingError:
             raise
@@ -171,25 +170,6 @@ def _account_in(path: Path) -> Account:
     except StorageError as problem:
         reason = str(problem)
     raise StorageError(f"{path}: {reason}")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole, or leave it as it was."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(draft, "x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    if os.name == "posix":  # the new name has to reach the disk too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _reopen(path: str, budget: dict[str, Any] | None, name: str, scope: Scope) -> Ledger:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from privinf.accounting.budget import Budget
+from privinf.accounting.budget import Budget, check_budget
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.losses import Loss
@@ -62,8 +62,7 @@ class Ledger:
     __slots__ = ("_account", "_scope")
 
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
-        if not (budget is None or isinstance(budget, Budget)):
-            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        check_budget(budget)
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
         self._account = enlist(Account(budget, name, str(uuid4())))
@@ -136,10 +135,7 @@ class Ledger:
         ArgumentError
             If a name is empty or contains ``=``.
         """
-        door = Ledger.__new__(Ledger)
-        door._account = self._account
-        door._scope = (*self._scope, scope_component(name, disjoint))
-        return door
+        return door_to(self._account, (*self._scope, scope_component(name, disjoint)))
 
     def total(self) -> Total | ParallelTotal:
         """Return the joint loss of everything recorded in this scope, for the worst placed unit."""
@@ -372,6 +368,11 @@ def _open(text: str, scope: Scope) -> Ledger:
     account = enlist(read)
     if account is not read:
         account.absorb(read.snapshot())
+    return door_to(account, scope)
+
+
+def door_to(account: Account, scope: Scope = ()) -> Ledger:
+    """Return a ledger that files its entries in this account, at `scope`."""
     door = Ledger.__new__(Ledger)
     door._account, door._scope = account, scope
     return door

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from privinf.errors import ArgumentError, PrivinfError, PrivinfWarning, UnforeseenError
+from privinf.sealed import written_whole
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -36,12 +36,8 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file as a whole."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with written_whole(path) as stream:
+        stream.write(text.encode())
 
 
 class Refusal(click.ClickException):

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from privinf.accounting import LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query
 from privinf.noise import NoiseKey
-from privinf.storage import open_private
+from privinf.sealed import written_whole
 from privinf.typing import Floats
 
 FORMAT, VERSION = "privinf-noise-key", 1
@@ -181,14 +180,8 @@ def _tag(line: Mapping[str, Any], key: NoiseKey) -> str:
 
 def _create(path: Path, content: bytes) -> None:
     """Make a secret file that is there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}.{uuid4()}.tmp")
     try:
-        with open(draft, "xb", opener=open_private) as stream:
+        with written_whole(path, private=True) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
     except OSError as problem:
         raise StorageError(f"{path} cannot be made ({problem.strerror})") from None
-    finally:
-        draft.unlink(missing_ok=True)

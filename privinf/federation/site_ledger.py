@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
+from base64 import b64decode, b64encode
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -15,11 +15,12 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
-from privinf.accounting.ledger import Account, enlist
+from privinf.accounting.budget import check_budget
+from privinf.accounting.ledger import Account, door_to, enlist
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query, Reply
-from privinf.sealed import parse_json, read_bytes, unreadable
+from privinf.sealed import parse_json, read_bytes, unreadable, written_whole
 
 FORMAT, VERSION = "privinf-site-ledger", 1
 
@@ -135,8 +136,7 @@ class SiteLedger(Ledger):
     __slots__ = ("journal",)
 
     def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "record") -> None:
-        if not (budget is None or isinstance(budget, Budget)):
-            raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        check_budget(budget)
         self.journal = FileJournal(Path(path).resolve(), budget, name)
         self._account, self._scope = self.journal.account, ()
 
@@ -202,7 +202,7 @@ class FileJournal(Journal):
         self.account = _account_of(lines[0], self.path)
         if budget is not None and self.account.budget != budget:
             raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
-        super().__init__(_door(self.account))
+        super().__init__(door_to(self.account))
         if not all(map(self._replayed, lines[1:])):
             raise StorageError(f"the ledger {self.path} is damaged")
         self.account.journal = self
@@ -321,38 +321,28 @@ def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
     raise StorageError(f"the ledger {path} is damaged")
 
 
-def _door(account: Account) -> Ledger:
-    door = Ledger.__new__(Ledger)
-    door._account, door._scope = account, ()
-    return door
-
-
 def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    words = base64.b64encode(little.tobytes()).decode()
-    return {"dtype": little.dtype.str, "shape": list(array.shape), "bytes": words}
+    return {
+        "dtype": little.dtype.str,
+        "shape": list(array.shape),
+        "bytes": b64encode(little.tobytes()).decode(),
+    }
 
 
 def _read_array(record: dict[str, Any]) -> np.ndarray[Any, Any]:
-    content = base64.b64decode(record["bytes"], validate=True)
+    content = b64decode(record["bytes"], validate=True)
     found = np.frombuffer(content, dtype=record["dtype"]).reshape(record["shape"])
     return found.astype(found.dtype.newbyteorder("="))
 
 
 def _create(path: Path, content: bytes) -> None:
     """Make a file that is there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}.{uuid4()}.tmp")
     try:
-        with open(draft, "xb") as stream:
+        with written_whole(path, lasting=True) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
-        _sync_folder(path.parent)
     except OSError as problem:
         raise StorageError(f"the ledger {path} cannot be made ({problem.strerror})") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -362,13 +352,3 @@ def _opened(path: Path) -> IO[bytes]:
     except OSError as problem:
         told = unreadable(path, problem)
     raise told
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name reach the disk too."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

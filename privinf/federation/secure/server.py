@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from privinf.federation.rounds import (
     Args,
     MissingSites,
     PlannedSum,
+    SumOptions,
     check_question,
     refusal_of,
     with_question,
@@ -229,22 +230,13 @@ class SecureServer(TrustedServer):
         """How releases are made and charged, in a few words."""
         return f"masked, {self._relation}, {self._max_colluding} colluding, grid {self._grid_bits}"
 
-    def vector_sum(
-        self,
-        op: str,
-        args: Args,
-        *,
-        label: str,
-        mu: float | None = None,
-        rho: float | None = None,
-        sites: Sequence[str] | None = None,
-    ) -> NoisySum:
+    def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
 
         Parameters and errors as for `TrustedServer.vector_sum`. AlignmentError if a site is silent and
         ``missing="raise"``, or if more were silent than `retries` allow.
         """
-        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
+        return self.release(self.planned(op, args, label=label, **options))
 
     def planned(
         self,

@@ -204,8 +204,6 @@ class LocalExamples:
             self.parts, epsilon_x=epsilon_x, epsilon_y=epsilon_y, epsilon=epsilon,
             shares=shares, delta=delta, calibration=calibration,
         )  # fmt: skip
-        if ledger is not None and not isinstance(ledger, Ledger):
-            raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
         account = check_ledger(ledger)
         noise = get_source(rng=rng, source=source)
         plan = self._plan(budget, noise)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
+    MapOptions,
     ModulationMap,
     modulated_message,
     orthonormal_directions,
@@ -23,14 +24,12 @@ from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import (
-    Adjacency,
     ArrayLike,
     Calibration,
     Floats,
     Missing,
     ResponseMode,
     RngLike,
-    SensitivityRule,
     SourceName,
     Table,
 )
@@ -60,8 +59,6 @@ class Modulation:
         Whether the response is noised too (default) or sent in clear.
     radius : float, optional
         Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
-    contraction, amplitude, frequency, directions, sensitivity, adjacency
-        See `ModulationMap`.
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
@@ -71,6 +68,8 @@ class Modulation:
         Seed of the public directions.
     data_bounds : bool
         The bounds were taken from the rows (said in every ledger line).
+    contraction, amplitude, frequency, directions, sensitivity, adjacency
+        See `ModulationMap`.
 
     Raises
     ------
@@ -107,20 +106,15 @@ class Modulation:
         *,
         response: ResponseMode = "protected",
         radius: float | None = None,
-        contraction: float = 0.5,
-        amplitude: float = 0.1,
-        frequency: float = 1.0,
-        directions: int = 1,
-        sensitivity: SensitivityRule = "exact",
-        adjacency: Adjacency = "bounded",
         response_share: float | None = None,
         missing: Missing = "raise",
         weights: str | None = None,
         public_seed: int = 0,
         data_bounds: bool = False,
+        **options: Unpack[MapOptions],
     ) -> None:
         self.design = resolve_design(schema, formula, response=response, radius=radius)
-        self.map = ModulationMap(contraction, amplitude, frequency, directions, sensitivity, adjacency)
+        self.map = ModulationMap(**options)
         if response_share is not None:
             if self.design.response_public:
                 raise ArgumentError("response_share= is for a protected response; this one is sent in clear")
@@ -134,9 +128,10 @@ class Modulation:
         self.columns = int(self.design.private.sum())
         if self.columns == 0:
             raise SensitivityError("every column is declared public: there is nothing to protect")
-        if directions > self.columns:
+        if self.map.directions > self.columns:
             raise ArgumentError(
-                f"directions={directions} orthonormal directions exceed the {self.columns} private column(s)"
+                f"directions={self.map.directions} orthonormal directions exceed the {self.columns} private "
+                "column(s)"
             )
 
     def release(
@@ -218,7 +213,7 @@ class Modulation:
         """Return the largest distance between two units' protected responses, scaled units."""
         return math.sqrt(max_rows(self.design)) * self.design.y_diameter
 
-    def _plan(self, spending: Spending, rounds: int, schedule: Any) -> _ModulationPlan:
+    def _plan(self, spending: Spending, rounds: int, schedule: ArrayLike | None) -> _ModulationPlan:
         relative = np.ones(rounds) if schedule is None else check_array(schedule, "schedule", ndim=1)
         if len(relative) != rounds or (relative <= 0.0).any():
             raise ArgumentError(f"schedule must hold {rounds} positive numbers, one per round")
@@ -229,16 +224,10 @@ class Modulation:
             )
         shares = [(1.0 - share) * float(w) for w in relative / relative.sum()]
         parts = split_mu(spending.mu, shares if share == 0.0 else [*shares, share])
-        common = {
-            "unit": unit_name(self.design),
-            "trust": "local",
-            "relation": "replace-one" if self.map.adjacency == "bounded" else "metric",
-            "assumptions": assumed(self.design, data_bounds=self.data_bounds),
-        }
         scales, entries = [], []
         rows_per_unit = max_rows(self.design)
         for index, part in enumerate(parts[:rounds]):
-            line = Line(
+            line = self._line(
                 label="features" if rounds == 1 else f"features, round {index + 1}",
                 mechanism="modulated gaussian",
                 sensitivity=self.map.lipschitz() * self.feature_distance(),
@@ -247,14 +236,14 @@ class Modulation:
                 mu=part,
                 # Records at distance 1 have no bounds; their numbers are held where the grid ends.
                 reach=0.0 if self.map.adjacency == "unit" else self.design.norm + self.map.amplitude,
-                **common,  # type: ignore[arg-type]
+                relation="replace-one" if self.map.adjacency == "bounded" else "metric",
             )
             scale, entry = line.calibrated(spending.source)
             scales.append(scale)
             entries.append(entry)
         response_scale = 0.0
         if not self.design.response_public:
-            line = Line(
+            line = self._line(
                 label=f"response {self.design.response}",
                 mechanism="gaussian",
                 sensitivity=self.response_distance(),
@@ -262,11 +251,14 @@ class Modulation:
                 dimension=rows_per_unit,
                 mu=parts[rounds],
                 reach=self.design.y_norm,
-                **{**common, "relation": "replace-one"},  # type: ignore[arg-type]
             )
             response_scale, entry = line.calibrated(spending.source)
             entries.append(entry)
         return _ModulationPlan(scales, response_scale, tuple(entries))
+
+    def _line(self, **what: Any) -> Line:
+        stated = assumed(self.design, data_bounds=self.data_bounds)
+        return Line(unit=unit_name(self.design), trust="local", assumptions=stated, **what)
 
 
 @doors
@@ -283,8 +275,7 @@ class ModulationSession:
         self._rows = encoded
         self._plan = plan
         self._source = spending.source
-        self._noise_free = math.isinf(spending.mu)
-        self._delta = spending.delta
+        self._noise_free, self._delta = math.isinf(spending.mu), spending.delta
         self._messages: list[Floats] = []
         self._directions: list[Floats] = []
         self.public = encoded.public

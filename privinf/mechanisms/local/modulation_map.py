@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
+from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.mechanisms.rows import BLOCK
 from privinf.noise import NoiseSource, grid_step
@@ -25,6 +27,18 @@ from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
 
 
+class MapOptions(TypedDict, total=False):
+    """Attributes of a `ModulationMap`, each with a default."""
+
+    contraction: float
+    amplitude: float
+    frequency: float
+    directions: int
+    sensitivity: SensitivityRule
+    adjacency: Adjacency
+
+
+@doors
 @dataclass(frozen=True, slots=True)
 class ModulationMap:
     """The paper's client map and its sensitivity.
