@@ -247,9 +247,3 @@ def _reason(currency: Currency, loss: Loss) -> str:
         )
     kind = "a Gaussian release" if isinstance(loss, GaussianLoss) else "a release known only in zCDP"
     return f"{kind} has no finite pure epsilon: state the limit in rho, or in mu, or give it a delta"
-
-
-def check_budget(budget: object) -> None:
-    """Raise ArgumentError for what is neither a Budget nor None."""
-    if not (budget is None or isinstance(budget, Budget)):
-        raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")

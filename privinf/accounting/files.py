@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from privinf.accounting.budget import Budget, check_budget
+from privinf.accounting.budget import Budget
 from privinf.accounting.entries import LedgerEntry
-from privinf.accounting.ledger import Account, Ledger, enlist, read_account
+from privinf.accounting.ledger import Account, Ledger, check_budget, enlist, read_account
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from privinf.accounting.budget import Budget, check_budget
+from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.losses import Loss
@@ -206,6 +206,12 @@ class Ledger:
         scope = "".join(f", {component}" for component in self._scope)
         read = ", read-only" if self._account.read_only else ""
         return f"<Ledger of one {self.name}{scope}: {len(self)} releases, {limit}{read}>"
+
+
+def check_budget(budget: object) -> None:
+    """Raise ArgumentError for what is neither a Budget nor None."""
+    if not (budget is None or isinstance(budget, Budget)):
+        raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
 
 
 def check_ledger(ledger: Ledger | None) -> Ledger:

@@ -15,8 +15,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
-from privinf.accounting.budget import check_budget
-from privinf.accounting.ledger import Account, door_to, enlist
+from privinf.accounting.ledger import Account, check_budget, door_to, enlist
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query, Reply
@@ -323,11 +322,8 @@ def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
 
 def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return {
-        "dtype": little.dtype.str,
-        "shape": list(array.shape),
-        "bytes": b64encode(little.tobytes()).decode(),
-    }
+    words = b64encode(little.tobytes()).decode()
+    return {"dtype": little.dtype.str, "shape": list(array.shape), "bytes": words}
 
 
 def _read_array(record: dict[str, Any]) -> np.ndarray[Any, Any]:
@@ -350,5 +346,4 @@ def _opened(path: Path) -> IO[bytes]:
     try:
         return path.open("ab")
     except OSError as problem:
-        told = unreadable(path, problem)
-    raise told
+        raise unreadable(path, problem) from None

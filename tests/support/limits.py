@@ -15,8 +15,8 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(218, 220),
-    "lines": Limit(45_154, 44_872),  # 5,500 fewer than at the gate's commit
-    "modules above 350 lines": Limit(11, 8),
+    "lines": Limit(45_310, 44_872),  # 5,500 fewer than at the gate's commit
+    "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
     "towers importing towers": Limit(0, 0),
@@ -26,8 +26,8 @@ LIMITS = {
     "privinf importing studies": Limit(0, 0),
     "imports by string": Limit(0, 0),
     "imports of _private names": Limit(0, 0),
-    "public functions of more than 12 parameters": Limit(43, 8),
-    "Any parameters of public functions": Limit(116, 100),
+    "public functions of more than 12 parameters": Limit(23, 8),
+    "Any parameters of public functions": Limit(96, 100),
     "classes of one name in two modules": Limit(0, 0),
     "Literals of one name in two modules": Limit(0, 0),
     "Literals of the same values written twice": Limit(0, 0),
