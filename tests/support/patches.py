@@ -20,7 +20,7 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -269,6 +269,7 @@ class _File:
         return self.texts[ast.unparse(node)]
 
 
+@cache
 def bound_names(module: Module) -> set[str]:
     """Return the names that a module binds at its top, and those that it hands on by a stub of its names."""
     found = set()
@@ -289,6 +290,7 @@ def bound_names(module: Module) -> set[str]:
     return found
 
 
+@cache
 def defining(tree: Tree, module: str, name: str) -> str | None:
     """Return the module that defines a class which another one may only hand on."""
     if any(isinstance(node, ast.ClassDef) and node.name == name for node in tree.modules[module].tree.body):
