@@ -11,7 +11,7 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.normal import upper_quantile
 from privinf.results.provenance import DescribedResults
-from privinf.typing import ArrayLike, Columns, Floats, RngLike
+from privinf.typing import ArrayLike, ColumnsLike, Floats, RngLike
 from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def coefficients(
 
 def bands(
     result: DescribedResults,
-    rows: Columns,
+    rows: ColumnsLike,
     x: ArrayLike,
     *,
     alpha: float = 0.05,

@@ -20,10 +20,10 @@ Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
 AnyPath: TypeAlias = str | PathLike[str]
 # What a question, or a note beside arrays, may hold by name: what JSON and arrays of numbers carry.
-Plain: TypeAlias = ArrayLike | Mapping[str, Any] | None
+PlainValue: TypeAlias = ArrayLike | Mapping[str, Any] | None
 # What models take. A table is a frame of any library, a stream, a path, a query: `mechanisms` reads it.
-Column: TypeAlias = "ArrayLike | pd.Series[Any]"
-Columns: TypeAlias = "Column | pd.DataFrame"
+ColumnLike: TypeAlias = "ArrayLike | pd.Series[Any]"
+ColumnsLike: TypeAlias = "ColumnLike | pd.DataFrame"
 Table: TypeAlias = object
 Pair: TypeAlias = Sequence[float] | Floats  # (low, high)
 Bounds: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats | str | None  # a text: "data"
@@ -36,7 +36,7 @@ CovType = Literal["nonrobust", "HC0"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
-Loss = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
+LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Missing = Literal["raise", "impute-public"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
 MixingMethod = Literal["random-mixing", "gaussian-rows"]
@@ -65,8 +65,8 @@ __all__ = [
     "BootstrapMethod",
     "Bounds",
     "Calibration",
-    "Column",
-    "Columns",
+    "ColumnLike",
+    "ColumnsLike",
     "CovType",
     "DiameterChoice",
     "Family",
@@ -75,7 +75,7 @@ __all__ = [
     "Integers",
     "IntervalMethod",
     "Json",
-    "Loss",
+    "LossName",
     "Missing",
     "MixingKind",
     "MixingMethod",
@@ -83,7 +83,7 @@ __all__ = [
     "Names",
     "Pair",
     "PeelingMethod",
-    "Plain",
+    "PlainValue",
     "Precision",
     "Relation",
     "ResponseMode",

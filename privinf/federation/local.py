@@ -18,7 +18,7 @@ from privinf.federation.site import Site
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
-from privinf.typing import Column, Columns, Floats
+from privinf.typing import ColumnLike, ColumnsLike, Floats
 from privinf.validation import check_array
 
 
@@ -144,7 +144,7 @@ def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:
     return parts, columns[first]
 
 
-def matrix_of(X: Columns) -> tuple[Floats, list[str]]:
+def matrix_of(X: ColumnsLike) -> tuple[Floats, list[str]]:
     """Return the columns and their names."""
     if not isinstance(X, pd.DataFrame):
         features = check_array(X, "X", ndim=2)
@@ -154,7 +154,7 @@ def matrix_of(X: Columns) -> tuple[Floats, list[str]]:
     return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
 
 
-def response_of(y: Column, rows: int) -> Floats:
+def response_of(y: ColumnLike, rows: int) -> Floats:
     """Return the response of some rows, at least one."""
     found = check_array(np.asarray(y), "y", ndim=1)
     if len(found) != rows:

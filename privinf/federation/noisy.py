@@ -18,7 +18,27 @@ from privinf.validation import check_number
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisySum(Released):
+class _NoisyRelease(Released):
+    values: Floats
+    rows: int
+    sites: tuple[str, ...]
+    scale: float
+    mu: float
+    entries: tuple[LedgerEntry, ...]
+
+    def __repr__(self) -> str:
+        kind, shape = type(self).__name__, self.values.shape
+        return f"<{kind} {shape} of {self.rows} rows: noise sd {self.scale:.6g}{appended(self.stamp)}>"
+
+    @property
+    def mean(self) -> Floats:
+        """The noisy sum over the number of rows."""
+        return np.asarray(self.values / self.rows)
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisySum(_NoisyRelease):
     """A sum over rows with Gaussian noise.
 
     Attributes
@@ -41,21 +61,6 @@ class NoisySum(Released):
     **Privacy.** Released: public.
     """
 
-    values: Floats
-    rows: int
-    sites: tuple[str, ...]
-    scale: float
-    mu: float
-    entries: tuple[LedgerEntry, ...]
-
-    def __repr__(self) -> str:
-        return _described(self)
-
-    @property
-    def mean(self) -> Floats:
-        """The sum over the number of rows."""
-        return np.asarray(self.values / self.rows)
-
     @property
     def mean_sd(self) -> float:
         """Sd of the noise of `mean`."""
@@ -64,7 +69,7 @@ class NoisySum(Released):
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyGram(Released):
+class NoisyGram(_NoisyRelease):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 
     Attributes
@@ -81,26 +86,11 @@ class NoisyGram(Released):
     **Privacy.** Released: public.
     """
 
-    values: Floats
-    rows: int
-    sites: tuple[str, ...]
-    scale: float
-    mu: float
-    entries: tuple[LedgerEntry, ...]
-
-    def __repr__(self) -> str:
-        return _described(self)
-
     @classmethod
     def of(cls, found: NoisySum) -> NoisyGram:
         """Return the matrix whose isometric entries were released."""
         values = from_isometric(found.values)
         return cls(values, found.rows, found.sites, found.scale, found.mu, found.entries)
-
-    @property
-    def mean(self) -> Floats:
-        """The matrix over the number of rows."""
-        return np.asarray(self.values / self.rows)
 
     @property
     def entry_sd(self) -> Floats:
@@ -193,8 +183,3 @@ def of_the_sum(entry: LedgerEntry) -> LedgerEntry:
     assert sensitivity is not None
     noise |= {name: float(noise[name]) / factor for name in ("scale", "grid")}
     return replace(entry, noise=noise, sensitivity=replace(sensitivity, value=sensitivity.value / factor))
-
-
-def _described(noisy: NoisySum | NoisyGram) -> str:
-    kind, shape = type(noisy).__name__, noisy.values.shape
-    return f"<{kind} {shape} of {noisy.rows} rows: noise sd {noisy.scale:.6g}{appended(noisy.stamp)}>"

@@ -22,7 +22,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.solution import sandwich
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
-from privinf.typing import Columns, Floats, Loss, Which
+from privinf.typing import ColumnsLike, Floats, LossName, Which
 from privinf.validation import check_choice
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
@@ -44,7 +44,7 @@ APART = (
     "uncorrelated with every other one, weighted by the curvature."
 )
 
-LOSSES: dict[str, Loss] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
+LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
 @doors
@@ -90,7 +90,7 @@ class FederatedGLMResults(Results):
         )
         return found.assign(bytes_down=BYTES * found["floats_down"], bytes_up=BYTES * found["floats_up"])
 
-    def predict(self, exog: Columns, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
+    def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
 
         Parameters
@@ -107,7 +107,7 @@ class FederatedGLMResults(Results):
             linear = mean_response(LOSSES[self.family], linear)
         return pd.Series(linear, index, name=which)
 
-    def get_prediction(self, exog: Columns, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's)."""
         rows, index = self._rows(exog, transform)
         linear = predict_mean(rows, self._estimate.params, self._estimate.covariance)

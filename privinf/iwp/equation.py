@@ -14,7 +14,7 @@ from privinf.inference.solution import sandwich
 from privinf.iwp.data import Examples
 from privinf.iwp.engines import engine_for, ignoring_noise
 from privinf.iwp.noise import LabelNoise, ResponseColumns
-from privinf.typing import Flags, Floats, Loss
+from privinf.typing import Flags, Floats, LossName
 from privinf.validation import check_choice, check_count, check_number
 
 Correction = Literal["exact", "conditional", "series", "none"]
@@ -130,7 +130,7 @@ class ExampleScores:
         labels: ArrayLike,
         noise: ArrayLike,
         *,
-        loss: Loss,
+        loss: LossName,
         correction: Correction,
         label: LabelNoise | float = 0.0,
         responses: tuple[ResponseColumns, ...] = (),
@@ -138,11 +138,11 @@ class ExampleScores:
         ridge: float = 0.0,
         penalized: ArrayLike | None = None,
     ) -> None:
-        check_choice(loss, Loss, "loss")
+        check_choice(loss, LossName, "loss")
         check_choice(correction, Correction, "correction")
         check_options(loss, correction, truncation)
         _check_label(loss, label)
-        self.loss: Loss = loss
+        self.loss: LossName = loss
         self.correction: Correction = correction
         self.truncation = truncation
         self.ridge = check_number(ridge, "ridge", low=0.0)

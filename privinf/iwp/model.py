@@ -40,7 +40,7 @@ from privinf.iwp.solving import (
 from privinf.mechanisms import LocalExamples, Rows
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import BinaryMechanism, Calibration, Floats, Loss, Missing, RngLike
+from privinf.typing import BinaryMechanism, Calibration, Floats, LossName, Missing, RngLike
 from privinf.validation import check_choice, check_number
 
 SERIES = (
@@ -119,14 +119,14 @@ class IWPGLM(ReleaseModel):
     kind = "local-examples"
     mechanism_class = LocalExamples
 
-    _loss: Loss
+    _loss: LossName
 
     def __init__(
         self,
         y: Any,
         X: Any,
         *,
-        loss: Loss = "logistic",
+        loss: LossName = "logistic",
         bounds: Any = None,
         radius: float | None = None,
         y_bounds: Any = None,
@@ -139,7 +139,7 @@ class IWPGLM(ReleaseModel):
     ) -> None:
         if weights is not None:
             raise NotAvailableError(WEIGHTS)
-        self._loss = check_choice(loss, Loss, "loss")
+        self._loss = check_choice(loss, LossName, "loss")
         check_numeric(loss, y_bounds)
         design, features, response, from_data = array_design(
             y, X, bounds=bounds, radius=radius, y_bounds=y_bounds, public=public
@@ -161,7 +161,7 @@ class IWPGLM(ReleaseModel):
         data: Any,
         *,
         schema: Schema,
-        loss: Loss = "logistic",
+        loss: LossName = "logistic",
         missing: Missing = "raise",
         ledger: Ledger | None = None,
         **mechanism: Any,
@@ -182,7 +182,7 @@ class IWPGLM(ReleaseModel):
             Unless `label` says otherwise a label declared public is sent in clear, any other as the loss
             needs it.
         """
-        check_choice(loss, Loss, "loss")
+        check_choice(loss, LossName, "loss")
         if not isinstance(schema, Schema):
             raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
         if "weights" in mechanism:
@@ -202,13 +202,13 @@ class IWPGLM(ReleaseModel):
         cls,
         release: Release,
         *,
-        loss: Loss = "logistic",
+        loss: LossName = "logistic",
         schema: Schema | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model at the analyst; one release serves any loss that its label allows."""
         model = super().from_release(release, schema=schema, ledger=ledger)
-        model._loss = check_choice(loss, Loss, "loss")
+        model._loss = check_choice(loss, LossName, "loss")
         check_label(loss, release.law["label"].get("levels"))
         check_release(release)
         return model
@@ -386,7 +386,7 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
     return tuple(found)
 
 
-def _sent(formula: str, schema: Schema, loss: Loss) -> str:
+def _sent(formula: str, schema: Schema, loss: LossName) -> str:
     """Return how a label is sent unless the caller says otherwise."""
     name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
     bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name

@@ -34,7 +34,7 @@ from privinf.results.rendering import PrivateSummary
 from privinf.results.resampling import BootstrapResults
 from privinf.results.summary import summarize
 from privinf.schema import Design
-from privinf.typing import ArrayLike, BootstrapMethod, Columns, Floats, Loss, RngLike, Which
+from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, RngLike, Which
 from privinf.validation import check_array, check_choice, check_fraction
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
@@ -54,12 +54,12 @@ class IWPGLMResults(Results):
     """
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> LossName:
         """The loss."""
-        return cast("Loss", self._context.settings["loss"])
+        return cast("LossName", self._context.settings["loss"])
 
     def _check_settings(self) -> None:
-        check_choice(self.loss, Loss, "loss")
+        check_choice(self.loss, LossName, "loss")
 
     @property
     def _no_moments(self) -> str | None:
@@ -151,7 +151,7 @@ class IWPGLMResults(Results):
             more = (f"Ignoring the noise would have given: {values}.",)
         return summarize(self, alpha=alpha, title=title, more=more)
 
-    def predict(self, exog: Columns, transform: bool = True, which: Which = "mean") -> Any:
+    def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.
 
         Parameters
@@ -176,7 +176,7 @@ class IWPGLMResults(Results):
             predicted = mean_response(self.loss, predicted)
         return pd.Series(predicted, index, name=which)
 
-    def get_prediction(self, exog: Columns, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
         Raises
@@ -261,7 +261,7 @@ class IWPGLMResults(Results):
         return np.asarray(np.linalg.solve(transform, self._estimate.params - shift), dtype=np.float64)
 
 
-def blocked_map(release: Release, loss: Loss, parameters: int) -> tuple[Floats, Floats]:
+def blocked_map(release: Release, loss: LossName, parameters: int) -> tuple[Floats, Floats]:
     """Return T and shift of all parameters: one block for every class."""
     transform, shift = user_map(release, loss)
     classes = parameters // len(shift)

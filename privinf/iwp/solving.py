@@ -22,7 +22,7 @@ from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
-from privinf.typing import ArrayLike, Floats, Loss
+from privinf.typing import ArrayLike, Floats, LossName
 from privinf.validation import as_generator, check_array, check_choice, shown
 
 SolvingMethod = Literal["newton", "sgd"]
@@ -30,14 +30,14 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
     "squared": "exact", "quadratic": "exact", "exponential": "exact", "poisson": "exact",
     "logistic": "conditional", "multinomial": "conditional",
 }  # fmt: skip
-NUMERIC: tuple[Loss, ...] = ("squared", "poisson")
+NUMERIC: tuple[LossName, ...] = ("squared", "poisson")
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
 
 
-def check_label(loss: Loss, levels: Sequence[Any] | None) -> None:
+def check_label(loss: LossName, levels: Sequence[Any] | None) -> None:
     """Refuse a label that the loss does not take: too many levels, or none declared.
 
     Parameters
@@ -67,7 +67,7 @@ def check_label(loss: Loss, levels: Sequence[Any] | None) -> None:
         )
 
 
-def check_numeric(loss: Loss, y_bounds: Any) -> None:
+def check_numeric(loss: LossName, y_bounds: Any) -> None:
     """Refuse arrays whose label the loss does not take."""
     if loss in NUMERIC and y_bounds is None:
         raise ArgumentError(
@@ -79,7 +79,7 @@ def check_numeric(loss: Loss, y_bounds: Any) -> None:
         raise ArgumentError("loss='multinomial' needs declared levels: use from_formula with a schema")
 
 
-def check_combinations(loss: Loss, correction: str, levels: Sequence[int]) -> None:
+def check_combinations(loss: LossName, correction: str, levels: Sequence[int]) -> None:
     """Refuse more level combinations of responded features than a nonlinear loss sums over.
 
     Raises
@@ -205,7 +205,7 @@ def example_system(release: Release, settings: Mapping[str, Any], *, centred: bo
     )  # fmt: skip
 
 
-def _labels(release: Release, loss: Loss) -> tuple[Any, LabelNoise | float]:
+def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
     design, label = release.design, release.law["label"]
     sent = release.arrays["labels"]
@@ -223,7 +223,7 @@ def sent_units(release: Release) -> tuple[Floats, Floats]:
     return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
 
 
-def user_map(release: Release, loss: Loss) -> tuple[Floats, Floats]:
+def user_map(release: Release, loss: LossName) -> tuple[Floats, Floats]:
     """Return T and shift of one set of coefficients: ``params_user = T params_scaled + shift``.
 
     The response has units for the squared loss only; other losses have a linear predictor.
@@ -238,7 +238,7 @@ def user_map(release: Release, loss: Loss) -> tuple[Floats, Floats]:
     return transform, shift
 
 
-def parameter_names(release: Release, loss: Loss) -> tuple[str, ...]:
+def parameter_names(release: Release, loss: LossName) -> tuple[str, ...]:
     """Return the names of all coefficients: columns, or one set for each level but the first."""
     names = release.design.names
     if loss != "multinomial":
@@ -266,7 +266,7 @@ class ExampleFit:
     options: dict[str, str]
 
 
-def rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> ExampleFit:
+def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) -> ExampleFit:
     """Return the root of the estimating equation with its sandwich covariance."""
     names, method = parameter_names(release, loss), f"Newton, {root.iterations} steps"
     if not root.converged:
@@ -281,7 +281,7 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: Loss) -> E
     return ExampleFit(estimate, known, method, {})
 
 
-def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: Loss) -> ExampleFit:
+def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: LossName) -> ExampleFit:
     """Return what one pass of stochastic gradient descent gave."""
     names, schedule = parameter_names(release, loss), single.schedule
     method = f"SGD, one pass, batches of {schedule.batch}"
@@ -294,7 +294,7 @@ def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: 
 
 
 def unstarted(
-    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: Loss
+    system: ExampleScores, start: Floats | None, reason: str, release: Release, loss: LossName
 ) -> ExampleFit:
     """Return the start as all there is, where a pass had nothing to choose its step by."""
     point = np.zeros(system.p) if start is None else start

@@ -30,7 +30,7 @@ from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
-from privinf.typing import ArrayLike, Columns, Floats, IntervalMethod, RngLike
+from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
@@ -93,7 +93,7 @@ class LassoResults(Results):
         found[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(found, list(self._sparse["columns"]), name="sparse_params")
 
-    def predict_sparse(self, exog: Columns) -> pd.Series[float]:
+    def predict_sparse(self, exog: ColumnsLike) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
 
         Parameters

@@ -73,15 +73,27 @@ class FrameSource:
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource:
-    """A CSV file, UTF-8, with a line of column names; separated by the commonest of , ; and tab there."""
-
+class _FileSource:
     path: Path
 
     @property
     def name(self) -> str:
         """The file's name."""
         return self.path.name
+
+    def state(self) -> object:
+        """Return size and time of the last change."""
+        try:
+            status = self.path.stat()
+            return status.st_size, status.st_mtime_ns
+        except OSError as problem:
+            error = unreadable(self.path, problem)
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource(_FileSource):
+    """A CSV file, UTF-8, with a line of column names; separated by the commonest of , ; and tab there."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -111,21 +123,10 @@ class CsvSource:
             encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
 
-    def state(self) -> object:
-        """Return size and time of the last change."""
-        return _file_state(self.path)
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(_FileSource):
     """A Parquet file."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.path.name
 
     @property
     def columns(self) -> Sequence[str]:
@@ -142,10 +143,6 @@ class ParquetSource:
             )
             while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
                 yield block
-
-    def state(self) -> object:
-        """Return size and time of the last change."""
-        return _file_state(self.path)
 
 
 def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:
@@ -213,15 +210,6 @@ def _header(path: Path) -> list[str]:
         line = _first_line(stream)
         stream.seek(0)
         return next(csv.reader(stream, delimiter=_separator(line)), [])
-
-
-def _file_state(path: Path) -> object:
-    try:
-        found = path.stat()
-        return found.st_size, found.st_mtime_ns
-    except OSError as problem:
-        told = unreadable(path, problem)
-    raise told
 
 
 def _csv(name: str, read: Callable[[], R]) -> R:

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privinf.errors import AlignmentError
-from privinf.typing import Column, Integers
+from privinf.typing import ColumnLike, Integers
 
 # Texts that stand for a missing value, in ids as in other columns of a CSV file.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
@@ -50,7 +50,7 @@ class Alignment:
     sha256: str
 
 
-def roster_digest(ids: Column) -> str:
+def roster_digest(ids: ColumnLike) -> str:
     """Return the SHA-256 that a plan states about its people: of the sorted ids, one a line.
 
     Parameters

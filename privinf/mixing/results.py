@@ -20,7 +20,7 @@ from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.typing import ArrayLike, Columns, Floats
+from privinf.typing import ArrayLike, ColumnsLike, Floats
 from privinf.validation import check_array, check_choice
 
 MixingSystem = MixedLeastSquares | CorrectedLeastSquares
@@ -89,7 +89,7 @@ class MixingResults(Results):
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))
         return ScoreTestResult(statistic, pvalue, len(slopes), slopes, system.law)
 
-    def predict(self, exog: Columns, transform: bool = True) -> pd.Series[float]:
+    def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows; those of a shrunk fit are kept inside the label's bounds.
 
         Parameters

@@ -21,8 +21,7 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.noise.discrete_gaussian import discrete_gaussian
 from privinf.noise.entropy import SYSTEM, Entropy, Keystream, NoiseKey
-from privinf.noise.gumbel import gumbel_steps
-from privinf.noise.laplace import laplace_steps
+from privinf.noise.inversion import gumbel_steps, laplace_steps
 from privinf.noise.source import NoiseSource, Size, grid_inflation, grid_step
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_count, check_number

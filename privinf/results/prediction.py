@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.delta_method import DeltaMethod, MeanPrediction
 from privinf.inference.normal import two_sided_pvalue, upper_quantile
 from privinf.schema import Design
-from privinf.typing import Columns, Floats, Loss, Names
+from privinf.typing import ColumnsLike, Floats, LossName, Names
 from privinf.validation import check_array, check_fraction
 
 
@@ -62,7 +62,7 @@ class Prediction:
 
 
 def prediction_rows(
-    exog: Columns, names: Names, design: Design | None, *, transform: bool
+    exog: ColumnsLike, names: Names, design: Design | None, *, transform: bool
 ) -> tuple[Floats, pd.Index[Any]]:
     """Return the design matrix of new rows, shape (rows, p), and their labels.
 
@@ -139,7 +139,7 @@ class NonlinearResults:
         return str(self.summary_frame().to_html(float_format="{:.4g}".format))
 
 
-def mean_response(loss: Loss, linear: Floats) -> Floats:
+def mean_response(loss: LossName, linear: Floats) -> Floats:
     """Return the mean at a linear predictor.
 
     squared: itself; poisson: its exponential; logistic, exponential, quadratic: the probability of the
@@ -155,7 +155,7 @@ def mean_response(loss: Loss, linear: Floats) -> Floats:
     return (1.0 + linear) / 2.0 if loss == "quadratic" else linear
 
 
-def mean_slope(loss: Loss, linear: Floats) -> Floats:
+def mean_slope(loss: LossName, linear: Floats) -> Floats:
     """Return the derivative of `mean_response`."""
     mean = mean_response(loss, linear)
     if loss == "poisson":
@@ -185,7 +185,7 @@ class LinkPrediction:
     """
 
     linear: MeanPrediction
-    loss: Loss
+    loss: LossName
 
     @property
     def mean(self) -> Floats:

@@ -16,11 +16,11 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
 from privinf.results.context import Context
 from privinf.schema import Design
-from privinf.typing import Column, Floats
+from privinf.typing import ColumnLike, Floats
 from privinf.validation import check_array
 
 
-def score_test(context: Context, beta0: Column | None) -> ScoreTestResult:
+def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:
     """Return the score test of private slopes `beta0` in user units; see `Results.score_test`."""
     system, design = _parts(context)
     if beta0 is None:

@@ -25,7 +25,7 @@ from privinf.results.constraints import (
 )
 from privinf.results.context import Context
 from privinf.results.prediction import NonlinearResults, Prediction, prediction_rows
-from privinf.typing import ArrayLike, Columns, Floats
+from privinf.typing import ArrayLike, ColumnsLike, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class WaldResults:
         found = delta_method(labelled, self._estimate.params, self._estimate.covariance)
         return NonlinearResults(found, self._estimate.df)
 
-    def predict(self, exog: Columns, transform: bool = True) -> pd.Series[float]:
+    def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows.
 
         Parameters
@@ -239,7 +239,7 @@ class WaldResults:
         with np.errstate(over="ignore", invalid="ignore"):
             return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
 
-    def get_prediction(self, exog: Columns, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`."""
         rows, index = self._rows(exog, transform)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -12,7 +12,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
-from privinf.typing import Bounds, Columns, Pair
+from privinf.typing import Bounds, ColumnsLike, Pair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 
 
 @door
-def add_constant(X: Columns, prepend: bool = True) -> pd.DataFrame:
+def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 
     Parameters

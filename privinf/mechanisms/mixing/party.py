@@ -18,8 +18,7 @@ from privinf.mechanisms.rows import data_bounds
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.terms import Column, Indicator, Plain, Response
-from privinf.typing import Bounds, Calibration, Columns, DiameterChoice, Pair
-from privinf.typing import Column as ColumnValues
+from privinf.typing import Bounds, Calibration, ColumnLike, ColumnsLike, DiameterChoice, Pair
 from privinf.validation import check_array
 
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
@@ -153,7 +152,7 @@ def _plain(value: float) -> float | str:
     return "inf" if math.isinf(value) else value
 
 
-def array_table(y: ColumnValues, X: Columns) -> tuple[pd.DataFrame, str]:
+def array_table(y: ColumnLike, X: ColumnsLike) -> tuple[pd.DataFrame, str]:
     """Return features and response in one table, and the response's name."""
     frame = X if isinstance(X, pd.DataFrame) else None
     if frame is None:
