@@ -17,7 +17,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
-from privinf.typing import Plain, SumRelation
+from privinf.typing import PlainValue, SumRelation
 from privinf.validation import check_choice, shown
 
 MissingSites = Literal["raise", "continue"]
@@ -241,7 +241,7 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
 FORMER_TRUST = {"server": "central", "secure-sum": "distributed"}
 
 
-def question_of(query: Query, **more: Plain) -> str:
+def question_of(query: Query, **more: PlainValue) -> str:
     """Return the digest of a question, and of what `more` is done with its sum.
 
     What names the asking of it is left out: session, ids and times of lines, digits, and fingerprints of
@@ -260,7 +260,7 @@ def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in names}
 
 
-def with_question(query: Query, **more: Plain) -> Query:
+def with_question(query: Query, **more: PlainValue) -> Query:
     """Return a question whose one line names it, and `more`: it pays for this question and no other.
 
     Its id follows from the session and the place in it.
@@ -280,7 +280,7 @@ def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
     return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
 
 
-def check_question(planned: PlannedSum, **more: Plain) -> None:
+def check_question(planned: PlannedSum, **more: PlainValue) -> None:
     """Raise ArgumentError unless the one line of a plan names its question, and `more`."""
     query = planned.query
     told = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()

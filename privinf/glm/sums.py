@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privinf.typing import Floats, Integers, Plain
+from privinf.typing import Floats, Integers, PlainValue
 
 BYTES = 8
 # Above the largest mean, so that rounding never makes the cap bind.
@@ -111,7 +111,7 @@ class GlmSums:
     clients: Clients | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
-    def args(self, theta: Floats, **more: Plain) -> dict[str, Any]:
+    def args(self, theta: Floats, **more: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic at `theta`.
 
         A Poisson mean inside the columns' bounds stays below the largest one at theta: a cap there changes
@@ -144,7 +144,9 @@ class GlmSums:
         self.traffic.add(label, args, len(found.values))
         return found.mean, found.mean_sd
 
-    def matrix(self, op: str, theta: Floats, mu: float, label: str, **more: Plain) -> tuple[Floats, float]:
+    def matrix(
+        self, op: str, theta: Floats, mu: float, label: str, **more: PlainValue
+    ) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
         args = self.args(theta, **self._unit(clipped=False), **more)
         found = self.server.gram(args, label=label, op=op, mu=mu)
@@ -169,7 +171,7 @@ class GlmSums:
         batches: int,
         batch: int,
         seed: int,
-        **more: Plain,
+        **more: PlainValue,
     ) -> tuple[Floats, float]:
         """Return the mean clipped (and sketched) score of one public batch and the sd of its noise.
 

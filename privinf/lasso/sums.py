@@ -11,7 +11,7 @@ import numpy as np
 
 from privinf.federation.rounds import SumOptions
 from privinf.lasso.radii import scale_of_squares
-from privinf.typing import Flags, Floats, Plain
+from privinf.typing import Flags, Floats, PlainValue
 
 Sites: TypeAlias = Sequence[str] | None
 
@@ -108,7 +108,7 @@ class SparseSums:
     n: int
     sites: tuple[str, ...] | None = None
 
-    def args(self, support: Sequence[int], beta: Floats, **more: Plain) -> dict[str, Any]:
+    def args(self, support: Sequence[int], beta: Floats, **more: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
         residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
         units = self.units
@@ -260,7 +260,7 @@ class SparseSums:
         return found.mean, found.mean_sd
 
     def target_scores(
-        self, score: Score, targets: Sequence[int], rho: float, **clips: Plain
+        self, score: Score, targets: Sequence[int], rho: float, **clips: PlainValue
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
 
