@@ -25,8 +25,10 @@ PlainValue: TypeAlias = ArrayLike | Mapping[str, Any] | None
 ColumnLike: TypeAlias = "ArrayLike | pd.Series[Any]"
 ColumnsLike: TypeAlias = "ColumnLike | pd.DataFrame"
 Table: TypeAlias = object
+Label: TypeAlias = str | int | float | bool
 Pair: TypeAlias = Sequence[float] | Floats  # (low, high)
-Bounds: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats | str | None  # a text: "data"
+Pairs: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats
+Bounds: TypeAlias = Pairs | str | None  # a text: "data"
 
 Adjacency = Literal["bounded", "unit"]
 BinaryMechanism = Literal["response", "gaussian"]
@@ -75,6 +77,7 @@ __all__ = [
     "Integers",
     "IntervalMethod",
     "Json",
+    "Label",
     "LossName",
     "Missing",
     "MixingKind",
@@ -82,6 +85,7 @@ __all__ = [
     "Multipliers",
     "Names",
     "Pair",
+    "Pairs",
     "PeelingMethod",
     "PlainValue",
     "Precision",

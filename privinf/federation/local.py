@@ -1,25 +1,19 @@
-"""Sites in this process: a federation of them, and sites made of pairs (y, X) that the caller holds."""
+"""Sites in this process: a federation of them, and sites made of rows that the caller holds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias
-
-import numpy as np
-import pandas as pd
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from privinf.doors import doors
-from privinf.errors import ArgumentError, PrivinfError, SchemaError
+from privinf.errors import ArgumentError
 from privinf.federation.messages import Query, Reply, check_alike, lasting
 from privinf.federation.policy import SitePolicy
 from privinf.federation.secure.keys import pinned_keys
 from privinf.federation.site import Site
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design
-from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
-from privinf.typing import ColumnLike, ColumnsLike, Floats
-from privinf.validation import check_array
+from privinf.typing import Label
 
 
 @doors
@@ -110,60 +104,6 @@ class InProcessFederation:
         raise TypeError("a federation in this process holds raw rows: it is not pickled")
 
 
-Parties: TypeAlias = Sequence[tuple[Any, Any]] | Mapping[Any, tuple[Any, Any]]
-
-ONE_PARTY = "all"
-# What sites of a federation may trust: a server with their sums, or with masked sums only.
-FEDERATED_TRUST = ("server", "secure-sum")
-
-
-def parts_of(parties: Parties) -> tuple[dict[Any, Rows], list[str]]:
-    """Return the rows of one pair (y, X) a site by label, numbered where they have none, and their columns.
-
-    Raises
-    ------
-    ArgumentError, SchemaError
-        There is no site, one has no rows or wrong ones, or they differ in their columns; the message names
-        the site and shows no value.
-    """
-    if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
-        raise ArgumentError("parties must hold at least one pair (y, X)")
-    given = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
-    parts: dict[Any, Rows] = {}
-    columns: dict[str, list[str]] = {}
-    for label, pair in given:
-        name = str(label)
-        if name in columns:
-            raise ArgumentError(f"two sites are called {name!r}")
-        with _naming(name):
-            parts[label], columns[name] = _rows_of(pair)
-    first = next(iter(columns))
-    for name, names in columns.items():
-        if names != columns[first]:
-            raise ArgumentError(f"site {name!r} has other columns than site {first!r}")
-    return parts, columns[first]
-
-
-def matrix_of(X: ColumnsLike) -> tuple[Floats, list[str]]:
-    """Return the columns and their names."""
-    if not isinstance(X, pd.DataFrame):
-        features = check_array(X, "X", ndim=2)
-        return features, [f"x{j + 1}" for j in range(features.shape[1])]
-    if any(not isinstance(name, str) for name in X.columns):
-        raise SchemaError("X has column labels that are not strings: rename them")
-    return check_array(X.to_numpy(), "X", ndim=2), [str(name) for name in X.columns]
-
-
-def response_of(y: ColumnLike, rows: int) -> Floats:
-    """Return the response of some rows, at least one."""
-    found = check_array(np.asarray(y), "y", ndim=1)
-    if len(found) != rows:
-        raise ArgumentError(f"y has {len(found)} rows and X has {rows}")
-    if rows == 0:
-        raise ArgumentError("a party needs at least one row")
-    return found
-
-
 class LocalSites(InProcessFederation):
     """Sites whose rows are the caller's own, who says what may be asked by asking it."""
 
@@ -174,7 +114,7 @@ class LocalSites(InProcessFederation):
 
 
 def in_process(
-    design: Design, parts: Mapping[Any, Rows], *, keyed: bool = False, zero_out: bool = False
+    design: Design, parts: Mapping[Label, Rows], *, keyed: bool = False, zero_out: bool = False
 ) -> LocalSites:
     """Return sites of this process that hold these rows; `keyed` for secure sums.
 
@@ -195,26 +135,3 @@ def in_process(
         name: Site(part, design, policy=policy, key=keys[name], roster=roster)
         for name, part in rows.items()
     })  # fmt: skip
-
-
-def _rows_of(pair: Any) -> tuple[Rows, list[str]]:
-    """Return one site's rows and columns."""
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise ArgumentError("a party is a pair (y, X)")
-    y, X = pair
-    features, names = matrix_of(X)
-    response = response_of(y, len(features))
-    if isinstance(X, pd.DataFrame) and set(X.attrs.get(PUBLIC_MARK, ())) - {CONSTANT}:
-        raise ArgumentError("a federation of arrays has one public column, the constant 'const'")
-    if CONSTANT in names and not (features[:, names.index(CONSTANT)] == 1.0).all():
-        raise SchemaError(f"column {CONSTANT!r} is the constant but is not all ones")
-    return Rows(features, response), names
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Put the site's name before the message of an error, which holds no value."""
-    try:
-        yield
-    except PrivinfError as error:
-        raise type(error)(f"site {name!r}: {error}") from None

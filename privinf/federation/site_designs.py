@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.errors import (
-    AlignmentError,
-    NotAvailableError,
-    PrivinfError,
-    SchemaError,
-    UnforeseenError,
-)
+from privinf.errors import AlignmentError, NotAvailableError, PrivinfError, SchemaError, UnforeseenError
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
@@ -140,22 +134,12 @@ class SiteDesigns:
     def placed(self, digest: str, name: str) -> SiteBlock:
         """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`."""
         if digest not in self._matrices:
-            self._matrices[digest] = self._block(self.named(digest))
+            self._matrices[digest] = SiteBlock.of(self.named(digest), self._opened)
         self._matrices.move_to_end(digest)
         sizes = {key: block.features.nbytes for key, block in self._matrices.items()}
         while len(sizes) > 1 and sum(sizes.values()) > CACHE_BYTES:
             del sizes[self._matrices.popitem(last=False)[0]]
-        whole = self._matrices[digest]
-        return SiteBlock(
-            whole.features, whole.response, whole.low, whole.high,
-            whole.response_low, whole.response_high, 0, stream_of(name),
-        )  # fmt: skip
-
-    def _block(self, design: Design) -> SiteBlock:
-        y_low, y_high = _ends(design)
-        return SiteBlock(
-            self._opened.matrix(design), self._opened.response(design), design.low, design.high, y_low, y_high
-        )
+        return replace(self._matrices[digest], stream=stream_of(name))
 
     def _check_schema(self, design: Design) -> None:
         other = self.schema is None and self.latest is not None and design != self.latest

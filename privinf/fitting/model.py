@@ -1,86 +1,147 @@
-"""What the release-based models share: two doors, one ledger, and the way from a solution to a result."""
+"""What models share: the words of their spending; of release-based ones two doors and one ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
-
-import numpy as np
-import pandas as pd
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.mechanisms.rows import Rows, data_bounds
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
+from privinf.fitting.registry import NOTHING
+from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
+from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
-from privinf.schema import Design, Schema
-from privinf.schema.arrays import PUBLIC_MARK
-from privinf.typing import Missing
-from privinf.validation import check_array, shown
+from privinf.schema import Schema
+from privinf.typing import Calibration, Missing, RngLike, SourceName, Table
 
-# adjacency="unit" protects records at distance 1 and needs no bound: a ball that holds every float row.
-NO_BOUND_RADIUS = 1e100
+# ---- spending
+
+# Why a word means nothing for some models.
+SITES_NOISE = "is for rows in one place that are released once: here the noise is the federation's"
+NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
+
+
+class SpendingWords(TypedDict, total=False):
+    """What `fit` and `release` may spend, and on whose noise; None is as if a word was not given.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        (epsilon, delta) of everything that the call releases; ``epsilon=inf`` adds no noise.
+    mu : float
+        Instead: the level in Gaussian DP.
+    rho : float
+        Instead: the level in zCDP. Beside `mu` or `rho`, `delta` is the one at which epsilon is reported.
+    calibration : {"exact", "classic"}
+        How epsilon and delta become noise; "classic" is the textbook formula, for reproduction only.
+    rng : None, int or Generator
+        A seed makes simulation noise, stamped wherever it is shown; None is secure noise.
+    source : {"lattice", "opendp"}
+        Who makes secure noise.
+    """
+
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    calibration: Calibration | None
+    rng: RngLike
+    source: SourceName | None
+
+
+WORDS = tuple(SpendingWords.__annotations__)
+
+
+def spending_of(
+    given: Mapping[str, object],
+    refused: Mapping[str, str] = NOTHING,
+    words: Collection[str] = WORDS,
+) -> dict[str, Any]:
+    """Return the words that say something, once each of them means something here.
+
+    Parameters
+    ----------
+    given : mapping
+        As a call got them.
+    refused : mapping of str to str
+        Words that mean nothing for the model, and why.
+    words : collection of str
+        All that there are.
+
+    Raises
+    ------
+    ArgumentError
+        A word is none of them (a misspelt one, say), or means nothing here.
+
+    Examples
+    --------
+    >>> spending_of({"mu": 1.0, "rng": None})
+    {'mu': 1.0}
+    >>> spending_of({"epsilom": 1.0})
+    Traceback (most recent call last):
+    privinf.errors.ArgumentError: 'epsilom' is no option of this call: did you mean 'epsilon'?
+    """
+    check_words(given, words)
+    told = {name: value for name, value in given.items() if value is not None}
+    for name in told:
+        if name in refused:
+            raise ArgumentError(f"{name}= {refused[name]}")
+    return told
+
+
+def check_words(given: Iterable[str], words: Collection[str]) -> None:
+    """Raise ArgumentError for a keyword that is none of the `words`, a misspelt one say."""
+    for name in given:
+        if name not in words:
+            near = get_close_matches(name, words, 1)
+            told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
+            raise ArgumentError(f"{name!r} is no option of this call: {told}")
+
+
+# ---- models of one release
 
 
 @doors
 class ReleaseModel:
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
-    Subclasses set `mechanism` (a mechanism with ``release(rows, ...)``) and `kind`, and implement `fit`.
+    Subclasses set `mechanism_class` (of mechanisms with ``release(rows, ...)``) and `kind`, and implement
+    `fit`; `refused` says which spending words mean nothing for them, and why.
     """
 
     kind: ClassVar[str]
     mechanism_class: ClassVar[Any]
+    refused: ClassVar[Mapping[str, str]] = NOTHING
 
     mechanism: Any
     ledger: Ledger
     _rows: Rows | None
     _release: Release | None
 
-    def _bind(self, mechanism: Any, rows: Rows, ledger: Ledger | None) -> None:
+    def _bind(self, mechanism: Any, held: ModelRows, ledger: Ledger | None) -> None:
         self.mechanism = mechanism
         self.ledger = check_ledger(ledger)
-        self._rows = rows
+        self._rows = held.rows
         self._release = None
 
     @classmethod
-    def from_formula(
+    def _of_table(
         cls,
         formula: str,
-        data: Any,
-        *,
+        data: Table,
         schema: Schema,
-        missing: Missing = "raise",
-        ledger: Ledger | None = None,
-        **mechanism: Any,
+        missing: Missing,
+        ledger: Ledger | None,
+        options: Mapping[str, Any],
     ) -> Self:
-        """Build the model from a formula, raw rows and their public schema.
-
-        Parameters
-        ----------
-        formula : str
-            Evaluated on raw rows at the holder; its bounds follow from the schema.
-        data : DataFrame
-        schema : Schema
-        missing : {"raise", "impute-public"}
-        ledger : Ledger, optional
-            Default: one for this object, cumulative over its fits and releases.
-        **mechanism
-            Options of the mechanism, as for the class itself; and ``weights``, the name of a column of
-            observation weights that the schema declares public with positive bounds.
-
-        Raises
-        ------
-        SchemaError
-            The formula needs columns, bounds or parameters that the schema does not declare.
-        """
+        """Return the model of a formula over one table; `options` are the mechanism's."""
+        refuse_federation(data, cls.__name__)
+        mechanism = cls.mechanism_class(schema, formula, missing=missing, **options)
         model = cls.__new__(cls)
-        model._bind(
-            cls.mechanism_class(schema, formula, missing=missing, **mechanism),
-            Rows(data, None, missing),
-            ledger,
-        )
+        model._bind(mechanism, rows_of_table(mechanism.design, data, missing=missing), ledger)
         return model
 
     @classmethod
@@ -115,14 +176,23 @@ class ReleaseModel:
         model._release = release.require(cls.kind, cls.__name__)
         return model
 
-    def release(self, **spending: Any) -> Release:
-        """Release the rows once: see the ``release`` of the mechanism for the arguments.
+    def release(self, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]) -> Release:
+        """Release the rows once: see the ``release`` of the mechanism for what is sent.
 
-        Without `rng` the noise is secure; `epsilon` with `delta`, `mu` or `rho` say what may be spent.
+        Parameters
+        ----------
+        ledger : Ledger, optional
+            Instead of the model's own.
+        epsilon, delta, mu, rho, calibration, rng, source
+            What may be spent, and on whose noise; without `rng` the noise is secure.
         """
+        return self._released(ledger, spending_of(spending, self.refused))
+
+    def _released(self, ledger: Ledger | None, spending: Mapping[str, Any]) -> Release:
         if self._rows is None:
             raise NotAvailableError("this model was built from a release: there are no rows to release again")
-        released: Release = self.mechanism.release(self._rows, ledger=self.ledger, **spending)
+        account = self.ledger if ledger is None else check_ledger(ledger)
+        released: Release = self.mechanism.release(self._rows, ledger=account, **spending)
         return released
 
     def _given_release(self, spending: Mapping[str, Any]) -> Release | None:
@@ -139,77 +209,3 @@ class ReleaseModel:
     def __repr__(self) -> str:
         state = "rows at hand (not shown)" if self._rows is not None else repr(self._release)
         return f"<{type(self).__name__}: {state}>"
-
-
-def refuse_weights(weights: Any) -> None:
-    """Raise NotAvailableError if observation weights were given where no schema can declare them."""
-    if weights is not None:
-        raise NotAvailableError(
-            "weights multiply a record's influence and so the sensitivity: they are offered by from_formula "
-            "only, as the name of a column that the schema declares public with positive bounds"
-        )
-
-
-def array_design(
-    y: Any,
-    X: Any,
-    *,
-    bounds: Any,
-    radius: float | None,
-    y_bounds: Any,
-    public: Sequence[str | int],
-    unbounded: bool = False,
-) -> tuple[Design, Any, Any, bool]:
-    """Return (design, features, response, whether bounds came from the data) of the array door."""
-    frame_like = isinstance(X, (pd.DataFrame, pd.Series))
-    features = X.to_frame() if isinstance(X, pd.Series) else X
-    if not frame_like:
-        features = check_array(X, "X", ndim=np.ndim(X), finite=False)
-        features = features[:, None] if features.ndim == 1 else features
-        if features.ndim != 2:
-            raise ArgumentError(f"X must have two dimensions, got shape {features.shape}")
-    response = _column(y)
-    if features.shape[0] != response.shape[0]:
-        raise ArgumentError(f"y has {response.shape[0]} rows and X has {features.shape[0]}")
-    names = (
-        [str(c) for c in features.columns] if frame_like else [f"x{j + 1}" for j in range(features.shape[1])]
-    )
-    if frame_like and any(not isinstance(c, str) for c in features.columns):
-        raise SchemaError("X has column labels that are not strings: rename them")
-    declared = list(getattr(features, "attrs", {}).get(PUBLIC_MARK, ()))
-    declared += [_public_name(item, names) for item in public]
-    private = [name for name in names if name not in declared]
-    from_data = isinstance(bounds, str) or isinstance(y_bounds, str)
-    if isinstance(bounds, str):
-        bounds = data_bounds(features, names, private, bounds, "bounds")
-    if isinstance(y_bounds, str):
-        y_bounds = data_bounds(response[:, None], ["y"], ["y"], y_bounds, "y_bounds")["y"]
-    if bounds is None and radius is None and unbounded:
-        radius = NO_BOUND_RADIUS
-    if bounds is None and radius is None:
-        raise SensitivityError(
-            f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...] or "
-            'radius=r, or write bounds="data" to take them from the rows (a leak that no claim covers)'
-        )
-    label = str(y.name) if isinstance(y, pd.Series) and y.name is not None else "y"
-    design = Design.from_arrays(
-        names, bounds=bounds, radius=radius, public=declared, response=label, y_bounds=y_bounds
-    )
-    return design, features, response, from_data
-
-
-def _column(y: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise ArgumentError(f"y must have one dimension, got shape {array.shape}")
-    return array
-
-
-def _public_name(item: str | int, names: list[str]) -> str:
-    if isinstance(item, (int, np.integer)) and 0 <= item < len(names):
-        return names[int(item)]
-    if item in names:
-        return str(item)
-    raise SchemaError(f"public column {shown(item)} is not among the columns: {', '.join(names)}")

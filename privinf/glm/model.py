@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
-
-import numpy as np
+from typing import Any, Self, Unpack
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.accounting.ledger import check_ledger
@@ -17,16 +15,36 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.federation.local import FEDERATED_TRUST
-from privinf.glm.first_order import Optimizer, optimise
-from privinf.glm.newton import Newton, OneStep, newton_path, one_step
-from privinf.glm.plan import FitPlan, plan_fit
+from privinf.fitting.model import SITES_NOISE, SpendingWords, spending_of
+from privinf.fitting.rows import (
+    ModelRows,
+    is_federation,
+    rows_of_formula,
+    rows_of_pairs,
+    rows_of_site,
+    trust_of_sums,
+)
+from privinf.glm.first_order import Optimizer
+from privinf.glm.newton import Newton
+from privinf.glm.plan import plan_fit
 from privinf.glm.results import FederatedGLMResults, FitDescription, glm_results, weak_results
-from privinf.glm.rows import GlmRows, Unit, rows_of_arrays, rows_of_formula
-from privinf.glm.settling import Trajectory
+from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.sums import Clients, GlmSums
+from privinf.mechanisms.arrays import Parties
 from privinf.schema import Schema
-from privinf.typing import CovType, Family, Floats, RngLike, SumRelation, Trust
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    CovType,
+    Family,
+    Missing,
+    Pair,
+    RngLike,
+    SumRelation,
+    Table,
+    Trust,
+)
 from privinf.validation import check_choice
 
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
@@ -34,13 +52,40 @@ HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or st
 
 @doors
 class FederatedGLM:
-    r"""Linear, logistic or Poisson regression over one or more sites.
+    r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
-    Made by `from_formula` or `from_arrays`.
+    Sites come by `from_arrays`, or by `from_formula` from a federation.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+    X : array_like or DataFrame, shape (n, p)
+        Used as it is: a column of ones named ``const`` (`privinf.add_constant`) is public.
+    bounds : sequence of (low, high), or mapping
+        Of every column but the constant.
+    y_bounds : (low, high)
+        For the linear and the Poisson model; values outside are clipped.
+    family : {"gaussian", "binomial", "poisson"}
+    radius : float, optional
+        R, in units in which every bounded column is in [-1, 1]; default: the longest row that the bounds
+        allow. A smaller one means less noise, and less weight for longer rows.
+    residual_clip : float, optional
+        E, for the linear and the Poisson model.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or the middle of the bounds is put in their place.
+    trust : {"central", "server", "secure-sum"}
+        "central": the rows are with one curator, who is trusted, the default for rows in one place.
+        "server", "secure-sum": of several sites, see `from_arrays`.
+    ledger : Ledger, optional
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="server"`` sites
+    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="central"`` a curator
+    holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites
     send un-noised sums to a server that they trust, and everything that leaves it is noised; with
     ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total
     (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
@@ -67,8 +112,7 @@ class FederatedGLM:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 3))
     >>> y = rng.uniform(size=20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
-    >>> sites = [(y[:5000], X[:5000]), (y[5000:], X[5000:])]
-    >>> model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * 3, family="binomial")
+    >>> model = pi.FederatedGLM(y, X, bounds=[(-1, 1)] * 3, family="binomial")
     >>> fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
     >>> bool((abs(fit.params - [1.0, -0.5, 0.0]) < 4 * fit.bse).all())
     True
@@ -78,17 +122,36 @@ class FederatedGLM:
     _trust: Trust
     ledger: Ledger
 
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        family: Family,
+        y_bounds: Pair | None = None,
+        radius: float | None = None,
+        residual_clip: float | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        chosen = trust_of_sums(trust, alone=True)
+        held = rows_of_site(y, X, glm_limits(family, bounds, y_bounds), missing=missing)
+        self._bind(held, chosen, family, radius, residual_clip, ledger)
+
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        data: Any,
+        data: Table,
         *,
         schema: Schema,
         family: Family,
         radius: float | None = None,
         residual_clip: float | None = None,
-        trust: Trust = "server",
+        missing: Missing = "raise",
+        trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula and a federation whose sites hold the rows (or a data frame).
@@ -100,14 +163,13 @@ class FederatedGLM:
             The sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; binomial responses are numeric with the bounds (0, 1).
-        family : {"gaussian", "binomial", "poisson"}
-        radius : float, optional
-            R, in units in which every bounded column is in [-1, 1]; default: the longest row that the bounds
-            allow. A smaller one means less noise, and less weight for longer rows.
-        residual_clip : float, optional
-            E, for the linear and the Poisson model.
-        trust : {"server", "secure-sum"}
-            "secure-sum" needs a federation whose sites have keys.
+        family, radius, residual_clip
+            As for the class.
+        missing : {"raise", "impute-public"}
+            Of a data frame; in a federation every site's `Rows` say it.
+        trust : {"central", "server", "secure-sum"}
+            Of a data frame "central"; over a federation "server" (default) or "secure-sum", which needs
+            sites with keys.
         ledger : Ledger, optional
 
         Raises
@@ -115,20 +177,23 @@ class FederatedGLM:
         SchemaError, SensitivityError
             The schema declares no bounds for what the formula needs.
         """
-        rows = rows_of_formula(formula, data, schema, family, radius, residual_clip)
-        return cls._over(rows, check_choice(trust, FEDERATED_TRUST, "trust"), ledger)
+        check_choice(family, Family, "family")
+        chosen = trust_of_sums(trust, alone=not is_federation(data))
+        held = rows_of_formula(formula, data, schema, missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger)
 
     @classmethod
     def from_arrays(
         cls,
-        parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+        parties: Parties,
         *,
-        bounds: Any,
+        bounds: Bounds,
         family: Family,
-        y_bounds: Any = None,
+        y_bounds: Pair | None = None,
         radius: float | None = None,
         residual_clip: float | None = None,
-        trust: Trust = "server",
+        missing: Missing = "raise",
+        trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
@@ -136,29 +201,32 @@ class FederatedGLM:
         Parameters
         ----------
         parties : sequence or mapping of (y, X)
-        bounds : sequence of (low, high), or mapping
-            Of every column but the constant.
-        y_bounds : (low, high)
-            For the linear and the Poisson model; values outside are clipped.
-        family, radius, residual_clip, trust, ledger
-            As in `from_formula`.
+        bounds, y_bounds, family, radius, residual_clip, missing, ledger
+            As for the class.
+        trust : {"server", "secure-sum"}
+            "server" (default): sites send un-noised sums to a server that they trust; "secure-sum": they
+            add the noise under masks (needs the extra ``federation``).
         """
-        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
-        rows = rows_of_arrays(parties, bounds, family, y_bounds, radius, residual_clip, keyed=keyed)
-        return cls._over(rows, trust, ledger)
+        chosen = trust_of_sums(trust, alone=False)
+        held = rows_of_pairs(parties, glm_limits(family, bounds, y_bounds), missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger)
 
-    @classmethod
-    def _over(cls, rows: GlmRows, trust: Trust, ledger: Ledger | None) -> Self:
-        model = cls.__new__(cls)
-        model._rows, model._trust = rows, trust
-        model.ledger = check_ledger(ledger)
-        return model
+    def _bind(
+        self,
+        held: ModelRows,
+        trust: Trust,
+        family: Family,
+        radius: float | None,
+        residual_clip: float | None,
+        ledger: Ledger | None,
+    ) -> Self:
+        self._rows = glm_rows(held.placed(trust, zero_out=True), family, radius, residual_clip)
+        self._trust, self.ledger = trust, check_ledger(ledger)
+        return self
 
     def fit(
         self,
         *,
-        epsilon: float,
-        delta: float | None = None,
         optimizer: Newton | Optimizer | None = None,
         public_seed: int = 0,
         max_colluding: int = 0,
@@ -169,15 +237,17 @@ class FederatedGLM:
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
         checkpoint: str | PathLike[str] | None = None,
-        rng: RngLike = None,
+        **spending: Unpack[SpendingWords],
     ) -> FederatedGLMResults:
         """Fit the model.
 
         Parameters
         ----------
-        epsilon, delta : float
-            The joint budget of everything released; ``epsilon=inf`` adds no noise. `delta` is 1/(2n) by
-            default.
+        epsilon, delta, mu, rho : float
+            The joint budget of everything released: epsilon with delta, or mu, or rho; ``epsilon=inf`` adds
+            no noise. `delta` is 1/(2n) by default.
+        calibration : {"exact", "classic"}
+            How epsilon and delta become mu.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
             By default `Newton` where the dimension allows intervals, else `DPSGD`. Newton's method without
             noise runs to convergence.
@@ -213,6 +283,8 @@ class FederatedGLM:
             secret key of the noise: protect it as you protect the rows.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
+        source : None
+            The noise is the federation's.
 
         Raises
         ------
@@ -239,10 +311,10 @@ class FederatedGLM:
         strong signals, a clip that is small against the response) and has coefficients only, unless what the
         step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
         """
-        rows = self._rows
+        rows, given = self._rows, spending_of(spending, {"source": SITES_NOISE})
+        rng: RngLike = given.pop("rng", None)
         plan = plan_fit(
-            epsilon,
-            delta,
+            given,
             optimizer,
             public_seed,
             rows=rows,
@@ -257,14 +329,14 @@ class FederatedGLM:
             block = () if plan.block is None else plan.block.columns.tolist()
             settings = replace(plan, block=None), block, self._trust, relation, max_colluding
             fit = fit_digest(rows.design, rows.model, *settings)
-            folder = FitFolder(Path(checkpoint), fit, keyed=self._trust == "server")
+            folder = FitFolder(Path(checkpoint), fit, keyed=self._trust != "secure-sum")
         left = plan.mu if folder is None else folder.unspent(plan.mu, self.ledger)
         if 0.0 < left < math.inf:
             self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        trajectory, method = _run(sums, rows.start, plan)
-        found = _last_step(sums, trajectory.params, plan)
+        trajectory = plan.trajectory(sums, rows.start)
+        found = plan.last_step(sums, trajectory.params)
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
@@ -273,6 +345,7 @@ class FederatedGLM:
             options["Neighbours"] = relation
         if unit != "record":
             options["Protected unit"] = unit
+        method = f"{type(plan.optimizer).__name__}, {trajectory.length} rounds"
         description = FitDescription(method, options, trajectory, sums.traffic, report)
         if found is None:
             return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
@@ -291,10 +364,10 @@ class FederatedGLM:
             "ledger": self.ledger, "rng": rng, "relation": relation,
             "design": None if rows.design.schema is None else rows.design,
         }  # fmt: skip
+        if self._trust != "secure-sum" and max_colluding:
+            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
         if self._trust == "secure-sum":
             server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
-        elif max_colluding:
-            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
         else:
             server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
@@ -307,20 +380,3 @@ class FederatedGLM:
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
-
-
-def _last_step(sums: GlmSums, params: Floats, plan: FitPlan) -> OneStep | None:
-    """Return the step that ends the fit; None where there are to be no intervals, or can be none."""
-    if plan.weak:
-        return None
-    return one_step(sums, params, plan.final_mu, robust=plan.robust, block=plan.block)
-
-
-def _run(sums: GlmSums, start: Floats, plan: FitPlan) -> tuple[Trajectory, str]:
-    """Return the trajectory to where the rounds ended, and the method's name."""
-    watched = np.arange(0 if plan.weak else sums.p) if plan.block is None else plan.block.columns
-    if isinstance(plan.optimizer, Newton):
-        trajectory = newton_path(sums, start, plan.rounds_mu, plan.optimizer, watched)
-    else:
-        trajectory = optimise(sums, start, plan.rounds_mu, plan.optimizer, plan.public_seed, watched)
-    return trajectory, f"{type(plan.optimizer).__name__}, {trajectory.length} rounds"

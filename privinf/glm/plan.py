@@ -1,19 +1,24 @@
-"""What a fit of a generalised linear model spends, and on what: checks before a charge."""
+"""What a fit of a generalised linear model spends, and on what: checks before a charge, and its steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from privinf.accounting import calibrate_mu
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.glm.first_order import DPSGD, Optimizer
-from privinf.glm.newton import Block, Newton, intervals_possible
+from privinf.fitting.model import NO_LEVEL
+from privinf.glm.first_order import DPSGD, Optimizer, optimise
+from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
 from privinf.glm.rows import GlmRows, Unit
-from privinf.glm.sums import Clients
-from privinf.typing import CovType
-from privinf.validation import check_choice, check_count, check_fraction, check_number
+from privinf.glm.settling import Trajectory
+from privinf.glm.sums import Clients, GlmSums
+from privinf.typing import CovType, Floats
+from privinf.validation import check_choice, check_count, check_fraction
 
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
@@ -62,10 +67,22 @@ class FitPlan:
     block: Block | None = None
     weak: str = ""
 
+    def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
+        """Return the trajectory to where the rounds end."""
+        watched = np.arange(0 if self.weak else sums.p) if self.block is None else self.block.columns
+        if isinstance(self.optimizer, Newton):
+            return newton_path(sums, start, self.rounds_mu, self.optimizer, watched)
+        return optimise(sums, start, self.rounds_mu, self.optimizer, self.public_seed, watched)
+
+    def last_step(self, sums: GlmSums, params: Floats) -> OneStep | None:
+        """Return the step that ends the fit; None where there are to be no intervals, or can be none."""
+        if self.weak:
+            return None
+        return one_step(sums, params, self.final_mu, robust=self.robust, block=self.block)
+
 
 def plan_fit(
-    epsilon: float,
-    delta: float | None,
+    spending: Mapping[str, float],
     optimizer: Newton | Optimizer | None,
     public_seed: int,
     *,
@@ -76,10 +93,15 @@ def plan_fit(
     targets: Sequence[str] | None = None,
     nuisance: Sequence[str] = (),
 ) -> FitPlan:
-    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
-    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-    delta = 0.5 / rows.total if delta is None else check_fraction(delta, "delta")
-    mu = calibrate_mu(epsilon=epsilon, delta=delta)
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
+
+    `spending` has epsilon, mu or rho, and perhaps delta and calibration.
+    """
+    if not spending.keys() & {"epsilon", "mu", "rho"}:
+        raise ArgumentError(NO_LEVEL)
+    delta = check_fraction(spending["delta"], "delta") if "delta" in spending else 0.5 / rows.total
+    level: dict[str, Any] = {**spending, "delta": delta}
+    mu = calibrate_mu(**level)
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
         raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
     seed = check_count(public_seed, "public_seed", least=0)

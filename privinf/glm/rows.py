@@ -1,4 +1,4 @@
-"""The rows of a generalised linear model over a federation, with their bounds and units."""
+"""What is public of the rows of a generalised linear model: bounds, units, clips."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, Query
-from privinf.federation.local import ONE_PARTY, Parties, in_process, parts_of
+from privinf.federation import Federation
+from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.newton import Block
 from privinf.glm.sums import Clients
-from privinf.mechanisms.rows import Rows
-from privinf.schema import Design, Schema
-from privinf.schema.design import resolve_design
-from privinf.typing import Family, Floats
+from privinf.schema import Design
+from privinf.typing import Bounds, Family, Floats, Pair
 from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
@@ -136,46 +134,20 @@ class GlmRows:
         return transform
 
 
-def rows_of_formula(
-    formula: str, data: Any, schema: Schema, family: Family, radius: Any, residual_clip: Any
-) -> GlmRows:
-    """Return the rows that a formula makes of a federation's tables, or of one data frame."""
+def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
+    """Return what is public of arrays; a binomial response needs no bounds, and takes none."""
     check_choice(family, Family, "family")
-    design = resolve_design(schema, formula, response="protected", radius=None)
-    if not hasattr(data, "ask"):
-        data = in_process(design, {ONE_PARTY: Rows(data)}, zero_out=True)
-    return _bound(design, data, family, radius, residual_clip)
-
-
-def rows_of_arrays(
-    parties: Parties,
-    bounds: Any,
-    family: Family,
-    y_bounds: Any,
-    radius: Any,
-    residual_clip: Any,
-    *,
-    keyed: bool,
-) -> GlmRows:
-    """Return the rows of one pair (y, X) a site, as sites of this process; `keyed` for secure sums."""
-    check_choice(family, Family, "family")
-    parts, names = parts_of(parties)
     if family == "binomial":
         if y_bounds is not None:
             raise ArgumentError("y_bounds= is for other families: a binomial response is 0 or 1")
         y_bounds = (0.0, 1.0)
-    if y_bounds is None:
-        raise SchemaError(f"family={family!r} needs the response's public bounds, y_bounds=(low, high)")
-    public = ["const"] if "const" in names else []
-    design = Design.from_arrays(names, bounds=bounds, public=public, y_bounds=y_bounds)
-    return _bound(
-        design, in_process(design, parts, keyed=keyed, zero_out=True), family, radius, residual_clip
-    )
+    return Limits(bounds=bounds, y_bounds=y_bounds)
 
 
-def _bound(
-    design: Design, federation: Federation, family: Family, radius: Any, residual_clip: Any
-) -> GlmRows:
+def glm_rows(held: ModelRows, family: Family, radius: float | None, residual_clip: float | None) -> GlmRows:
+    """Return the sites of a model with the public bounds that its statistics need."""
+    check_choice(family, Family, "family")
+    design = held.design
     low, high = design.y_low, design.y_high
     if low is None or high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
@@ -189,13 +161,13 @@ def _bound(
     center, scale = _units(design)
     return GlmRows(
         design,
-        federation,
+        held.sites,
         family,
         _radius(design, radius, *_limits(design, center, scale)),
         _residual_clip(design, family, residual_clip),
         center,
         scale,
-        {reply.site: reply.rows for reply in federation.ask(Query("describe"))},
+        held.counted(),
     )
 
 
@@ -223,7 +195,7 @@ def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floa
     return low, high
 
 
-def _radius(design: Design, radius: Any, low: Floats, high: Floats) -> float:
+def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> float:
     """Return R: the longest row that the bounds allow, or what was asked for."""
     if radius is not None:
         return check_positive(radius, "radius")
@@ -231,7 +203,7 @@ def _radius(design: Design, radius: Any, low: Floats, high: Floats) -> float:
     return math.sqrt(design.norm**2 + float(reach @ reach))
 
 
-def _residual_clip(design: Design, family: Family, residual_clip: Any) -> float | None:
+def _residual_clip(design: Design, family: Family, residual_clip: float | None) -> float | None:
     if family == "binomial":
         if residual_clip is not None:
             raise ArgumentError("residual_clip= is for other families: |y - p| <= 1")

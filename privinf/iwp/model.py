@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
-from privinf.fitting.model import ReleaseModel, array_design
+from privinf.fitting.model import ReleaseModel, SpendingWords, check_words, spending_of
+from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import CLIPPED, fit_measures
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
@@ -37,10 +38,23 @@ from privinf.iwp.solving import (
     rooted,
     unstarted,
 )
-from privinf.mechanisms import LocalExamples, Rows
+from privinf.mechanisms import LocalExamples
+from privinf.mechanisms.local.channels import LabelChoice
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import BinaryMechanism, Calibration, Floats, LossName, Missing, RngLike
+from privinf.schema.declared import Level
+from privinf.typing import (
+    ArrayLike,
+    BinaryMechanism,
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Floats,
+    LossName,
+    Missing,
+    Pair,
+    Table,
+)
 from privinf.validation import check_choice, check_number
 
 SERIES = (
@@ -53,6 +67,49 @@ TARGETS = {
     "logistic": "The conditional score is unbiased if the logistic model is right.",
     "multinomial": "The conditional score is unbiased if the multinomial model is right.",
 }
+
+
+NO_GAUSSIAN_LEVEL = dict.fromkeys(
+    ("mu", "rho"),
+    "has no meaning here: labels and binary features are sent by randomized response, whose cost is an "
+    "epsilon; name epsilon_x= and epsilon_y= with delta=, or epsilon=",
+)
+
+
+class ExampleOptions(TypedDict, total=False):
+    """Options of `LocalExamples`, as `IWPGLM.from_formula` says them."""
+
+    label: LabelChoice
+    levels: Sequence[Level] | None
+    binary: Sequence[str]
+    binary_mechanism: BinaryMechanism
+    response_shares: Mapping[str, float] | None
+    radius: float | None
+    data_bounds: bool
+
+
+class ExampleSpending(SpendingWords, total=False):
+    """What features and label may spend."""
+
+    epsilon_x: float | None
+    epsilon_y: float | None
+    shares: tuple[float, float] | None
+
+
+class SinglePass(TypedDict, total=False):
+    """Options of the single pass of stochastic gradient descent, `fit_sgd`."""
+
+    theta_radius: float | None
+    batch: int | None
+    step: float | None
+    decay: float | None
+    average: bool | None
+    burn_in: float | None
+    public_seed: int | None
+
+
+class ExampleWords(ExampleSpending, SinglePass, total=False):
+    """Words of `IWPGLM.fit` beside its own."""
 
 
 @doors
@@ -118,53 +175,52 @@ class IWPGLM(ReleaseModel):
 
     kind = "local-examples"
     mechanism_class = LocalExamples
+    refused = NO_GAUSSIAN_LEVEL
 
     _loss: LossName
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
         loss: LossName = "logistic",
-        bounds: Any = None,
+        bounds: Bounds = None,
         radius: float | None = None,
-        y_bounds: Any = None,
+        y_bounds: Pair | str | None = None,
         public: Sequence[str | int] = (),
         binary: Sequence[str | int] = (),
         binary_mechanism: BinaryMechanism = "response",
         missing: Missing = "raise",
-        weights: Any = None,
+        weights: None = None,
         ledger: Ledger | None = None,
     ) -> None:
         if weights is not None:
             raise NotAvailableError(WEIGHTS)
         self._loss = check_choice(loss, LossName, "loss")
         check_numeric(loss, y_bounds)
-        design, features, response, from_data = array_design(
-            y, X, bounds=bounds, radius=radius, y_bounds=y_bounds, public=public
-        )
+        held = rows_of_arrays(y, X, Limits(bounds, radius, y_bounds, public), missing=missing)
         mechanism = LocalExamples(
-            design,
+            held.design,
             label="gaussian" if loss in NUMERIC else "response",
-            binary=binary_names(binary, design.names),
+            binary=binary_names(binary, held.design.names),
             binary_mechanism=binary_mechanism,
             missing=missing,
-            data_bounds=from_data,
+            data_bounds=held.data_bounds,
         )
-        self._bind(mechanism, Rows(features, response, missing), ledger)
+        self._bind(mechanism, held, ledger)
 
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        data: Any,
+        data: Table,
         *,
         schema: Schema,
         loss: LossName = "logistic",
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **mechanism: Any,
+        **options: Unpack[ExampleOptions],
     ) -> Self:
         """Build the model from a formula, raw rows and their public schema.
 
@@ -177,22 +233,28 @@ class IWPGLM(ReleaseModel):
         loss : str
         missing : {"raise", "impute-public"}
         ledger : Ledger, optional
-        **mechanism
-            Options of `LocalExamples`: binary, binary_mechanism, response_shares, radius, label, levels.
-            Unless `label` says otherwise a label declared public is sent in clear, any other as the loss
+        label : {"auto", "clear", "response", "gaussian"}
+            How the label is sent: by default one that is declared public in clear, any other as the loss
             needs it.
+        levels : sequence, optional
+            Of a label from arrays.
+        binary, binary_mechanism, radius
+            As for the class.
+        response_shares : mapping of str to float
+            Shares of epsilon_x of the features that are sent by randomized response.
         """
         check_choice(loss, LossName, "loss")
         if not isinstance(schema, Schema):
             raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
-        if "weights" in mechanism:
+        if "weights" in options:
             raise NotAvailableError(WEIGHTS)
+        check_words(options, ExampleOptions.__annotations__)
         if schema.max_rows != 1:
             raise NotAvailableError(
                 "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
             )
-        given = {"label": _sent(formula, schema, loss), **mechanism}
-        model = super().from_formula(formula, data, schema=schema, missing=missing, ledger=ledger, **given)
+        given = {"label": _sent(formula, schema, loss), **options}
+        model = cls._of_table(formula, data, schema, missing, ledger, given)
         check_label(loss, model.mechanism.label.levels)
         model._loss = loss
         return model
@@ -213,29 +275,27 @@ class IWPGLM(ReleaseModel):
         check_release(release)
         return model
 
+    def release(self, *, ledger: Ledger | None = None, **spending: Unpack[ExampleSpending]) -> Release:
+        """Release every example once.
+
+        Parameters
+        ----------
+        ledger : Ledger, optional
+            Instead of the model's own.
+        epsilon_x, epsilon_y, epsilon, shares, delta, calibration, rng, source
+            As for `fit`.
+        """
+        return self._released(ledger, spending_of(spending, self.refused, ExampleSpending.__annotations__))
+
     def fit(
         self,
         *,
-        epsilon_x: float | None = None,
-        epsilon_y: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        shares: tuple[float, float] | None = None,
         method: SolvingMethod = "newton",
         correction: Correction | None = None,
         ridge: float = 0.0,
         truncation: int | None = None,
-        start: Any = None,
-        theta_radius: float | None = None,
-        batch: int | None = None,
-        step: float | None = None,
-        decay: float | None = None,
-        average: bool | None = None,
-        burn_in: float | None = None,
-        public_seed: int | None = None,
-        calibration: Calibration | None = None,
-        rng: RngLike = None,
-        source: str | None = None,
+        start: ArrayLike | None = None,
+        **words: Unpack[ExampleWords],
     ) -> IWPGLMResults:
         """Release (unless built from a release) and estimate.
 
@@ -273,20 +333,13 @@ class IWPGLM(ReleaseModel):
             Without standard errors, and saying why, where the equation has no stable root.
         """
         settings = self._settings(correction, truncation, ridge)
-        passes: dict[str, Any] = {
-            "theta_radius": theta_radius, "batch": batch, "step": step, "decay": decay, "average": average,
-            "burn_in": burn_in, "public_seed": public_seed,
-        }  # fmt: skip
-        passes = {name: value for name, value in passes.items() if value is not None}
+        given = spending_of(words, self.refused, ExampleWords.__annotations__)
+        passes = {name: given.pop(name) for name in SinglePass.__annotations__ if name in given}
         check_method(method, passes)
         first = None if start is None else checked_start(start, self._parameters)
-        spending = {
-            "epsilon_x": epsilon_x, "epsilon_y": epsilon_y, "epsilon": epsilon, "delta": delta,
-            "shares": shares, "calibration": calibration, "rng": rng, "source": source,
-        }  # fmt: skip
-        release = self._given_release(spending)
+        release = self._given_release(given)
         if release is None:
-            release = self.release(**{name: value for name, value in spending.items() if value is not None})
+            release = self._released(None, given)
         if settings["correction"] == "series" and truncation is None:
             calibrated = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))

@@ -67,7 +67,7 @@ def check_label(loss: LossName, levels: Sequence[Any] | None) -> None:
         )
 
 
-def check_numeric(loss: LossName, y_bounds: Any) -> None:
+def check_numeric(loss: LossName, y_bounds: object) -> None:
     """Refuse arrays whose label the loss does not take."""
     if loss in NUMERIC and y_bounds is None:
         raise ArgumentError(

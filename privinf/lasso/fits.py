@@ -7,9 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport
+from privinf.accounting import (
+    ConcentratedLoss,
+    GaussianLoss,
+    Ledger,
+    PrivacyReport,
+    calibrate_mu,
+    epsilon_to_rho,
+    rho_to_epsilon,
+)
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
+from privinf.fitting.model import NO_LEVEL, SITES_NOISE, SpendingWords
 from privinf.fitting.registry import studied
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
@@ -24,11 +33,11 @@ from privinf.lasso.heterogeneous.fit import (
 from privinf.lasso.plan import Accounting, Center, LassoPlan, Targets, check_plan, target_positions
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_plan, secure_server
+from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
 from privinf.typing import Multipliers, Precision, RngLike, Trust
-from privinf.validation import check_choice, shown
+from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
 FitKind = Literal["joint", "heterogeneous", "paper", "secure"]
@@ -44,7 +53,7 @@ OPTIONS: Mapping[FitKind, set[str]] = {
     },
 }  # fmt: skip
 WORDS: Mapping[FitKind, str] = {
-    "joint": "variant='default', heterogeneous=False and trust='server'",
+    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
     "paper": "variant='paper'",
     "secure": "trust='secure-sum'",
@@ -79,7 +88,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
 def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients by secure sums."""
     asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
-    whole = secure_plan(_plan(rows, options), options.epsilon)
+    whole = _plan(rows, options, gaussian=True)
     plan = replace(whole, rho=asked.basic(whole.rho))
     ledger.check(GaussianLoss(math.sqrt(2.0 * whole.rho)))
     before = len(ledger.entries)
@@ -141,7 +150,8 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()
     fits = fit_machines(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return machine_results(fits, units, chosen, rows, report, options.epsilon)
+    level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
+    return machine_results(fits, units, chosen, rows, report, level)
 
 
 def fit_by_paper(
@@ -150,6 +160,7 @@ def fit_by_paper(
     """Return the fit by the paper's own algorithms, which are in studies."""
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' needs sparsity= as a number")
+    epsilon = options.epsilon
     more = dict(options.paper_options or {})
     unknown = set(more) - PAPER_OPTIONS
     if unknown:
@@ -160,7 +171,7 @@ def fit_by_paper(
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
     fit: LassoResults | MachineResults = paper.fit_paper(
-        rows, _server(rows, ledger, rng), ledger, epsilon=options.epsilon, delta=options.delta,
+        rows, _server(rows, ledger, rng), ledger, epsilon=epsilon, delta=options.delta,
         sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
         precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
         shared_sparsity=options.shared_sparsity, accounting=options.accounting,
@@ -170,12 +181,22 @@ def fit_by_paper(
     return fit
 
 
-def _plan(rows: LassoRows, options: LassoOptions) -> LassoPlan:
+def _plan(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
+    """Return the plan; of Gaussian releases alone a level buys more than of any others in zCDP."""
+    delta = 0.5 / rows.total if options.delta is None else check_fraction(options.delta, "delta")
+    if gaussian:
+        mu = calibrate_mu(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=delta)
+        rho = mu * mu / 2.0
+    elif options.rho is not None:
+        rho = check_positive(options.rho, "rho", infinite=True)
+    else:
+        epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
+        rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
     return check_plan(
-        epsilon=options.epsilon, delta=options.delta, sparsity=options.sparsity,
+        rho=rho, delta=delta, sparsity=options.sparsity,
         max_sparsity=options.max_sparsity, targets=options.targets,
         precision_sparsity=options.precision_sparsity, iterations=options.iterations, clip=options.clip,
-        center=options.center, shares=options.shares, names=rows.names, constant=rows.constant, n=rows.total,
+        center=options.center, shares=options.shares, names=rows.names, constant=rows.constant,
     )  # fmt: skip
 
 
@@ -184,16 +205,52 @@ def _server(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
     return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design)
 
 
-@dataclass(frozen=True, slots=True)
-class LassoOptions:
-    """What `DebiasedLasso.fit` was asked for; the first six go with every kind of fit."""
+REFUSED = {
+    "calibration": "has no choice here: all prices are exact",
+    "source": SITES_NOISE,
+}
+NOT_GAUSSIAN = (
+    "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
+    "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
+)
+PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 
-    epsilon: float
-    delta: float | None
+
+class LassoWords(SpendingWords, total=False):
+    """Words of `DebiasedLasso.fit` beside its own."""
+
+    max_sparsity: int | None
+    shared_sparsity: int | None
+    accounting: Accounting
+    precision: Precision
+    precision_sparsity: int | None
+    iterations: int | None
+    clip: float | None
+    refit: bool | None
+    center: Center
+    bootstrap_draws: int | None
+    bootstrap_multipliers: Multipliers
+    restricted_eigenvalues: bool
+    noise_variance: bool
+    bias_bound: bool
+    shares: Mapping[str, float] | None
+    extra_shares: Mapping[str, float] | None
+    paper_options: Mapping[str, Any] | None
+    max_colluding: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LassoOptions:
+    """What `DebiasedLasso.fit` was asked for; the first eight go with every kind of fit."""
+
     sparsity: int | Literal["auto"]
     targets: Targets
-    precision_sparsity: int | None
-    shares: Mapping[str, float] | None
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    rho: float | None = None
+    precision_sparsity: int | None = None
+    shares: Mapping[str, float] | None = None
     max_sparsity: int | None = None
     shared_sparsity: int | None = None
     accounting: Accounting = "joint"
@@ -230,18 +287,31 @@ class LassoOptions:
         kind: FitKind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
         if trust == "secure-sum":
             kind = self._secure(kind)
+        self._check_level(kind)
         if kind == "joint" and self.accounting == "per-interval":
             raise NotAvailableError(
                 "the scores of all targets are one release, whose noise serves every interval: "
                 "accounting='per-interval' is offered with heterogeneous=True and with variant='paper'"
             )
-        for option in fields(self)[6:]:
+        for option in fields(self)[8:]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
                 homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
                 raise ArgumentError(
                     f"{option.name}= has no place in a fit with {WORDS[kind]}: it goes with {homes}"
                 )
         return kind
+
+    def _check_level(self, kind: FitKind) -> None:
+        """Refuse no level, two, and one that means nothing for this kind of fit."""
+        given = [name for name in ("epsilon", "mu", "rho") if getattr(self, name) is not None]
+        if not given:
+            raise ArgumentError(NO_LEVEL)
+        if len(given) > 1:
+            raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given)}")
+        if kind == "paper" and self.epsilon is None:
+            raise ArgumentError(PAPER_LEVEL)
+        if kind != "secure" and self.mu is not None:
+            raise ArgumentError(NOT_GAUSSIAN)
 
     def _secure(self, kind: FitKind) -> FitKind:
         """Return the kind of fit on secure sums, if there is one."""

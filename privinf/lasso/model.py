@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.federation.local import FEDERATED_TRUST
+from privinf.fitting.model import spending_of
+from privinf.fitting.rows import (
+    ModelRows,
+    is_federation,
+    rows_of_formula,
+    rows_of_pairs,
+    rows_of_site,
+    trust_of_sums,
+)
 from privinf.lasso.fits import (
+    REFUSED,
     LassoOptions,
+    LassoWords,
     Variant,
     fit_by_paper,
     fit_heterogeneous,
@@ -18,12 +27,12 @@ from privinf.lasso.fits import (
     fit_securely,
 )
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.plan import Accounting, Center, Targets
+from privinf.lasso.plan import Targets
 from privinf.lasso.results import LassoResults
-from privinf.lasso.rows import LassoRows, rows_of_arrays, rows_of_formula, rows_of_parties
+from privinf.lasso.rows import lasso_limits, lasso_rows
+from privinf.mechanisms.arrays import Parties
 from privinf.schema import Schema
-from privinf.typing import Multipliers, Precision, RngLike, Trust
-from privinf.validation import check_choice
+from privinf.typing import ArrayLike, Bounds, ColumnLike, ColumnsLike, Missing, Pair, RngLike, Table, Trust
 
 
 @doors
@@ -47,9 +56,12 @@ class DebiasedLasso:
         half-width. Sizes of columns that matter are released.
     machines : array_like, shape (n,), optional
         Site of every row.
-    trust : {"server", "secure-sum"}
-        Whether sites send un-noised sums to a server that they trust, or noise them themselves, so that
-        nobody sees more than the noisy total: for two sites or more, with named targets.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or the middle of the bounds is put in their place.
+    trust : {"central", "server", "secure-sum"}
+        "central": one curator has all rows (the default without sites). "server" (the default of sites):
+        they send un-noised sums to a server that they trust; "secure-sum": they noise them themselves, so
+        that nobody sees more than the noisy total: for two sites or more, with named targets.
     ledger : Ledger, optional
 
     Raises
@@ -58,8 +70,9 @@ class DebiasedLasso:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record. With ``trust="server"`` the central model: sites send un-noised
-    sums to a server that they trust, and everything that leaves it is noised. With ``trust="secure-sum"`` the
+    **Privacy.** Replace-one of one record. With ``trust="central"`` or ``"server"`` the central model: a
+    curator has the rows, or sites send un-noised sums to a server that they trust, and everything that
+    leaves it is noised. With ``trust="secure-sum"`` the
     sites noise and mask their sums (`privinf.federation.SecureServer` says what is trusted then). The report
     counts everything that a fit released.
     The response is not cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so
@@ -96,32 +109,33 @@ class DebiasedLasso:
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
         x_bound: float | None = None,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        x_scale: Any = None,
-        machines: Any = None,
-        trust: Trust = "server",
+        bounds: Bounds = None,
+        y_bounds: Pair | None = None,
+        x_scale: ArrayLike | None = None,
+        machines: ColumnLike | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
-        self._rows = rows_of_arrays(y, X, x_bound, bounds, y_bounds, x_scale, machines, keyed=keyed)
-        self._trust: Trust = trust
-        self.ledger = check_ledger(ledger)
+        chosen = trust_of_sums(trust, alone=machines is None)
+        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds), missing=missing)
+        self._bind(held.split(machines), chosen, y_bounds, x_scale, ledger)
 
     @classmethod
     def from_arrays(
         cls,
-        parties: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
+        parties: Parties,
         *,
         x_bound: float | None = None,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        x_scale: Any = None,
-        trust: Trust = "server",
+        bounds: Bounds = None,
+        y_bounds: Pair | None = None,
+        x_scale: ArrayLike | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from one pair (y, X) a site, by label or numbered from 0.
@@ -131,20 +145,21 @@ class DebiasedLasso:
         ArgumentError
             There is no site, one has no rows, or they differ in their columns.
         """
-        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
-        rows = rows_of_parties(parties, x_bound, bounds, y_bounds, x_scale, keyed=keyed)
-        return cls._over(rows, trust, ledger)
+        chosen = trust_of_sums(trust, alone=False)
+        held = rows_of_pairs(parties, lasso_limits(x_bound, bounds, y_bounds), missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, y_bounds, x_scale, ledger)
 
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        data: Any,
+        data: Table,
         *,
         schema: Schema,
         machines: str | None = None,
-        x_scale: Any = None,
-        trust: Trust = "server",
+        x_scale: ArrayLike | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula and raw rows, or from a federation whose sites hold them.
@@ -159,6 +174,8 @@ class DebiasedLasso:
             Bounds of columns and response; here the response is cut at its bounds by the sites.
         machines : str, optional
             Column of a data frame that names the site of every row.
+        missing : {"raise", "impute-public"}
+            Of a data frame; in a federation every site's `Rows` say it.
         x_scale, trust, ledger
             As for the class.
 
@@ -167,45 +184,30 @@ class DebiasedLasso:
         SchemaError
             The formula needs columns or bounds that the schema does not declare.
         """
-        keyed = check_choice(trust, FEDERATED_TRUST, "trust") == "secure-sum"
-        rows = rows_of_formula(formula, data, schema, machines, x_scale, keyed=keyed)
-        return cls._over(rows, trust, ledger)
+        chosen = trust_of_sums(trust, alone=machines is None and not is_federation(data))
+        held = rows_of_formula(formula, data, schema, missing=missing).split(machines)
+        return cls.__new__(cls)._bind(held, chosen, None, x_scale, ledger)
 
-    @classmethod
-    def _over(cls, rows: LassoRows, trust: Trust, ledger: Ledger | None) -> Self:
-        model = cls.__new__(cls)
-        model._rows, model._trust = rows, trust
-        model.ledger = check_ledger(ledger)
-        return model
+    def _bind(
+        self,
+        held: ModelRows,
+        trust: Trust,
+        y_bounds: Pair | None,
+        x_scale: ArrayLike | None,
+        ledger: Ledger | None,
+    ) -> Self:
+        self._rows = lasso_rows(held.placed(trust), y_bounds, x_scale)
+        self._trust, self.ledger = trust, check_ledger(ledger)
+        return self
 
     def fit(
         self,
         *,
-        epsilon: float,
-        delta: float | None = None,
         sparsity: int | Literal["auto"],
-        max_sparsity: int | None = None,
         targets: Targets = "selected",
         variant: Variant = "default",
         heterogeneous: bool = False,
-        shared_sparsity: int | None = None,
-        accounting: Accounting = "joint",
-        precision: Precision = "pooled",
-        precision_sparsity: int | None = None,
-        iterations: int | None = None,
-        clip: float | None = None,
-        refit: bool | None = None,
-        center: Center = "declared",
-        bootstrap_draws: int | None = None,
-        bootstrap_multipliers: Multipliers = "rademacher",
-        restricted_eigenvalues: bool = False,
-        noise_variance: bool = False,
-        bias_bound: bool = False,
-        shares: Mapping[str, float] | None = None,
-        extra_shares: Mapping[str, float] | None = None,
-        paper_options: Mapping[str, Any] | None = None,
-        max_colluding: int = 0,
-        rng: RngLike = None,
+        **words: Unpack[LassoWords],
     ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
 
@@ -214,6 +216,10 @@ class DebiasedLasso:
         epsilon, delta : float
             The joint budget of everything released; ``epsilon=inf`` is the non-private debiased estimate,
             least squares where the columns are few. `delta` is 1/(2n) by default.
+        rho : float
+            Instead of epsilon: the budget in zCDP. Not for the paper's variant.
+        mu : float
+            Instead, on secure sums, where all noise is Gaussian: the budget in Gaussian DP.
         sparsity : int or "auto"
             Columns kept. "auto": of `max_sparsity` columns those that differ from zero at 5% by
             Bonferroni's rule over all p, noise included. It costs nothing beside the picking of
@@ -272,6 +278,8 @@ class DebiasedLasso:
             Secure sums: sites that may be in league with the server, whose noise does not count.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
+        calibration, source : None
+            The prices are exact, and the noise is the federation's.
 
         Raises
         ------
@@ -282,14 +290,9 @@ class DebiasedLasso:
         NotAvailableError, NotPositiveDefiniteError
             The noise leaves no estimate; what was released stays charged.
         """
-        options = LassoOptions(
-            epsilon, delta, sparsity, targets, precision_sparsity, shares, max_sparsity=max_sparsity,
-            shared_sparsity=shared_sparsity, accounting=accounting, precision=precision,
-            iterations=iterations, clip=clip, refit=refit, center=center, bootstrap_draws=bootstrap_draws,
-            bootstrap_multipliers=bootstrap_multipliers, restricted_eigenvalues=restricted_eigenvalues,
-            noise_variance=noise_variance, bias_bound=bias_bound, extra_shares=extra_shares,
-            paper_options=paper_options, max_colluding=max_colluding,
-        )  # fmt: skip
+        given = spending_of(words, REFUSED, LassoWords.__annotations__)
+        rng: RngLike = given.pop("rng", None)
+        options = LassoOptions(sparsity=sparsity, targets=targets, **given)
         kind = options.kind(variant, heterogeneous, self._trust)
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from privinf.accounting import epsilon_to_rho
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.debiasing import DebiasingBudget
 from privinf.lasso.thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive, shown
+from privinf.validation import check_choice, check_count, check_positive, shown
 
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
@@ -151,8 +149,8 @@ class LassoPlan:
 
 def check_plan(
     *,
-    epsilon: float,
-    delta: float | None,
+    rho: float,
+    delta: float,
     sparsity: int | str,
     max_sparsity: int | None,
     targets: Targets,
@@ -163,14 +161,8 @@ def check_plan(
     shares: Mapping[str, float] | None,
     names: Sequence[str],
     constant: int | None,
-    n: int,
 ) -> LassoPlan:
-    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
-
-    `delta` is by default 1/(2n).
-    """
-    epsilon = check_number(epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-    delta = 0.5 / n if delta is None else check_fraction(delta, "delta")
+    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
     sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
     every = isinstance(targets, str) and targets == "all"
     if every and constant is not None:
@@ -184,7 +176,7 @@ def check_plan(
     extras = {"means": MEANS_SHARE} if check_choice(center, Center, "center") == "released" else {}
     parts, extra_shares = LassoShares.of(shares, every, extras)
     return LassoPlan(
-        rho=math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta),
+        rho=rho,
         delta=delta,
         sparsity=sparsity,
         neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),

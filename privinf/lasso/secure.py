@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from privinf.accounting import Ledger, calibrate_mu
+from privinf.accounting import Ledger
 from privinf.federation import SecureServer
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
@@ -25,12 +25,6 @@ SELECTION_GRAM = "Gram matrix of the selection"
 FALSE_PICKS = 0.05
 # A bias of so many standard errors leaves 95% intervals 92%.
 HARMLESS = 0.5
-
-
-def secure_plan(plan: LassoPlan, epsilon: float) -> LassoPlan:
-    """Return the plan with the budget of Gaussian releases alone, which is more than that of any zCDP."""
-    mu = calibrate_mu(epsilon=epsilon, delta=plan.delta)
-    return replace(plan, rho=mu * mu / 2.0)
 
 
 def secure_server(

@@ -55,7 +55,7 @@ class OpenedRows:
         self._reader: Reader | None = None
         self.defects: Mapping[str, str] = MappingProxyType({})
         self._size = len(rows)
-        self._response = None if rows.response is None else _numbers(rows.response)
+        self._response = None if rows.response is None else _numbers(_imputed(rows, self._design))
         if self._design is not None:
             self._open_arrays(self._design, rows)
         else:
@@ -68,7 +68,7 @@ class OpenedRows:
     def _open_arrays(self, design: Design, rows: Rows) -> None:
         X = rows.features
         ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
-        if not (ready and X.shape[1] == len(design.names)):
+        if not (ready and X.shape[1] == len(design.names)) or rows.missing != "raise":
             X = design.matrix(X, missing=rows.missing)
         for start in range(0, len(X), 4096):
             if not np.isfinite(X[start : start + 4096]).all():
@@ -140,6 +140,17 @@ class OpenedRows:
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def _imputed(rows: Rows, design: Design | None) -> Any:
+    """Return the response, the middle of its bounds in place of missing values where the holder says so."""
+    response = rows.response
+    if rows.missing == "raise" or design is None or design.outcome.bounds is None:
+        return response
+    known = np.asarray(response)
+    if known.dtype.kind != "f":
+        return response
+    return np.where(np.isnan(known), design.outcome.bounds.middle, known)
 
 
 def _numbers(response: Any) -> Floats:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
 from privinf.schema.terms import Column, Indicator, Response
-from privinf.typing import Floats
+from privinf.typing import Floats, MixingMethod, Target
 from privinf.validation import shown
 
 JOINED = "joined "
@@ -247,3 +249,40 @@ def regression_release(joined: Release, design: Design) -> Release:
     law = {key: value for key, value in joined.law.items() if key != "noise"}
     law |= {"noise": variances.tolist(), "y_noise": float(factor**2 * noise[at]), "share": share}
     return Release(REGRESSION, arrays, law, design, joined.entries, n)
+
+
+# ---- how it is read off
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionOptions:
+    """Options of a fit that go together.
+
+    Attributes
+    ----------
+    debias, shrink : bool
+    ridge : float
+    target : {"population", "sample", "penalized"}
+    """
+
+    debias: bool
+    shrink: bool
+    ridge: float
+    target: Target
+
+
+def regression_options(
+    debias: bool, shrink: bool, ridge: float, target: Target, method: MixingMethod, design: Design
+) -> RegressionOptions:
+    """Return the options of a fit, once they go together; nothing has been spent by then."""
+    Fit(ridge=ridge, target=target)
+    if shrink and (ridge > 0.0 or target != "population" or not debias):
+        raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
+    if not debias and target != "population":
+        raise ArgumentError(f"target={target!r} is about intervals, and a plain fit (debias=False) has none")
+    if shrink and (method != "random-mixing" or design.constant is None):
+        raise NotAvailableError(
+            "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
+            "regression with a constant"
+        )
+    return RegressionOptions(debias, shrink, ridge, target)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Unpack
 
 from privinf.accounting import Ledger
-from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.mechanisms.mixing.party import PartyColumns
-from privinf.mixing.party_model import PartyModel
-from privinf.typing import DiameterChoice, Missing, MixingKind
+from privinf.fitting.rows import table_of_arrays
+from privinf.mechanisms.arrays import PartyColumns
+from privinf.mixing.party_model import MixingOptions, PartyModel
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, DiameterChoice, Missing, Pair
 
 
 @doors
@@ -78,28 +78,17 @@ class RMGMOLS(PartyModel):
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
         parties: PartyColumns,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        k: int | Literal["auto"] = "auto",
-        kind: MixingKind = "countsketch",
-        seed: int = 0,
-        intercept: bool = True,
-        share: float | None = None,
-        diameter: DiameterChoice = "own",
-        rsquared: float | None = None,
+        bounds: Bounds = None,
+        y_bounds: Pair | str | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
+        **options: Unpack[MixingOptions],
     ) -> None:
-        self._options = {
-            "k": k, "kind": kind, "seed": seed, "intercept": intercept, "share": share,
-            "diameter": diameter, "rsquared": rsquared,
-        }  # fmt: skip
-        self.ledger = check_ledger(ledger)
-        self._bind_arrays(y, X, parties, bounds, y_bounds, missing)
+        self._bind(table_of_arrays(y, X, parties, bounds, y_bounds, missing=missing), options, ledger)
 
 
 @doors
@@ -145,20 +134,19 @@ class DGMOLS(PartyModel):
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
         parties: PartyColumns,
-        bounds: Any = None,
-        y_bounds: Any = None,
+        bounds: Bounds = None,
+        y_bounds: Pair | str | None = None,
         intercept: bool = False,
         diameter: DiameterChoice = "own",
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> None:
-        self._options = {"intercept": intercept, "diameter": diameter}
-        self.ledger = check_ledger(ledger)
-        self._bind_arrays(y, X, parties, bounds, y_bounds, missing)
+        options = {"intercept": intercept, "diameter": diameter}
+        self._bind(table_of_arrays(y, X, parties, bounds, y_bounds, missing=missing), options, ledger)
 
 
 class BGMOLS(DGMOLS):

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
-
-import pandas as pd
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import SpendingWords, check_words, spending_of
+from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results
-from privinf.mechanisms.mixing.party import (
-    PartyColumns,
-    PartyPlan,
-    array_table,
-    check_cover,
-    column_limits,
-    party_columns,
-    party_design,
-)
+from privinf.mechanisms.arrays import PartyColumns
+from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
-from privinf.mixing.joined import formula_design, join, label_design, regression_release
+from privinf.mixing.joined import (
+    RegressionOptions,
+    formula_design,
+    join,
+    label_design,
+    regression_options,
+    regression_release,
+)
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Missing, MixingMethod, RngLike, SourceName, Target
+from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, Table, Target
 from privinf.validation import as_generator
 
 PLAIN = (
@@ -40,21 +39,16 @@ SHRUNK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RegressionOptions:
-    """Options of a fit that go together.
+class MixingOptions(TypedDict, total=False):
+    """Options of `MixingPlan.new`, as `RMGMOLS` says them; `DGMOLS` takes intercept and diameter."""
 
-    Attributes
-    ----------
-    debias, shrink : bool
-    ridge : float
-    target : {"population", "sample", "penalized"}
-    """
-
-    debias: bool
-    shrink: bool
-    ridge: float
-    target: Target
+    k: int | Literal["auto"]
+    kind: MixingKind
+    seed: int
+    intercept: bool
+    share: float | None
+    diameter: DiameterChoice
+    rsquared: float | None
 
 
 @doors
@@ -69,54 +63,32 @@ class PartyModel:
     debias: ClassVar[bool] = True
 
     ledger: Ledger
-    _table: pd.DataFrame | None
-    _schemas: dict[str, Schema]
-    _options: dict[str, Any]
+    _table: PartyTable | None
+    _options: Mapping[str, Any]
     _joined: Release | None
     _label: str | None
     _formula: str | None
-    _order: tuple[str, ...] | None
-    _data_bounds: bool
-    _missing: Missing
-
-    def _bind_arrays(
-        self, y: Any, X: Any, parties: PartyColumns, bounds: Any, y_bounds: Any, missing: Missing
-    ) -> None:
-        table, label = array_table(y, X)
-        names = list(table.columns)
-        assigned = {name: party_columns(items, names, label) for name, items in parties.items()}
-        check_cover(assigned, names)
-        from_data = isinstance(bounds, str) or isinstance(y_bounds, str)
-        limits = column_limits(table, label, bounds, y_bounds)
-        schemas = {name: Schema({c: limits[c] for c in columns}) for name, columns in assigned.items()}
-        self._bind(table, schemas, label=label, order=tuple(names), data_bounds=from_data, missing=missing)
 
     def _bind(
-        self,
-        table: pd.DataFrame,
-        schemas: dict[str, Schema],
-        *,
-        label: str | None = None,
-        formula: str | None = None,
-        order: tuple[str, ...] | None = None,
-        data_bounds: bool = False,
-        missing: Missing = "raise",
+        self, table: PartyTable, options: Mapping[str, Any], ledger: Ledger | None, formula: str | None = None
     ) -> None:
-        self._table, self._schemas, self._joined = table, schemas, None
-        self._label, self._formula, self._order = label, formula, order
-        self._data_bounds, self._missing = data_bounds, missing
+        mixing = ("k", "kind", "seed", "share", "rsquared") if self.method == "random-mixing" else ()
+        check_words(options, ("intercept", "diameter", *mixing))
+        self._table, self._options, self._joined = table, options, None
+        self._label, self._formula = table.label, formula
+        self.ledger = check_ledger(ledger)
 
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        data: pd.DataFrame,
+        data: Table,
         *,
         schema: Schema,
         parties: PartyColumns,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **options: Any,
+        **options: Unpack[MixingOptions],
     ) -> Self:
         """Build the model from a formula, the whole table, its schema and who holds which column.
 
@@ -131,23 +103,17 @@ class PartyModel:
             Columns of each party. Columns that the formula does not name are released as well.
         missing : {"raise", "impute-public"}
         ledger : Ledger, optional
-        **options
-            As for the class: k, kind, seed, intercept, share, diameter, rsquared.
+        k, kind, seed, intercept, share, diameter, rsquared
+            As for the class.
 
         Raises
         ------
         SchemaError
             A column belongs to no schema, or to two parties.
         """
+        refuse_federation(data, cls.__name__)
         model = cls.__new__(cls)
-        model._options = _checked_options(cls, options)
-        model.ledger = check_ledger(ledger)
-        check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
-        schemas = {
-            name: Schema({str(column): schema[str(column)] for column in columns})
-            for name, columns in parties.items()
-        }
-        model._bind(data, schemas, formula=formula, missing=missing)
+        model._bind(table_of_parties(data, schema, parties, missing=missing), options, ledger, formula)
         return model
 
     @classmethod
@@ -176,8 +142,8 @@ class PartyModel:
         joined = join(releases)
         joined.require(f"joined {cls.method}", cls.__name__)
         model.ledger = check_ledger(ledger)
-        model._options, model._table, model._schemas = {}, None, {}
-        model._joined, model._label, model._formula, model._order = joined, label, None, None
+        model._options, model._table = {}, None
+        model._joined, model._label, model._formula = joined, label, None
         return model
 
     def plan(
@@ -194,47 +160,34 @@ class PartyModel:
             raise NotAvailableError("this model was built from releases, whose plan is fixed")
         parties = {
             name: PartyPlan(schema, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
-            for name, schema in self._schemas.items()
+            for name, schema in self._table.schemas.items()
         }
         return MixingPlan.new(
-            parties=parties, n=len(self._table), method=self.method, label=self._response(),
+            parties=parties, n=len(self._table.rows), method=self.method, label=self._response(),
             calibration=calibration, **self._options,
         )  # fmt: skip
 
     def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        calibration: Calibration = "exact",
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        self, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
     ) -> dict[str, Release]:
         """Release every party's columns once, each with noise of its own.
 
-        Parameters
-        ----------
-        epsilon, delta, mu, rho : float
-            What **each party** may spend; a person's total adds all parties.
-        calibration, rng, source
-            As for `RandomMixing.release`.
-
-        Returns
-        -------
-        dict of str to Release
+        What is spent, **each party** may spend: a person's total adds all parties. The words are as for
+        `RandomMixing.release`; `ledger` is used instead of the model's own.
         """
-        plan = self.plan(epsilon=epsilon, delta=delta, mu=mu, rho=rho, calibration=calibration)
-        assert self._table is not None
+        given = spending_of(spending)
+        rng, source = given.pop("rng", None), given.pop("source", "lattice")
+        plan, table = self.plan(**given), self._table
+        assert table is not None
+        account = self.ledger if ledger is None else check_ledger(ledger)
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))
-        self.ledger.check([loss for name in plan.parties for loss in plan.losses(name)])
+        account.check([loss for name in plan.parties for loss in plan.losses(name)])
         for name in plan.parties:  # a fault in the last party's columns must not cost the first one anything
-            plan.mechanism(name, missing=self._missing).check_rows(self._table)
+            plan.mechanism(name, missing=table.rows.missing).check_rows(table.rows)
         return {
             name: plan.release(
-                name, self._table, missing=self._missing, data_bounds=self._data_bounds,
-                ledger=self.ledger, rng=seed, source=source,
+                name, table.rows, missing=table.rows.missing, data_bounds=table.data_bounds,
+                ledger=account, rng=seed, source=source,
             )
             for name, seed in zip(plan.parties, seeds, strict=True)
         }  # fmt: skip
@@ -242,18 +195,12 @@ class PartyModel:
     def fit(
         self,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
         label: str | None = None,
         debias: bool | None = None,
         shrink: bool = False,
         ridge: float = 0.0,
         target: Target = "population",
-        calibration: Calibration | None = None,
-        rng: RngLike = None,
-        source: str | None = None,
+        **spending: Unpack[SpendingWords],
     ) -> MixingResults:
         """Release (unless built from releases) and regress one column on all others, or by the formula.
 
@@ -282,15 +229,11 @@ class PartyModel:
         -------
         MixingResults
         """
+        given = spending_of(spending)
         design = self._question(self._released_design, label)
-        options = _regression_options(
+        options = regression_options(
             self.debias if debias is None else debias, shrink, ridge, target, self.method, design
         )
-        spending = {
-            "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "calibration": calibration,
-            "rng": rng, "source": source,
-        }  # fmt: skip
-        given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
         if self._joined is not None and given:
             raise ArgumentError(
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
@@ -328,8 +271,12 @@ class PartyModel:
             )
         design = formula_design(self._joined.design, formula)
         corrected = self.debias if debias is None else debias
-        options = _regression_options(corrected, shrink, ridge, target, self.method, design)
+        options = regression_options(corrected, shrink, ridge, target, self.method, design)
         return self._regression(self._joined, design, options)
+
+    @property
+    def _schemas(self) -> Mapping[str, Schema]:
+        return {} if self._table is None else self._table.schemas
 
     @property
     def _released_design(self) -> Design:
@@ -350,7 +297,7 @@ class PartyModel:
                 f"name the column to regress, label=..., one of {', '.join(released.private_names)}; or use "
                 "regress(formula)"
             )
-        return label_design(released, chosen, self._order)
+        return label_design(released, chosen, None if self._table is None else self._table.order)
 
     def _regression(self, joined: Release, design: Design, options: RegressionOptions) -> MixingResults:
         release = regression_release(joined, design)
@@ -365,7 +312,9 @@ class PartyModel:
             reported = Reported(plain.params, PLAIN)
             if plain.bias is not None:
                 settings["bias"] = (design.to_user[0] @ plain.bias).tolist()
-        kind = "shrunk for prediction" if options.shrink else "de-biased" if options.debias else "plain"
+        shown = {
+            "Fit": "shrunk for prediction" if options.shrink else "de-biased" if options.debias else "plain"
+        }
         return build_results(
             MixingResults,
             system,
@@ -374,7 +323,7 @@ class PartyModel:
             model=type(self).__name__,
             method=_method(joined),
             fit=Fit(ridge=options.ridge if options.debias else 0.0, target=options.target),
-            options={"Fit": kind},
+            options=shown,
             settings=settings,
             reported=reported,
         )
@@ -392,34 +341,8 @@ class PartyModel:
         return f"<{type(self).__name__}: {state}>"
 
 
-def _regression_options(
-    debias: bool, shrink: bool, ridge: float, target: Target, method: MixingMethod, design: Design
-) -> RegressionOptions:
-    """Return the options of a fit, once they go together; nothing has been spent by then."""
-    Fit(ridge=ridge, target=target)
-    if shrink and (ridge > 0.0 or target != "population" or not debias):
-        raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
-    if not debias and target != "population":
-        raise ArgumentError(f"target={target!r} is about intervals, and a plain fit (debias=False) has none")
-    if shrink and (method != "random-mixing" or design.constant is None):
-        raise NotAvailableError(
-            "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "
-            "regression with a constant"
-        )
-    return RegressionOptions(debias, shrink, ridge, target)
-
-
 def _method(joined: Release) -> str:
     parties = len(joined.law["parties"])
     if joined.law["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
     return f"{joined.law['k']} mixed rows ({joined.law['kind']}), {parties} parties"
-
-
-def _checked_options(cls: type[PartyModel], options: dict[str, Any]) -> dict[str, Any]:
-    mixing = ("k", "kind", "seed", "share", "rsquared") if cls.method == "random-mixing" else ()
-    known = ("intercept", "diameter", *mixing)
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise ArgumentError(f"{cls.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}")
-    return options

@@ -1,4 +1,4 @@
-"""From modulated releases to estimating equations, scaled units, and descent on their moments (paper 1)."""
+"""From modulated releases to estimating equations, scaled units, and descent by rounds (paper 1)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from tqdm import tqdm
 
+from privinf.errors import ArgumentError
 from privinf.inference.corrected_features import CorrectedLeastSquares
+from privinf.mechanisms import Modulation, Rows
+from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Flags, Floats
+from privinf.validation import check_count, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
 
@@ -182,6 +187,19 @@ def _rounds(release: Release, name: str) -> Floats:
     return np.asarray(array)[None] if one_shot else np.asarray(array)
 
 
+@dataclass(frozen=True, slots=True)
+class GradientRule:
+    """The server's rule in the iterative protocol: ``eta_t = step / ||A_t||_op``, then projection."""
+
+    step: float = 0.8
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.step, "step")
+        if self.max_norm is not None:
+            check_positive(self.max_norm, "max_norm")
+
+
 def gradient_step(
     coefficients: Floats, gram: Floats, cross: Floats, *, step: float, max_norm: float | None
 ) -> Floats:
@@ -216,3 +234,38 @@ def gradient_path(
     for gram, cross in moments:
         path.append(gradient_step(path[-1], gram, cross, step=step, max_norm=max_norm))
     return np.stack(path)
+
+
+def release_rounds(
+    mechanism: Modulation,
+    rows: Rows,
+    rule: GradientRule,
+    rounds: int,
+    progress: bool | None,
+    terms: Mapping[str, Any],
+) -> Release:
+    """Run server and holders: directions orthogonal to the iterate, one message a round.
+
+    `terms` are those of `Modulation.open`: the schedule, what may be spent and on whose noise.
+    """
+    count = mechanism.map.directions
+    if count >= mechanism.columns and mechanism.map.amplitude > 0.0:
+        raise ArgumentError(
+            f"directions={count} must be fewer than the {mechanism.columns} private column(s) in the "
+            "iterative protocol, which keeps them orthogonal to the coefficients"
+        )
+    session = mechanism.open(rows, rounds=check_count(rounds, "rounds"), **terms)
+    public = np.random.default_rng(mechanism.public_seed)
+    design, private = mechanism.design, mechanism.design.private
+    beta = np.zeros(len(private))
+    hidden = None if progress is None else not progress
+    for index in tqdm(range(rounds), desc="modulated rounds", disable=hidden):
+        above = beta[private] if count < mechanism.columns else None
+        directions = orthonormal_directions(public, count, mechanism.columns, orthogonal_to=above)
+        message = session.send(directions)
+        system = round_system(
+            design, message, directions, session.public, session.response, scale=session.scales[index],
+            contraction=mechanism.map.contraction, amplitude=session.amplitude,
+        )  # fmt: skip
+        beta = gradient_step(beta, system.A, system.g, step=rule.step, max_norm=rule.max_norm)
+    return session.release()

@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self, TypedDict, Unpack
 
 import numpy as np
-from tqdm import tqdm
 
 from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.fitting.model import ReleaseModel, array_design, refuse_weights
+from privinf.fitting.model import ReleaseModel, SpendingWords, check_words, spending_of
+from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results
-from privinf.mechanisms import Modulation, Rows
-from privinf.mechanisms.local.modulation_map import orthonormal_directions
+from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
+    GradientRule,
     gradient_path,
-    gradient_step,
     modulation_system,
-    round_system,
+    release_rounds,
     round_systems,
 )
 from privinf.modulation.results import ModulatedOLSResults
 from privinf.releases import Release
-from privinf.typing import Adjacency, Calibration, Missing, RngLike, SensitivityRule, Stabilization, Target
-from privinf.validation import check_choice, check_count, check_positive
+from privinf.schema import Schema
+from privinf.typing import (
+    Adjacency,
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Missing,
+    Pair,
+    ResponseMode,
+    SensitivityRule,
+    Stabilization,
+    Table,
+    Target,
+)
+from privinf.validation import check_choice
 
 ModulationMethod = Literal["one-shot", "iterative"]
 
 
-@dataclass(frozen=True, slots=True)
-class GradientRule:
-    """The server's rule in the iterative protocol: ``eta_t = step / ||A_t||_op``, then projection."""
+class ModulationOptions(TypedDict, total=False):
+    """Options of `Modulation`, as `ModulatedOLS` says them."""
 
-    step: float = 0.8
-    max_norm: float | None = None
+    contraction: float
+    amplitude: float
+    frequency: float
+    directions: int
+    sensitivity: SensitivityRule
+    adjacency: Adjacency
+    response_share: float | None
+    public_seed: int
 
-    def __post_init__(self) -> None:
-        check_positive(self.step, "step")
-        if self.max_norm is not None:
-            check_positive(self.max_norm, "max_norm")
+
+class FormulaOptions(ModulationOptions, total=False):
+    """Those of `ModulatedOLS.from_formula`."""
+
+    response: ResponseMode
+    radius: float | None
+    weights: str | None
+    data_bounds: bool
 
 
 @doors
@@ -71,6 +92,8 @@ class ModulatedOLS(ReleaseModel):
         Protect any two records inside the bounds, or (the paper) records at distance at most one.
     response_share : float, optional
         Share of mu^2 for a protected response.
+    public_seed : int
+        Of the directions.
     missing : {"raise", "impute-public"}
     weights : None
         Only through `from_formula`, where a schema can declare them (NotAvailableError says so).
@@ -113,84 +136,105 @@ class ModulatedOLS(ReleaseModel):
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
         radius: float | None = None,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        public: Any = (),
-        contraction: float = 0.5,
-        amplitude: float = 0.1,
-        frequency: float = 1.0,
-        directions: int = 1,
-        sensitivity: SensitivityRule = "exact",
-        adjacency: Adjacency = "bounded",
-        response_share: float | None = None,
+        bounds: Bounds = None,
+        y_bounds: Pair | str | None = None,
+        public: Sequence[str | int] = (),
         missing: Missing = "raise",
-        public_seed: int = 0,
-        weights: Any = None,
+        weights: None = None,
         ledger: Ledger | None = None,
+        **options: Unpack[ModulationOptions],
     ) -> None:
         refuse_weights(weights)
-        design, features, response, from_data = array_design(
-            y,
-            X,
-            bounds=bounds,
-            radius=radius,
-            y_bounds=y_bounds,
-            public=public,
-            unbounded=adjacency == "unit",
+        check_words(options, ModulationOptions.__annotations__)
+        unbounded = options.get("adjacency") == "unit"
+        limits = Limits(bounds, radius, y_bounds, public, unbounded=unbounded)
+        held = rows_of_arrays(y, X, limits, missing=missing)
+        self._bind(
+            Modulation(held.design, missing=missing, data_bounds=held.data_bounds, **options), held, ledger
         )
-        mechanism = Modulation(
-            design,
-            contraction=contraction,
-            amplitude=amplitude,
-            frequency=frequency,
-            directions=directions,
-            sensitivity=sensitivity,
-            adjacency=adjacency,
-            response_share=response_share,
-            missing=missing,
-            public_seed=public_seed,
-            data_bounds=from_data,
-        )
-        self._bind(mechanism, Rows(features, response, missing), ledger)
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        missing: Missing = "raise",
+        ledger: Ledger | None = None,
+        **options: Unpack[FormulaOptions],
+    ) -> Self:
+        """Build the model from a formula, raw rows and their public schema.
+
+        Parameters
+        ----------
+        formula : str
+            Evaluated on raw rows at the holder; its bounds follow from the schema.
+        data : DataFrame
+        schema : Schema
+        missing : {"raise", "impute-public"}
+        ledger : Ledger, optional
+        response : {"protected", "public"}
+            Whether the response is noised too.
+        weights : str, optional
+            A column of observation weights that the schema declares public with positive bounds.
+        radius, contraction, amplitude, frequency, directions, sensitivity, adjacency, response_share
+            As for the class; so is public_seed.
+
+        Raises
+        ------
+        SchemaError, NotAvailableError
+            The schema does not declare what the formula needs; the data are a federation.
+        """
+        check_words(options, FormulaOptions.__annotations__)
+        return cls._of_table(formula, data, schema, missing, ledger, options)
 
     def release(
         self,
         *,
         method: ModulationMethod = "one-shot",
         rounds: int | None = None,
-        schedule: Any = None,
+        schedule: Sequence[float] | None = None,
         step: float | None = None,
         max_norm: float | None = None,
         progress: bool | None = None,
-        **spending: Any,
+        ledger: Ledger | None = None,
+        **spending: Unpack[SpendingWords],
     ) -> Release:
-        """Release the rows: once, or in the rounds of the iterative protocol (see `fit`).
+        """Release the rows: once, or in the rounds of the iterative protocol.
 
-        ``**spending`` are ``epsilon, delta, mu, rho, calibration, rng, source`` of `Modulation.release`.
+        Parameters
+        ----------
+        method, rounds, schedule, step, max_norm, progress
+            As for `fit`.
+        ledger : Ledger, optional
+            Instead of the model's own.
+        epsilon, delta, mu, rho, calibration, rng, source
+            As for `fit`.
         """
-        protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
-        check_method(method, protocol)
+        given = spending_of(spending)
+        check_method(method, {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm})
         if method == "one-shot":
-            return super().release(**spending)
+            return self._released(ledger, given)
         if self._rows is None:
-            return super().release()
+            return self._released(ledger, {})
         rule = GradientRule(0.8 if step is None else step, max_norm)
-        return self._iterate(10 if rounds is None else rounds, schedule, rule, progress, spending)
+        given["ledger"] = self.ledger if ledger is None else check_ledger(ledger)
+        many = 10 if rounds is None else rounds
+        return release_rounds(
+            self.mechanism, self._rows, rule, many, progress, {"schedule": schedule, **given}
+        )
 
     def fit(
         self,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
         method: ModulationMethod | None = None,
         rounds: int | None = None,
-        schedule: Any = None,
+        schedule: Sequence[float] | None = None,
         estimator: Estimator | None = None,
         step: float | None = None,
         max_norm: float | None = None,
@@ -198,10 +242,8 @@ class ModulatedOLS(ReleaseModel):
         ridge: float = 0.0,
         fuller: float | None = None,
         target: Target = "population",
-        calibration: Calibration | None = None,
-        rng: RngLike = None,
-        source: str | None = None,
         progress: bool | None = None,
+        **spending: Unpack[SpendingWords],
     ) -> ModulatedOLSResults:
         """Release (unless built from a release) and estimate.
 
@@ -245,17 +287,16 @@ class ModulatedOLS(ReleaseModel):
         """
         how = Fit(stabilization, ridge, fuller, target)
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
-        spending = {
-            "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho,
-            "rng": rng, "calibration": calibration, "source": source,
-        }  # fmt: skip
+        given = spending_of(spending)
         protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
-        release = self._given_release({**spending, "rounds": rounds, "schedule": schedule, "method": method})
+        release = self._given_release({**given, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
-            given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
             method = "one-shot" if method is None else method
-            check_method(method, protocol | {"estimator": estimator})
-            release = self.release(method=method, **protocol, progress=progress, **given)
+            check_method(method, {**protocol, "estimator": estimator})
+            release = self.release(
+                method=method, rounds=rounds, schedule=schedule, step=step, max_norm=max_norm,
+                progress=progress, **given,
+            )  # fmt: skip
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
             raise ArgumentError("estimator= belongs to iterative releases; this one is one-shot")
@@ -267,45 +308,6 @@ class ModulatedOLS(ReleaseModel):
             GradientRule(0.8 if step is None else step, max_norm),
             how,
         )  # fmt: skip
-
-    def _iterate(
-        self, rounds: int, schedule: Any, rule: GradientRule, progress: bool | None, spending: dict[str, Any]
-    ) -> Release:
-        """Run server and holders: directions orthogonal to the iterate, one message a round."""
-        mechanism: Modulation = self.mechanism
-        count = mechanism.map.directions
-        if count >= mechanism.columns and mechanism.map.amplitude > 0.0:
-            raise ArgumentError(
-                f"directions={count} must be fewer than the {mechanism.columns} private column(s) in the "
-                "iterative protocol, which keeps them orthogonal to the coefficients"
-            )
-        session = mechanism.open(
-            self._rows,
-            rounds=check_count(rounds, "rounds"),
-            schedule=schedule,
-            ledger=self.ledger,
-            **spending,
-        )
-        public = np.random.default_rng(mechanism.public_seed)
-        private = mechanism.design.private
-        beta = np.zeros(len(private))
-        hidden = None if progress is None else not progress
-        for index in tqdm(range(rounds), desc="modulated rounds", disable=hidden):
-            above = beta[private] if count < mechanism.columns else None
-            directions = orthonormal_directions(public, count, mechanism.columns, orthogonal_to=above)
-            message = session.send(directions)
-            system = round_system(
-                mechanism.design,
-                message,
-                directions,
-                session.public,
-                session.response,
-                scale=session.scales[index],
-                contraction=mechanism.map.contraction,
-                amplitude=session.amplitude,
-            )
-            beta = gradient_step(beta, system.A, system.g, step=rule.step, max_norm=rule.max_norm)
-        return session.release()
 
     def _solve(
         self, release: Release, estimator: Estimator | None, rule: GradientRule, fit: Fit

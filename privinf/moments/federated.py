@@ -13,9 +13,9 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, calibrate_mu, split_mu
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation, NoisySum, SecureServer, TrustedServer
+from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.federation.local import FEDERATED_TRUST, Parties, in_process, parts_of
+from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
     MomentLayout,
@@ -26,77 +26,28 @@ from privinf.mechanisms.moments import (
     warn_of_large_delta,
 )
 from privinf.releases import Release
-from privinf.schema import Design, Schema
-from privinf.schema.arrays import CONSTANT
-from privinf.schema.design import resolve_design
+from privinf.schema import Schema
 from privinf.typing import Calibration, CovType, Floats, RngLike, Trust
 from privinf.validation import check_choice, check_fraction, check_positive
 
 # ---- parties
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MomentParties:
-    """A federation, and the design of a regression over it.
+def closed(held: ModelRows, schema: Schema) -> ModelRows:
+    """Return the sites of a formula, with all columns protected: no site sends a public one in clear.
 
-    Attributes
-    ----------
-    federation : Federation
-    design : Design
-        What is released is about: every column protected but the constant.
-    asked : Design or None
-        What sites must adopt first, where they hold tables: the same columns as their schema declares them.
-
-    Notes
-    -----
-    **Privacy.** Holds no rows: the federation does.
+    The sites still adopt the design that their own schema makes.
     """
-
-    federation: Federation
-    design: Design
-    asked: Design | None = None
-
-
-def parties_of_formula(formula: str, federation: Federation, schema: Schema, radius: Any) -> MomentParties:
-    """Return the parties behind a federation whose sites hold tables.
-
-    Columns that the schema declares public are protected like the others: no site sends them in clear.
-    """
-    asked = resolve_design(schema, formula, response="protected", radius=radius)
-    if asked.response_public:
-        raise SchemaError(f"MomentOLS protects the response too: {asked.response!r} is declared public")
-    closed = Schema(
+    if held.design.response_public:
+        raise SchemaError(f"MomentOLS protects the response too: {held.design.response!r} is declared public")
+    hidden = Schema(
         {name: replace(declared, public=False) for name, declared in schema.columns.items()},
         unit=schema.unit,
         max_rows=schema.max_rows,
     )
-    return MomentParties(federation, _protected(closed.design(formula, radius=radius)), asked)
-
-
-def parties_of_arrays(
-    parties: Parties, *, bounds: Any, radius: Any, y_bounds: Any, keyed: bool
-) -> MomentParties:
-    """Return the parties of one pair (y, X) each, as sites of this process; `keyed` for secure sums.
-
-    Raises
-    ------
-    PrivinfError
-        A party's rows are not what they must be; the message names the party.
-    """
-    if y_bounds is None:
-        raise SchemaError("MomentOLS protects the response too: pass its public bounds, y_bounds=(low, high)")
-    if bounds is None and radius is None:
-        raise SensitivityError("the columns need public bounds: pass bounds=[(low, high), ...] or radius=r")
-    parts, names = parts_of(parties)
-    public = [CONSTANT] if CONSTANT in names else []
-    design = Design.from_arrays(names, bounds=bounds, radius=radius, public=public, y_bounds=y_bounds)
-    return MomentParties(in_process(_protected(design), parts, keyed=keyed), design)
-
-
-def _protected(design: Design) -> Design:
-    if not design.private.any():
-        raise SensitivityError("there is no column beside the constant: nothing to protect")
-    return design
+    return replace(
+        held, design=hidden.design(str(held.design.formula), radius=held.design.radius), asked=held.design
+    )
 
 
 Checkpoint = str | PathLike[str] | None
@@ -107,7 +58,8 @@ class FederatedMoments:
 
     Parameters
     ----------
-    parties : MomentParties
+    parties : ModelRows
+        The sites. Every column of the design is protected but the constant.
     trust : {"secure-sum", "server"}
     response_weight : float, optional
         c, public; default `default_response_weight`.
@@ -119,8 +71,10 @@ class FederatedMoments:
     the noise, the honest ones enough for the claim; with "server" they send un-noised sums.
     """
 
-    def __init__(self, parties: MomentParties, *, trust: Trust, response_weight: float | None) -> None:
-        self.trust: Trust = check_choice(trust, FEDERATED_TRUST, "trust")
+    def __init__(self, parties: ModelRows, *, trust: Trust, response_weight: float | None) -> None:
+        self.trust: Trust = trust
+        if not parties.design.private.any():
+            raise SensitivityError("there is no column beside the constant: nothing to protect")
         self.parties, self.design = parties, parties.design
         if response_weight is None:
             response_weight = default_response_weight(self.design.norm, self.design.y_norm, self._constants)
@@ -213,7 +167,7 @@ class FederatedMoments:
         return 0 if self.design.constant is None else 1
 
     def _server(self, ledger: Ledger, rng: RngLike, max_colluding: int) -> TrustedServer:
-        federation = self.parties.federation
+        federation = self.parties.sites
         options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.parties.asked}
         if self.trust == "secure-sum":
             return SecureServer(federation, max_colluding=max_colluding, **options)
@@ -258,7 +212,7 @@ class FederatedMoments:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        sites = len(self.parties.federation.sites)
+        sites = len(self.parties.sites.sites)
         return f"<FederatedMoments by {self.trust}: {len(self.design.names)} columns, {sites} sites>"
 
 

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.fitting.model import ReleaseModel, array_design, refuse_weights
+from privinf.fitting.model import SITES_NOISE, ReleaseModel, SpendingWords, spending_of
+from privinf.fitting.rows import (
+    AT_SITES,
+    NEEDS_SITES,
+    PROTECTED,
+    Limits,
+    check_trust,
+    is_federation,
+    refuse_weights,
+    rows_of_arrays,
+    rows_of_formula,
+    rows_of_pairs,
+)
 from privinf.fitting.solve import Fit, build_results
-from privinf.mechanisms import Moments, Rows
+from privinf.mechanisms import Moments
+from privinf.mechanisms.arrays import Parties
 from privinf.moments.equation import caveats, described, moment_system, release_cov_type
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
-from privinf.typing import Calibration, CovType, Missing, RngLike, Stabilization, Target, Trust
-from privinf.validation import check_choice, check_count
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    CovType,
+    Missing,
+    Pair,
+    Stabilization,
+    Table,
+    Target,
+    Trust,
+)
+from privinf.validation import check_count
 
 if TYPE_CHECKING:  # a fit of rows in one place loads no federation
-    from privinf.federation.local import Parties
     from privinf.moments.federated import Checkpoint, FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
@@ -29,6 +53,8 @@ TRUSTED = {
     "secure-sum": "secure sum",
     "server": "trusted server",
 }
+ONE_PLACE: Mapping[Trust, str] = {"server": NEEDS_SITES, "secure-sum": NEEDS_SITES}
+SEVERAL: Mapping[Trust, str] = {"central": AT_SITES, "local": "is for records in one place: sites sum them"}
 
 
 @doors
@@ -87,42 +113,43 @@ class MomentOLS(ReleaseModel):
 
     def __init__(
         self,
-        y: Any,
-        X: Any,
+        y: ColumnLike,
+        X: ColumnsLike,
         *,
-        bounds: Any = None,
+        bounds: Bounds = None,
         radius: float | None = None,
-        y_bounds: Any = None,
-        public: Any = (),
+        y_bounds: Pair | str | None = None,
+        public: Sequence[str | int] = (),
         trust: Trust = "central",
         response_weight: float | None = None,
         missing: Missing = "raise",
-        weights: Any = None,
+        weights: None = None,
         ledger: Ledger | None = None,
     ) -> None:
         refuse_weights(weights)
         if y_bounds is None:
-            raise SchemaError(
-                "MomentOLS protects the response too: pass its public bounds, y_bounds=(low, high)"
-            )
-        design, features, response, from_data = array_design(
-            y, X, bounds=bounds, radius=radius, y_bounds=y_bounds, public=public
-        )
+            raise SchemaError(PROTECTED)
+        held = rows_of_arrays(y, X, Limits(bounds, radius, y_bounds, public), missing=missing)
         mechanism = Moments(
-            design, trust=trust, response_weight=response_weight, missing=missing, data_bounds=from_data
+            held.design,
+            trust=check_trust(trust, "central", ONE_PLACE),
+            response_weight=response_weight,
+            missing=missing,
+            data_bounds=held.data_bounds,
         )
-        self._bind(mechanism, Rows(features, response, missing), ledger)
+        self._bind(mechanism, held, ledger)
 
     @classmethod
     def from_arrays(
         cls,
         parties: Parties,
         *,
-        bounds: Any = None,
+        bounds: Bounds = None,
         radius: float | None = None,
-        y_bounds: Any = None,
+        y_bounds: Pair | None = None,
         trust: Trust = "secure-sum",
         response_weight: float | None = None,
+        missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model over parties from one pair (y, X) each; a column ``const`` of ones is public.
@@ -131,7 +158,7 @@ class MomentOLS(ReleaseModel):
         ----------
         parties : sequence or mapping of (y, X)
             Simulated in this process; real sites are a federation for `from_formula`.
-        bounds, radius, y_bounds, response_weight, ledger
+        bounds, radius, y_bounds, response_weight, missing, ledger
             As for the class. Every column but the constant is protected.
         trust : {"secure-sum", "server"}
             "secure-sum": sites add the noise under masks (needs the extra ``federation``); "server": they
@@ -154,25 +181,26 @@ class MomentOLS(ReleaseModel):
         >>> bool((abs(fit.params - [0.5, -0.3]) < 5 * fit.bse).all())
         True
         """
-        from privinf.federation.local import FEDERATED_TRUST
-        from privinf.moments.federated import FederatedMoments, parties_of_arrays
+        from privinf.moments.federated import FederatedMoments
 
-        check_choice(trust, FEDERATED_TRUST, "trust")
-        found = parties_of_arrays(
-            parties, bounds=bounds, radius=radius, y_bounds=y_bounds, keyed=trust == "secure-sum"
-        )
-        return cls._over(FederatedMoments(found, trust=trust, response_weight=response_weight), ledger)
+        trust = check_trust(trust, "secure-sum", SEVERAL)
+        held = rows_of_pairs(parties, Limits(bounds, radius, y_bounds), missing=missing).placed(trust)
+        return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        data: Any,
+        data: Table,
         *,
         schema: Schema,
+        trust: Trust | None = None,
+        response_weight: float | None = None,
+        radius: float | None = None,
+        weights: str | None = None,
         missing: Missing = "raise",
         ledger: Ledger | None = None,
-        **mechanism: Any,
+        data_bounds: bool = False,
     ) -> Self:
         """Build the model from a formula and raw rows, or a federation whose sites hold them.
 
@@ -183,40 +211,38 @@ class MomentOLS(ReleaseModel):
         data : DataFrame or Federation
             Sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
+        trust : {"central", "local", "secure-sum", "server"}
+            Of a data frame "central" (default) or "local"; over a federation "secure-sum" (default) or
+            "server".
+        response_weight, radius, ledger
+            As for the class.
+        weights : str, optional
+            Of a data frame: a column of weights that the schema declares public with positive bounds.
         missing : {"raise", "impute-public"}
             Of a data frame; in a federation every site's `Rows` say it.
-        ledger : Ledger, optional
-            Default: one for this object, cumulative over its fits and releases.
-        **mechanism
-            ``trust`` ("central" or "local"; over a federation "secure-sum", the default, or "server"),
-            ``response_weight``, ``radius``; and for a data frame ``weights``, the name of a column of
-            observation weights that the schema declares public with positive bounds.
+        data_bounds : bool
+            Whether the schema's bounds were taken from these rows: a leak, which ledger lines then name.
 
         Raises
         ------
-        SchemaError
-            The formula needs columns, bounds or parameters that the schema does not declare.
-        NotAvailableError
-            Observation weights over a federation.
+        SchemaError, NotAvailableError
+            The schema does not declare what the formula needs; observation weights over a federation.
 
         Notes
         -----
         Over a federation, columns that the schema declares public are protected like the others.
         """
-        if not hasattr(data, "ask"):
-            if mechanism.get("trust") in ("secure-sum", "server"):
-                raise ArgumentError(f"trust={mechanism['trust']!r} needs a federation, or from_arrays")
-            return super().from_formula(
-                formula, data, schema=schema, missing=missing, ledger=ledger, **mechanism
-            )
-        refuse_weights(mechanism.pop("weights", None))
-        if missing != "raise":
-            raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
-        from privinf.moments.federated import FederatedMoments, parties_of_formula
+        if not is_federation(data):
+            trust = check_trust(trust, "central", ONE_PLACE)
+            options = {"trust": trust, "response_weight": response_weight, "radius": radius}
+            more = {"weights": weights, "data_bounds": data_bounds}
+            return cls._of_table(formula, data, schema, missing, ledger, options | more)
+        from privinf.moments.federated import FederatedMoments, closed
 
-        parties = parties_of_formula(formula, data, schema, mechanism.pop("radius", None))
-        options = {"trust": "secure-sum", "response_weight": None} | mechanism
-        return cls._over(FederatedMoments(parties, **options), ledger)
+        refuse_weights(weights)
+        trust = check_trust(trust, "secure-sum", SEVERAL)
+        held = closed(rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema)
+        return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
     def _over(cls, mechanism: FederatedMoments, ledger: Ledger | None) -> Self:
@@ -230,36 +256,46 @@ class MomentOLS(ReleaseModel):
     def _federated(self) -> bool:
         return self.mechanism is not None and not isinstance(self.mechanism, Moments)
 
-    def release(self, **spending: Any) -> Release:
-        """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties."""
+    def release(
+        self,
+        *,
+        cov_type: CovType | None = None,
+        robust_share: float | None = None,
+        max_colluding: int = 0,
+        checkpoint: Checkpoint = None,
+        ledger: Ledger | None = None,
+        **spending: Unpack[SpendingWords],
+    ) -> Release:
+        """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties.
+
+        The arguments are as for `fit`; `ledger` is used instead of the model's own.
+        """
+        given = spending_of(spending, {"source": SITES_NOISE} if self._federated else {})
+        rounds = {"cov_type": cov_type, "robust_share": robust_share}
+        given |= {name: value for name, value in rounds.items() if value is not None}
+        account = self.ledger if ledger is None else check_ledger(ledger)
         if self._federated:
-            if "source" in spending:
-                raise ArgumentError("source= is for rows in one place: here the noise is the federation's")
-            released: Release = self.mechanism.release(ledger=self.ledger, **spending)
+            released: Release = self.mechanism.release(
+                ledger=account, max_colluding=max_colluding, checkpoint=checkpoint, **given
+            )
             return released
-        for name in ("max_colluding", "checkpoint"):
-            if name in spending:
+        for name, value in (("max_colluding", max_colluding or None), ("checkpoint", checkpoint)):
+            if value is not None:
                 raise ArgumentError(f"{name}= is for a model over a federation")
-        return super().release(**spending)
+        return self._released(account, given)
 
     def fit(
         self,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
         cov_type: CovType | None = None,
         robust_share: float | None = None,
         stabilization: Stabilization = "none",
         ridge: float = 0.0,
         fuller: float | None = None,
         target: Target = "population",
-        calibration: Calibration | None = None,
-        rng: RngLike = None,
-        source: str | None = None,
         max_colluding: int = 0,
         checkpoint: Checkpoint = None,
+        **spending: Unpack[SpendingWords],
     ) -> Results:
         """Release (unless built from a release) and estimate.
 
@@ -284,18 +320,12 @@ class MomentOLS(ReleaseModel):
         Results
         """
         how = Fit(stabilization, ridge, fuller, target)
-        spending = {
-            "epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "robust_share": robust_share,
-            "rng": rng, "calibration": calibration, "source": source,
-            "max_colluding": check_count(max_colluding, "max_colluding", least=0) or None,
-            "checkpoint": checkpoint,
-        }  # fmt: skip
-        release = self._given_release(spending)
+        most = check_count(max_colluding, "max_colluding", least=0) or None
+        rounds = {"robust_share": robust_share, "max_colluding": most, "checkpoint": checkpoint}
+        given = spending_of(spending) | {name: value for name, value in rounds.items() if value is not None}
+        release = self._given_release(given)
         if release is None:
-            given: dict[str, Any] = {name: value for name, value in spending.items() if value is not None}
-            if cov_type is not None:
-                given["cov_type"] = cov_type
-            release = self.release(**given)
+            release = self.release(cov_type=cov_type, **given)
         elif cov_type is not None and cov_type != release_cov_type(release):
             raise ArgumentError(
                 f"cov_type={cov_type!r}: this release was made for cov_type={release_cov_type(release)!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -18,7 +18,7 @@ from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.table import Schema, canonical_digest
 from privinf.schema.terms import Column, Plain, Response
-from privinf.typing import Floats, Json, Missing, ResponseMode, Table
+from privinf.typing import Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ class Design(DesignFields):
         cls,
         names: Sequence[str],
         *,
-        bounds: Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]] | None = None,
+        bounds: Pairs | None = None,
         radius: float | None = None,
         public: Iterable[str] = (),
         constant: int | None = None,
         response: str = "y",
-        y_bounds: tuple[float, float] | None = None,
+        y_bounds: Pair | None = None,
     ) -> Design:
         """Return the design of a plain matrix.
 

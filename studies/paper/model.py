@@ -132,11 +132,12 @@ def fit_paper(
     Examples
     --------
     >>> import numpy as np
-    >>> from privinf.lasso.rows import rows_of_arrays
+    >>> from privinf import DebiasedLasso
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((20_000, 10))
     >>> y = X[:, 0] - X[:, 5] + 0.5 * rng.standard_normal(20_000)
-    >>> rows, ledger = rows_of_arrays(y, X, 4.0, None, (-6, 6), 1.0, None), Ledger()
+    >>> model = DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6), x_scale=1.0)
+    >>> rows, ledger = model._rows, Ledger()
     >>> server = TrustedServer(rows.federation, ledger=ledger, rng=0)
     >>> fit = fit_paper(rows, server, ledger, epsilon=20.0, delta=1e-5, sparsity=2, targets=[0, 5, 9])
     >>> fit.selected, bool((abs(fit.params - [1.0, -1.0, 0.0]) < 4 * fit.bse).all())

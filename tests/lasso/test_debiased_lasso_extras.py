@@ -15,7 +15,6 @@ from privinf.lasso.debiasing import DebiasingBudget, debias, debias_all
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.plan import check_plan
 from privinf.lasso.results import LassoResults, lasso_results
-from privinf.lasso.rows import rows_of_arrays
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
 from privinf.simulation import binomial_limits
@@ -36,12 +35,12 @@ def draw(seed, n=N):
 def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, **options):
     """Return the results of a fit with extras, the steps of `DebiasedLasso.fit` one by one."""
     y, X = draw(seed, n)
-    rows = rows_of_arrays(y, X * scale, bound * scale, None, (-6, 6), None, None)
+    rows = pi.DebiasedLasso(y, X * scale, x_bound=bound * scale, y_bounds=(-6, 6))._rows
     every = targets == "all"
     plan = check_plan(
-        epsilon=math.inf if math.isinf(rho) else 1.0, delta=1e-5, sparsity=2, max_sparsity=None,
+        rho=rho, delta=1e-5, sparsity=2, max_sparsity=None,
         targets=targets, precision_sparsity=None, iterations=None, clip=None, center="declared", shares=None,
-        names=rows.names, constant=None, n=n,
+        names=rows.names, constant=None,
     )  # fmt: skip
     asked = check_extras(**options)
     plan = replace(plan, rho=asked.basic(rho))
@@ -289,7 +288,7 @@ def test_every_column_as_a_target():
 @pytest.mark.parametrize("every", [False, True])
 def test_scores_are_standardised_before_they_are_clipped(every):
     y, X = draw(2)
-    rows = rows_of_arrays(y, X, 6.0, None, (-6, 6), None, None)
+    rows = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-6, 6))._rows
     sums = SparseSums(TrustedServer(rows.federation), rows.units(), N)
     fit = sparse_fit(sums, 2, ThresholdingBudget(*[math.inf] * 4))
     budget = DebiasingBudget(*[math.inf] * 5)

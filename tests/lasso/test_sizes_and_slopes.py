@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
+import privinf as pi
 from privinf.federation import TrustedServer
 from privinf.lasso.debiasing import SLOPE_NOISE, slope_norm
 from privinf.lasso.heterogeneous.scores import SLOPE_SPREAD, _slope_variance
 from privinf.lasso.radii import clip_radii
-from privinf.lasso.rows import rows_of_arrays
 from privinf.lasso.sums import SparseSums
 
 
@@ -18,7 +18,7 @@ def test_sizes_of_normal_columns_do_not_depend_on_the_clip(clip):
     rng = np.random.default_rng(0)
     sd = np.array([0.2, 0.9, 2.0])
     X = rng.standard_normal((60_000, 3)) * sd
-    rows = rows_of_arrays(X[:, 0], X, 9.0, None, (-3, 3), 1.0, None)
+    rows = pi.DebiasedLasso(X[:, 0], X, x_bound=9.0, y_bounds=(-3, 3), x_scale=1.0)._rows
     sums = SparseSums(TrustedServer(rows.federation, rng=1), rows.units(), len(X))
     sums.size_columns(range(3), 1.0, clip)
     np.testing.assert_allclose(sums.units.scale, sd, rtol=0.06)

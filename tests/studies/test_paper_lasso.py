@@ -11,7 +11,6 @@ import privinf as pi
 from privinf.accounting import epsilon_to_rho, rho_to_epsilon
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, PrivinfError
 from privinf.federation import TrustedServer
-from privinf.lasso.rows import rows_of_arrays
 from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 from studies.paper.model import fit_paper
@@ -22,9 +21,10 @@ HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}
 
 
 def door(sample, *, scale=1.0, machines=None, ledger=None, rng=None, x_bound=4.0):
-    rows = rows_of_arrays(
-        sample.y, sample.X * scale, x_bound * scale, None, (-5.0, 5.0), 1.0 * scale, machines
-    )
+    rows = pi.DebiasedLasso(
+        sample.y, sample.X * scale, x_bound=x_bound * scale, y_bounds=(-5.0, 5.0), x_scale=1.0 * scale,
+        machines=machines,
+    )._rows  # fmt: skip
     ledger = pi.Ledger() if ledger is None else ledger
     return rows, TrustedServer(rows.federation, ledger=ledger, rng=rng), ledger
 
@@ -63,7 +63,7 @@ def test_without_noise_it_is_least_squares(sample, form):
 
 def test_without_noise_only_bounds_that_are_given_bind(sample):
     """By default the bound of the norm would be half the width of y_bounds, here below the norm itself."""
-    rows = rows_of_arrays(sample.y, sample.X, 8.0, None, (-0.5, 0.5), 1.0, None)
+    rows = pi.DebiasedLasso(sample.y, sample.X, x_bound=8.0, y_bounds=(-0.5, 0.5), x_scale=1.0)._rows
     ledger = pi.Ledger()
     server = TrustedServer(rows.federation, ledger=ledger)
     given = {"epsilon": math.inf, "sparsity": 3, "targets": [0], "iterations": 150}
@@ -255,7 +255,7 @@ def test_bad_requests_spend_nothing(sample, changes, kind, match):
 
 def test_a_constant_and_a_foreign_ledger_are_refused(sample):
     X = pd.DataFrame(sample.X, columns=[f"x{j}" for j in range(12)]).assign(const=1.0)
-    rows = rows_of_arrays(sample.y, X, 4.0, None, (-5.0, 5.0), None, None)
+    rows = pi.DebiasedLasso(sample.y, X, x_bound=4.0, y_bounds=(-5.0, 5.0))._rows
     ledger = pi.Ledger()
     with pytest.raises(NotAvailableError, match="no constant"):
         fit_paper(rows, TrustedServer(rows.federation, ledger=ledger), ledger, epsilon=1.0, sparsity=2)

@@ -16,7 +16,7 @@ from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.blocks import RowBlocks
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
-from privinf.mechanisms.rows import BLOCK, scale_private
+from privinf.mechanisms.rows import BLOCK, Rows, scale_private
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Flags, Floats, Integers, Missing, Table
@@ -180,6 +180,7 @@ class PartyMechanism:
 
     def _checked(self, rows: Any) -> Any:
         """Return rows as a DataFrame or as blocks of one, with the public number of rows."""
+        rows = rows.features if isinstance(rows, Rows) else rows
         if not isinstance(rows, (pd.DataFrame, RowBlocks)):
             assert self.design.schema is not None
             array, names = np.asarray(rows), list(self.design.schema.columns)

@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.opened import OpenedRows
+from privinf.schema import Design
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_number
 
@@ -60,6 +62,15 @@ class SiteBlock:
     response_high: float
     start: int = 0
     stream: int = 0
+
+    @classmethod
+    def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
+        """Return all rows of a site by a design whose response has bounds."""
+        assert design.y_low is not None
+        assert design.y_high is not None
+        return cls(
+            rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high
+        )
 
     def __len__(self) -> int:
         return len(self.response)

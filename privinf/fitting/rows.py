@@ -1,0 +1,332 @@
+"""The door of rows: arrays, sites, a table or a federation become one value that every model takes.
+
+Rows stay where they are: in a handle (`privinf.mechanisms.rows.Rows`) that is held and passed on, or at the
+sites of a federation. What a model needs beside them (a radius, clips, units) is the model's own, and follows
+from the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
+
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
+from privinf.mechanisms.arrays import (
+    Parties,
+    PartyColumns,
+    array_rows,
+    array_table,
+    check_cover,
+    column_limits,
+    own_bounds,
+    party_columns,
+    rows_by_site,
+    site_rows,
+    split,
+)
+from privinf.mechanisms.rows import Rows
+from privinf.schema import Design, Schema
+from privinf.schema.arrays import CONSTANT
+from privinf.schema.design import resolve_design
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, Label, Missing, Pair, Table, Trust
+from privinf.validation import check_choice, shown
+
+if TYPE_CHECKING:
+    from privinf.federation import Federation
+
+ONE_SITE = "all"
+# adjacency="unit" protects records at distance 1 and needs no bound: a ball that holds every float row.
+NO_BOUND_RADIUS = 1e100
+AT_SITES = 'is for rows in one place: several sites trust a "server", or take part in a "secure-sum"'
+NO_RECORD_ALONE = "is not offered: the fit asks for sums over records, and no record can noise its own"
+NEEDS_SITES = "needs a federation, or from_arrays"
+PROTECTED = "the response is protected too: pass its public bounds, y_bounds=(low, high)"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is public of arrays: bounds of columns and response, and which columns need none.
+
+    Attributes
+    ----------
+    bounds, radius, y_bounds
+        As the models take them.
+    public : sequence of column names or positions
+    reach : float or None
+        Instead of `bounds`: every column lies in [-reach, reach].
+    unbounded : bool
+        Whether private columns may go without bounds.
+    """
+
+    bounds: Bounds = None
+    radius: float | None = None
+    y_bounds: Pair | str | None = None
+    public: Sequence[str | int] = ()
+    reach: float | None = None
+    unbounded: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelRows:
+    """The rows of a model, here or at the sites of a federation, and what is public of them.
+
+    Attributes
+    ----------
+    design : Design
+    parts : mapping of label to Rows
+        Handles of the rows that are here, by site; rows in one place are one part.
+    federation : Federation or None
+        The sites that hold the rows.
+    data_bounds : bool
+        Whether bounds were taken from the rows (a leak that every ledger line names).
+    asked : Design or None
+        What sites of tables must adopt first, where it is not `design`.
+
+    Notes
+    -----
+    **Privacy.** Rows are held and passed on; only `privinf.mechanisms` reads them.
+    """
+
+    design: Design
+    parts: Mapping[Label, Rows]
+    federation: Federation | None = None
+    data_bounds: bool = False
+    asked: Design | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The handle of rows in one place."""
+        (rows,) = self.parts.values()
+        return rows
+
+    @property
+    def sites(self) -> Federation:
+        """The federation."""
+        assert self.federation is not None
+        return self.federation
+
+    def split(self, machines: ColumnLike | None) -> ModelRows:
+        """Return the rows as those of one site a label of `machines`, an array or a table's column."""
+        if machines is None:
+            return self
+        if self.federation is not None:
+            raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
+        return replace(self, parts=split(self.rows, machines))
+
+    def placed(self, trust: Trust, *, zero_out: bool = False) -> ModelRows:
+        """Return the rows at sites: of this process, unless a federation has them; with keys where masked."""
+        if self.federation is not None:
+            return self
+        from privinf.federation.local import in_process
+
+        keyed = trust == "secure-sum"
+        return replace(self, federation=in_process(self.design, self.parts, keyed=keyed, zero_out=zero_out))
+
+    def counted(self) -> dict[str, int]:
+        """Return the number of rows of each site, which is public."""
+        from privinf.federation import Query
+
+        return {reply.site: reply.rows for reply in self.sites.ask(Query("describe"))}
+
+    def named(self) -> dict[str, Label]:
+        """Return the caller's label of every site."""
+        return dict(zip(self.sites.sites, self.parts or self.sites.sites, strict=True))
+
+
+# ---- adapters
+
+
+def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+    """Return one pair (y, X) as rows in one place, for a mechanism that reads them.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError
+        Shapes, labels or bounds do not fit; no message holds a value of a row.
+    """
+    held = array_rows(y, X, missing=missing)
+    declared = [*held.marked, *(_public_name(item, held.names) for item in limits.public)]
+    private = [name for name in held.names if name not in declared]
+    bounds, y_bounds = own_bounds(held, limits.bounds, limits.y_bounds, private)
+    radius = limits.radius
+    if bounds is None and radius is None and limits.unbounded:
+        radius = NO_BOUND_RADIUS
+    if bounds is None and radius is None:
+        raise SensitivityError(
+            f"no public bounds for {private[0] if private else 'X'!r}: pass bounds=[(low, high), ...] or "
+            'radius=r, or write bounds="data" to take them from the rows (a leak that no claim covers)'
+        )
+    design = Design.from_arrays(
+        held.names, bounds=bounds, radius=radius, public=declared, response=held.label, y_bounds=y_bounds
+    )
+    from_data = isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str)
+    return ModelRows(design, {ONE_SITE: held.rows}, data_bounds=from_data)
+
+
+def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+    """Return one pair (y, X) as rows of one site; errors as in `rows_of_arrays`."""
+    held = site_rows(y, X, missing=missing)
+    return ModelRows(_site_design(held.names, limits, held.label), {ONE_SITE: held.rows})
+
+
+def rows_of_pairs(parties: Parties, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+    """Return one pair (y, X) a site as rows; a message about one site's rows names it."""
+    parts, names = rows_by_site(parties, missing=missing)
+    return ModelRows(_site_design(names, limits, "y"), parts)
+
+
+def rows_of_formula(
+    formula: str, data: Table, schema: Schema, *, radius: float | None = None, missing: Missing = "raise"
+) -> ModelRows:
+    """Return the rows that a formula makes, its response protected: see `rows_of_table`."""
+    design = resolve_design(schema, formula, response="protected", radius=radius)
+    return rows_of_table(design, data, missing=missing)
+
+
+def rows_of_table(design: Design, data: Table, *, missing: Missing = "raise") -> ModelRows:
+    """Return the rows that a formula's design makes of one table, or of the tables of a federation's sites.
+
+    Raises
+    ------
+    ArgumentError
+        `missing` is for sites to say.
+    """
+    if not is_federation(data):
+        return ModelRows(design, {ONE_SITE: Rows(data, None, missing)})
+    if missing != "raise":
+        raise ArgumentError("missing= is each site's to say: Site(Rows(table, missing=...), schema)")
+    return ModelRows(design, {}, data)
+
+
+def _site_design(names: Sequence[str], limits: Limits, label: str) -> Design:
+    """Return the design of sites of arrays: every column is protected but the constant, and the response."""
+    if limits.y_bounds is None:
+        raise SchemaError(PROTECTED)
+    if isinstance(limits.bounds, str) or isinstance(limits.y_bounds, str):
+        raise ArgumentError('"data" bounds are for rows in one place that one mechanism reads: pass pairs')
+    public = [CONSTANT] if CONSTANT in names else []
+    bounds = limits.bounds
+    if limits.reach is not None:
+        bounds = [(-limits.reach, limits.reach)] * (len(names) - len(public))
+    if bounds is None and limits.radius is None:
+        raise SensitivityError("the columns need public bounds: pass bounds=[(low, high), ...]")
+    return Design.from_arrays(
+        names, bounds=bounds, radius=limits.radius, public=public, response=label, y_bounds=limits.y_bounds
+    )
+
+
+def _public_name(item: str | int, names: Sequence[str]) -> str:
+    if isinstance(item, (int, np.integer)) and 0 <= item < len(names):
+        return names[int(item)]
+    if item in names:
+        return str(item)
+    raise SchemaError(f"public column {shown(item)} is not among the columns: {', '.join(names)}")
+
+
+# ---- what doors refuse
+
+
+def is_federation(data: object) -> TypeGuard[Federation]:
+    """Say whether rows are at the sites of a federation."""
+    return hasattr(data, "ask")
+
+
+def refuse_federation(data: object, model: str) -> None:
+    """Raise NotAvailableError if a model of rows in one place was given a federation."""
+    if is_federation(data):
+        raise NotAvailableError(
+            f"{model} takes a table: its releases go to the analyst as they are, and from_release takes them"
+        )
+
+
+def refuse_weights(weights: object) -> None:
+    """Raise NotAvailableError if observation weights were given where no schema can declare them."""
+    if weights is not None:
+        raise NotAvailableError(
+            "weights multiply a record's influence and so the sensitivity: they are offered by from_formula "
+            "only, as the name of a column that the schema declares public with positive bounds"
+        )
+
+
+def check_trust(trust: Trust | None, default: Trust, refused: Mapping[Trust, str]) -> Trust:
+    """Return whom a model trusts; `refused` says why some of the words mean nothing for it."""
+    chosen: Trust = check_choice(default if trust is None else trust, Trust, "trust")
+    if chosen in refused:
+        raise ArgumentError(f"trust={chosen!r} {refused[chosen]}")
+    return chosen
+
+
+def trust_of_sums(trust: Trust | None, *, alone: bool) -> Trust:
+    """Return whom a model of sums trusts: by default a curator of rows in one place, or a server of sites."""
+    refused: dict[Trust, str] = {"local": NO_RECORD_ALONE}
+    if not alone:
+        refused["central"] = AT_SITES
+    return check_trust(trust, "central" if alone else "server", refused)
+
+
+# ---- columns at parties
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartyTable:
+    """The whole table of parties with columns of their own, and what is public of it.
+
+    Attributes
+    ----------
+    rows : Rows
+        The handle of the table.
+    schemas : mapping of str to Schema
+        What each party holds.
+    label : str or None
+        The response, where it is named.
+    order : tuple of str, or None
+        Columns as the caller gave them.
+    data_bounds : bool
+        Whether bounds were taken from the rows.
+    """
+
+    rows: Rows
+    schemas: Mapping[str, Schema]
+    label: str | None = None
+    order: tuple[str, ...] | None = None
+    data_bounds: bool = False
+
+
+def table_of_arrays(
+    y: ColumnLike,
+    X: ColumnsLike,
+    parties: PartyColumns,
+    bounds: Bounds,
+    y_bounds: Pair | str | None,
+    *,
+    missing: Missing = "raise",
+) -> PartyTable:
+    """Return the table of y and X, and what each party holds of it.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError
+        A column belongs to no party, or to two, or has no bounds; no message holds a value of a row.
+    """
+    rows, names, label = array_table(y, X, missing=missing)
+    assigned = {name: party_columns(items, names, label) for name, items in parties.items()}
+    check_cover(assigned, names)
+    limits = column_limits(rows, [name for name in names if name != label], label, bounds, y_bounds)
+    schemas = {name: Schema({c: limits[c] for c in columns}) for name, columns in assigned.items()}
+    from_data = isinstance(bounds, str) or isinstance(y_bounds, str)
+    return PartyTable(rows, schemas, label, tuple(names), from_data)
+
+
+def table_of_parties(
+    data: Table, schema: Schema, parties: PartyColumns, *, missing: Missing = "raise"
+) -> PartyTable:
+    """Return a table and what each party holds of it; columns that no party holds are not released."""
+    check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
+    schemas = {
+        name: Schema({str(column): schema[str(column)] for column in columns})
+        for name, columns in parties.items()
+    }
+    return PartyTable(Rows(data, None, missing), schemas)

@@ -1,0 +1,293 @@
+"""Rows given as arrays: pairs (y, X) and whole tables, read once; the columns of parties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
+from privinf.mechanisms.rows import Rows, data_bounds
+from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
+from privinf.schema.reading import as_frame
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Label, Missing, Pair, Pairs
+from privinf.validation import check_array
+
+PartyColumns = Mapping[str, Sequence[int | str]]
+Parties: TypeAlias = Sequence[tuple[ColumnLike, ColumnsLike]] | Mapping[Any, tuple[ColumnLike, ColumnsLike]]
+
+# ---- pairs
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ArrayRows:
+    """One pair (y, X): the rows, held and passed on, and what is public of them.
+
+    Attributes
+    ----------
+    rows : Rows
+    names : tuple of str
+        Columns of X; x1, x2, ... where they have no labels.
+    label : str
+        The response: the name of a Series, else y.
+    marked : tuple of str
+        Columns that `privinf.add_constant` has declared public.
+    """
+
+    rows: Rows
+    names: tuple[str, ...]
+    label: str
+    marked: tuple[str, ...]
+
+
+def array_rows(
+    y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise", numeric: bool = False
+) -> ArrayRows:
+    """Return one pair (y, X) as rows.
+
+    Parameters
+    ----------
+    y, X : array_like, Series or DataFrame
+    missing : {"raise", "impute-public"}
+    numeric : bool
+        For sites: floats, at least one row, finite where `missing` says so. Otherwise the mechanism that
+        reads them says what is wrong.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        Shapes do not fit, or a label is no text; no message holds a value.
+    """
+    finite = numeric and missing == "raise"
+    table: Any = X.to_frame() if isinstance(X, pd.Series) else X
+    if isinstance(table, pd.DataFrame):
+        names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
+        features: Any = check_array(table.to_numpy(), "X", ndim=2, finite=finite) if numeric else table
+    else:
+        features, marked = _matrix(table, finite=finite), ()
+        names = tuple(f"x{j + 1}" for j in range(features.shape[1]))
+    response = _column(y)
+    if numeric:
+        response = check_array(response, "y", ndim=1, finite=finite)
+    if len(response) != len(features):
+        raise ArgumentError(f"y has {len(response)} rows and X has {len(features)}")
+    if numeric and not len(response):
+        raise ArgumentError("a party needs at least one row")
+    return ArrayRows(Rows(features, response, missing), names, _name(y), marked)
+
+
+def rows_by_site(parties: Parties, *, missing: Missing = "raise") -> tuple[dict[Any, Rows], tuple[str, ...]]:
+    """Return the rows of one pair (y, X) a site by label, numbered where they have none, and their columns.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        There is no site, one has no rows or wrong ones, or they differ in their columns; the message names
+        the site and shows no value.
+    """
+    if not isinstance(parties, (Mapping, Sequence)) or isinstance(parties, (str, bytes)) or not len(parties):
+        raise ArgumentError("parties must hold at least one pair (y, X)")
+    given = parties.items() if isinstance(parties, Mapping) else enumerate(parties)
+    parts: dict[Any, Rows] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+    for label, pair in given:
+        name = str(label)
+        if name in columns:
+            raise ArgumentError(f"two sites are called {name!r}")
+        with _naming(name):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise ArgumentError("a party is a pair (y, X)")
+            held = site_rows(*pair, missing=missing)
+        parts[label], columns[name] = held.rows, held.names
+    first = next(iter(columns))
+    for name, names in columns.items():
+        if names != columns[first]:
+            raise ArgumentError(f"site {name!r} has other columns than site {first!r}")
+    return parts, columns[first]
+
+
+def site_rows(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> ArrayRows:
+    """Return one pair (y, X) as rows of a site, whose one public column is the constant, ``const``."""
+    held = array_rows(y, X, missing=missing, numeric=True)
+    if set(held.marked) - {CONSTANT}:
+        raise ArgumentError("a federation of arrays has one public column, the constant 'const'")
+    if CONSTANT in held.names:
+        ones = held.rows.features[:, held.names.index(CONSTANT)]
+        if not (ones == 1.0).all():
+            raise SchemaError(f"column {CONSTANT!r} is the constant but is not all ones")
+    return held
+
+
+def split(rows: Rows, labels: ColumnLike) -> dict[Label, Rows]:
+    """Return the rows of every label, in the order in which the labels first come.
+
+    Parameters
+    ----------
+    rows : Rows
+    labels : array_like of shape (n,), or str
+        A text names a column of a table.
+
+    Raises
+    ------
+    ArgumentError
+        There is not one label a row.
+    SchemaError
+        The table has no such column.
+    """
+    features: Any = rows.features
+    if isinstance(labels, str):
+        features = as_frame(features)
+        if labels not in features:
+            raise SchemaError(f"machines={labels!r} is not among the data's columns")
+        labels = features[labels]
+    found = {}
+    for label, at in _groups(np.asarray(labels), len(features)):
+        part = features.iloc[at] if isinstance(features, pd.DataFrame) else features[at]
+        found[label] = Rows(part, None if rows.response is None else rows.response[at], rows.missing)
+    return found
+
+
+def own_bounds(
+    held: ArrayRows, bounds: Bounds, y_bounds: Pair | str | None, private: Sequence[str]
+) -> tuple[Pairs | None, Pair | None]:
+    """Return bounds as pairs: the rows' own for those who wrote "data" (see `data_bounds`)."""
+    if isinstance(bounds, str):
+        bounds = data_bounds(held.rows.features, list(held.names), list(private), bounds, "bounds")
+    if isinstance(y_bounds, str):
+        response = held.rows.response[:, None]
+        y_bounds = data_bounds(response, ["y"], ["y"], y_bounds, "y_bounds")["y"]
+    return bounds, y_bounds
+
+
+def _matrix(X: Any, *, finite: bool) -> Floats:
+    features = check_array(X, "X", ndim=np.ndim(X), finite=finite)
+    features = features[:, None] if features.ndim == 1 else features
+    if features.ndim != 2:
+        raise ArgumentError(f"X must have two dimensions, got shape {features.shape}")
+    return features
+
+
+def _labels(table: pd.DataFrame) -> tuple[str, ...]:
+    if any(not isinstance(name, str) for name in table.columns):
+        raise SchemaError("X has column labels that are not strings: rename them")
+    return tuple(table.columns)
+
+
+def _column(y: Any) -> Any:
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ArgumentError(f"y must have one dimension, got shape {array.shape}")
+    return array
+
+
+def _name(y: Any) -> str:
+    return str(y.name) if isinstance(y, pd.Series) and y.name is not None else "y"
+
+
+def _groups(labels: Any, rows: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of every label, as slices where they stand together."""
+    if labels.shape != (rows,):
+        raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
+    for label in pd.unique(labels):
+        at = np.flatnonzero(labels == label)
+        together = at[-1] - at[0] + 1 == len(at)
+        known = label.item() if hasattr(label, "item") else label
+        yield known, slice(int(at[0]), int(at[-1]) + 1) if together else at
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Put the site's name before the message of an error, which holds no value."""
+    try:
+        yield
+    except PrivinfError as error:
+        raise type(error)(f"site {name!r}: {error}") from None
+
+
+# ---- the whole table of a multi-party model, and which party holds which of its columns
+
+
+def array_table(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> tuple[Rows, list[str], str]:
+    """Return features and response as the rows of one table, its columns, and the response's name."""
+    held = array_rows(y, X, missing=missing)
+    if CONSTANT in held.names:
+        raise SchemaError(f"X has a column {CONSTANT!r}: leave it out, intercept=True adds the constant")
+    if held.label in held.names:
+        raise SchemaError(f"X has a column called {held.label!r}, as the response: rename one of them")
+    features = held.rows.features
+    frame = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, columns=held.names)
+    table = frame.reset_index(drop=True).assign(**{held.label: held.rows.response})
+    return Rows(table, None, missing), list(table.columns), held.label
+
+
+def party_columns(items: Sequence[int | str], names: list[str], label: str) -> list[str]:
+    """Return the names of one party's columns."""
+    if isinstance(items, (str, int)):
+        raise ArgumentError("parties must map each name to a list of columns")
+    found = []
+    for item in items:
+        if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+            if not 0 <= item < len(names) - 1:
+                raise ArgumentError(f"column {int(item)} is not among the {len(names) - 1} columns of X")
+            found.append(names[int(item)])
+        elif not isinstance(item, str):
+            raise SchemaError(f"parties name columns by texts or positions, got {type(item).__name__}")
+        elif item in names:
+            found.append(str(item))
+        elif item == "y":
+            found.append(label)
+        else:
+            raise SchemaError(f"party column {item!r} is not among: {', '.join(names)}")
+    return found
+
+
+def check_cover(assigned: Mapping[str, Sequence[str]], names: Sequence[str] | None) -> None:
+    """Refuse columns that belong to no party, or to two."""
+    if not assigned:
+        raise ArgumentError("parties is empty: say which party holds which columns")
+    seen: dict[str, str] = {}
+    for party, columns in assigned.items():
+        if not columns:
+            raise ArgumentError(f"party {party!r} has no column")
+        for column in columns:
+            if column in seen:
+                raise SchemaError(f"column {column!r} belongs to party {seen[column]!r} and to {party!r}")
+            seen[column] = party
+    left = [name for name in names or () if name not in seen]
+    if left:
+        raise SchemaError(f"column {left[0]!r} belongs to no party")
+
+
+def column_limits(
+    table: Rows, names: Sequence[str], label: str, bounds: Bounds, y_bounds: Pair | str | None
+) -> dict[str, Pair]:
+    """Return the public bounds of every column: of `names`, and of the response, `label`."""
+    if isinstance(bounds, str):
+        bounds = data_bounds(table.features, [], list(names), bounds, "bounds")
+    if isinstance(y_bounds, str):
+        y_bounds = data_bounds(table.features, [], [label], y_bounds, "y_bounds")[label]
+    if bounds is None or y_bounds is None:
+        what = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
+        raise SensitivityError(
+            f'no public bounds: pass {what}, or write "data" to take them from the rows (a leak that no '
+            "claim covers)"
+        )
+    if not isinstance(bounds, Mapping):
+        if len(bounds) != len(names):
+            raise SchemaError(f"bounds has {len(bounds)} pairs for {len(names)} columns of X")
+        bounds = dict(zip(names, bounds, strict=True))
+    absent = [name for name in names if name not in bounds]
+    if absent:
+        raise SensitivityError(f"no public bounds for {absent[0]!r}: add it to bounds=")
+    return {**{name: _pair(bounds[name]) for name in names}, label: _pair(y_bounds)}
+
+
+def _pair(given: Pair) -> Pair:
+    low, high = given
+    return low, high
