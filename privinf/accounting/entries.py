@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from privinf.accounting.losses import Loss, loss_from_dict
+from privinf.accounting.losses import Loss, json_number, loss_from_dict
 from privinf.accounting.scopes import Scope, check_scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError
@@ -202,10 +202,10 @@ class LedgerEntry:
             if sensitivity is None
             else {
                 "norm": sensitivity.norm,
-                "value": _plain(sensitivity.value),
+                "value": json_number(sensitivity.value),
                 "derivation": sensitivity.derivation,
             },
-            "noise": {name: _plain(value) for name, value in self.noise.items()},
+            "noise": {name: json_number(value) for name, value in self.noise.items()},
             "loss": self.loss.to_dict(),
             "scope": list(self.scope),
             "party": self.party,
@@ -307,8 +307,3 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
 def _forbidden(name: str) -> bool:
     """Say whether a name speaks of what depends on the data."""
     return bool(_FORBIDDEN & set(name.lower().replace("-", "_").replace(" ", "_").split("_")))
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity: write it as text."""
-    return "inf" if isinstance(value, float) and math.isinf(value) else value

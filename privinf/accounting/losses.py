@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from scipy.special import erfinv, log_expit, ndtri_exp
 
@@ -20,6 +20,7 @@ from privinf.validation import check_choice, check_number, shown, told
 # A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
 # keeps squares and exponentials of every accepted cost representable.
 _SMALLEST, _LARGEST = 1e-100, 1e100
+V = TypeVar("V")
 
 
 def _check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
@@ -58,7 +59,7 @@ class GaussianLoss:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
-        return {"kind": "gaussian", "mu": _plain(self.mu)}
+        return {"kind": "gaussian", "mu": json_number(self.mu)}
 
 
 @doors
@@ -91,7 +92,7 @@ class PureLoss:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
-        return {"kind": "pure", "epsilon": _plain(self.epsilon)}
+        return {"kind": "pure", "epsilon": json_number(self.epsilon)}
 
 
 @doors
@@ -155,7 +156,7 @@ class ConcentratedLoss:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
-        return {"kind": "concentrated", "rho": _plain(self.rho)}
+        return {"kind": "concentrated", "rho": json_number(self.rho)}
 
 
 Loss: TypeAlias = GaussianLoss | PureLoss | ApproximateLoss | ConcentratedLoss
@@ -207,6 +208,6 @@ def pure_rho(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2.0)
 
 
-def _plain(value: float) -> float | str:
-    """JSON has no infinity: write it as text, which float() reads back."""
-    return value if math.isfinite(value) else "inf"
+def json_number(value: V) -> V | str:
+    """Return a number as JSON holds it: infinity, which JSON lacks, as the text that float() reads back."""
+    return "inf" if isinstance(value, float) and math.isinf(value) else value

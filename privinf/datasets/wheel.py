@@ -210,15 +210,8 @@ def load_randhie(*, response: ResponseName = "lncoins") -> Dataset:
     """
     check_choice(response, ResponseName, "response")
     columns = {response: RANDHIE_COLUMNS[response], **RANDHIE_COLUMNS}
-    return record(
-        "randhie",
-        wheel_table("randhie"),
-        response,
-        columns,
-        description=RANDHIE_TEXT,
-        source=RANDHIE_SOURCE,
-        licence=RANDHIE_LICENCE,
-    )
+    texts = {"description": RANDHIE_TEXT, "source": RANDHIE_SOURCE, "licence": RANDHIE_LICENCE}
+    return record("randhie", wheel_table("randhie"), response, columns, **texts)
 
 
 LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType({

@@ -10,7 +10,7 @@ import threading
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
@@ -23,14 +23,6 @@ log = logging.getLogger(__name__)
 
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
-
-
-class Answering(Protocol):
-    """Whatever answers as a site: a `Site`, or the way to one in another process."""
-
-    def handle(self, query: Query, name: str) -> Reply:
-        """Answer as the site `name`."""
-        ...
 
 
 @doors

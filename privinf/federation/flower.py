@@ -14,9 +14,9 @@ from typing import Any
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.daemon import Answering, RemoteSite
+from privinf.federation.daemon import RemoteSite
 from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
-from privinf.federation.site import NOTHING
+from privinf.federation.site import NOTHING, Site
 from privinf.validation import check_positive
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ACTION = "privinf"
 KIND = f"query.{ACTION}"
 
-Reach = Callable[[Mapping[str, Any]], tuple[str, Answering]]
+Reach = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
 
 
 def engine(name: str) -> Any:
@@ -295,7 +295,7 @@ def unpacked(content: Mapping[str, Any]) -> Message:
         raise StorageError("the message is not one of privinf") from None
 
 
-def _answered(content: Any, name: str, site: Answering) -> Reply:
+def _answered(content: Any, name: str, site: Site | RemoteSite) -> Reply:
     try:
         query = Query.unpack(*unpacked(content))
     except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,38 +20,7 @@ DERIVATIVES = {
     "exponential": exponential_derivatives,
     "logistic": logistic_derivatives,
 }
-
-
-class Engine(Protocol):
-    """Block sums of one kind of score."""
-
-    @property
-    def size(self) -> int:
-        """Number of parameters."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Evaluations each record needs."""
-        ...
-
-    def scores(self, theta: Floats, rows: slice) -> Floats:
-        """Return the scores of a block."""
-        ...
-
-    def totals(self, theta: Floats, rows: slice) -> Floats:
-        """Return the sum of a block's scores."""
-        ...
-
-    def derivatives(
-        self, theta: Floats, rows: slice, multipliers: Floats | None = None
-    ) -> tuple[Floats, Floats]:
-        """Return the sums of a block's scores and of their derivatives, optionally weighted."""
-        ...
-
-    def clean_squares(self, theta: Floats, rows: slice) -> Floats | None:
-        """Return the sum of unbiased outer products of the clean scores; None where there is none."""
-        ...
+Engine: TypeAlias = "ScalarEngine | MultinomialEngine | LinearEngine"
 
 
 def engine_for(data: Examples, loss: str, correction: str, truncation: int | None) -> Engine:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -30,24 +30,6 @@ SEPARATORS = (",", ";", "\t")
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 R = TypeVar("R")
-
-
-class Source(Protocol):
-    """A table that can be read as often as needed, a few columns at a time."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names of its columns, as they stand there."""
-
-    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows with these columns, as `schema` declares them; without it as texts."""
-
-    def state(self) -> object:
-        """Return what changes when the table is changed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -143,6 +125,10 @@ class ParquetSource(_FileSource):
             )
             while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
                 yield block
+
+
+# A table that can be read as often as needed, a few columns at a time, as a schema declares them or as texts.
+Source: TypeAlias = FrameSource | CsvSource | ParquetSource
 
 
 def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,33 +19,19 @@ from privinf.schema.table import Schema
 from privinf.typing import Floats, Json
 
 
-class Piece(Protocol):
-    """One factor of the product that makes a design column."""
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Columns of the data that it reads."""
-
-    def interval(self, schema: Schema) -> Interval:
-        """Bounds that follow from the declarations."""
-
-    def values(self, rows: Reader, *, clip: bool) -> Floats:
-        """Values row by row; with `clip` total, inside the interval that follows from the declarations."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able description."""
-
-
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A numeric column as it is."""
-
+class _OfColumn:
     column: str
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Columns of the data that it reads."""
         return (self.column,)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain(_OfColumn):
+    """A numeric column as it is."""
 
     def interval(self, schema: Schema) -> Interval:
         """Bounds that follow from the declarations."""
@@ -89,16 +75,10 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Indicator:
+class Indicator(_OfColumn):
     """One where a factor has a given level, zero elsewhere."""
 
-    column: str
     level: Level
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Columns of the data that it reads."""
-        return (self.column,)
 
     def interval(self, schema: Schema) -> Interval:
         """Zero to one, once the level is found among the declared levels."""
@@ -117,17 +97,11 @@ class Indicator:
 
 
 @dataclass(frozen=True, slots=True)
-class Spline:
+class Spline(_OfColumn):
     """One function of a spline basis with public knots."""
 
-    column: str
     basis: Basis
     index: int
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Columns of the data that it reads."""
-        return (self.column,)
 
     def interval(self, schema: Schema) -> Interval:
         """Extremes of the basis function between its boundary knots."""
@@ -143,6 +117,10 @@ class Spline:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description."""
         return {"spline": self.column, "basis": self.basis.to_dict(), "index": self.index}
+
+
+# Values are row by row; with `clip` they are total, inside the interval that follows from the declarations.
+Piece: TypeAlias = Plain | Expression | Indicator | Spline
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import calibrate_mu
+from privinf.accounting.losses import json_number
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.mixing.theory import LABEL_SPREAD, MixingGuess, check_rsquared, guessed_variances
@@ -53,7 +54,7 @@ class PartyPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        given = {name: _plain(value) for name, value in self.spending.items() if value is not None}
+        given = {name: json_number(value) for name, value in self.spending.items() if value is not None}
         return {"schema": self.schema.to_dict(), **given}
 
     @classmethod
@@ -142,10 +143,6 @@ def check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
                 raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
             seen[column] = name
 
-
-def _plain(value: float) -> float | str:
-    """JSON has no infinity: write it as text."""
-    return "inf" if math.isinf(value) else value
 
 
 def party_design(schema: Schema, *, centred: bool) -> Design:
