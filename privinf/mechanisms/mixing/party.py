@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +141,6 @@ def check_parties(parties: Mapping[str, PartyPlan], id: str | None) -> None:
             if column == id:
                 raise SchemaError(f"the id column {id!r} is not released: leave it out of {name!r}'s columns")
             seen[column] = name
-
 
 
 def party_design(schema: Schema, *, centred: bool) -> Design:
