@@ -1,9 +1,13 @@
-"""Release of second moments by the Gaussian mechanism (MomentOLS); the geometry is in `moments_geometry`."""
+"""Release of second moments by the Gaussian mechanism (MomentOLS), at one curator or by every record.
+
+A curator's totals are the statistics that sites are asked for (`privinf.mechanisms.statistics.moments`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,9 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
+from privinf.mechanisms.statistics.block import EXACT_BITS, Args, SiteBlock
 from privinf.mechanisms.statistics.moments import (
+    MOMENT_OPS,
     MomentLayout,
     MomentScale,
     ResidualPlan,
@@ -21,6 +27,7 @@ from privinf.mechanisms.statistics.moments import (
     residual_moment_sensitivity,
     second_moment_sensitivity,
 )
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
@@ -167,18 +174,17 @@ class Moments:
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         if self.trust == "central":
             warn_of_large_delta(spending.delta, len(encoded.response))
+        n = len(encoded.response)
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        # Residuals are released in units of their clipping bound, which the first release decides.
-        reaches = [
-            second_moment_sensitivity(self.design.norm, weight * self.design.y_norm, q2),
-            residual_moment_sensitivity(self.design.norm, q2),
-        ]
-        labels = ["moments", "residual moments"]
-        lines = [self._line(*line) for line in zip(labels[: len(parts)], reaches, parts, strict=False)]
+        asked = self._asked(weight, q2, robust=robust)
+        lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(spending.source) for line in lines), strict=True)
+        if self.trust == "central":
+            for one, scale in zip(asked, scales, strict=True):
+                check_room(n * one.reach.bound / max_rows(self.design), scale, spending.source)
         recorded = spending.ledger.spend(*entries)
-        arrays = self._moment_arrays(encoded, weight, scales[0], spending.source)
+        arrays = self._moment_arrays(encoded, asked[0], scales[0], spending.source)
         law: dict[str, Any] = {
             "trust": self.trust,
             "response_weight": weight,
@@ -187,17 +193,19 @@ class Moments:
             "noise_free": math.isinf(spending.mu),
         }
         if robust:
-            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / len(encoded.response)
-            plan = ResidualPlan.of(full, self._scale(weight, q2, len(encoded.response), scales))
-            bound = math.inf if law["noise_free"] else plan.bound
-            unit = 1.0 if math.isinf(bound) else bound
-            residual = self._residual_moments(encoded, plan.coefficients, bound, scales[1], spending.source)
-            arrays["residual_moments"] = residual
+            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
+            plan = ResidualPlan.of(full, self._scale(weight, q2, n, scales))
+            unit = plan.largest if law["noise_free"] else plan.bound
+            told = {"response_factor": 1.0 / unit, "coefficients": plan.coefficients / unit}
+            second = replace(asked[1], args={**asked[1].args, **told})
+            total = noisy_total(second, self._block(encoded), scales[1], spending.source)
+            arrays["residual_moments"] = total * unit**2
             law |= {
-                "residual_bound": bound, "residual_scale": scales[1] * unit**2,
+                "residual_bound": math.inf if law["noise_free"] else unit,
+                "residual_scale": scales[1] * unit**2,
                 "residual_largest": plan.largest,
-            }  # fmt: skip
-        return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
+            }
+        return Release("moments", arrays, law, self.design, recorded, n)
 
     def _wants_residuals(self, cov_type: CovType | None) -> bool:
         if cov_type is not None:
@@ -206,23 +214,33 @@ class Moments:
             raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
         return cov_type == "HC0" and self.trust == "central"
 
-    def _line(self, label: str, sensitivity: float, mu: float) -> Line:
+    def _asked(self, weight: float, q2: float, *, robust: bool) -> list[OwnSum]:
+        """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
+        told = {"norm": self.design.norm, "public": self.layout.public, "public_norm2": q2}
+        if self.trust == "central":
+            told |= {"max_rows": max_rows(self.design), "weight_bound": self.weight_bound}
+        total = told | {"response_factor": weight, "response_bound": weight * self.design.y_norm}
+        asked = [OwnSum.of("moments.total", "moments", total, self.layout)]
+        if robust:
+            # In units of their clipping bound, which the first release decides.
+            residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
+            told |= residual | {"residual_clip": 1.0}
+            asked.append(OwnSum.of("moments.residual", "residual moments", told, self.layout))
+        return asked
+
+    def _line(self, asked: OwnSum, mu: float) -> Line:
         # A unit's rows stand side by side in local releases; in a total they, and their roundings, add up.
         rows_per_unit = max_rows(self.design)
         local = self.trust == "local"
-        factor = math.sqrt(rows_per_unit) if local else float(rows_per_unit)
-        if not local:
-            factor *= self.weight_bound if label == "moments" else self.weight_bound**2
-        entries = self.layout.pairs()[0].size if label == "moments" else _triangle(self.layout.size - 1)
         return Line(
-            label=label,
+            label=asked.label,
             mechanism="gaussian",
-            sensitivity=factor * sensitivity,
-            derivation=f"replace-one Frobenius distance of the record's {label}",
-            dimension=entries * (rows_per_unit if local else rows_per_unit**2),
+            sensitivity=asked.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
+            derivation=f"replace-one Frobenius distance of the record's {asked.label}",
+            dimension=asked.reach.size * (rows_per_unit if local else rows_per_unit**2),
             mu=mu,
-            # No entry of one record passes the sensitivity; totals are checked where they are summed.
-            reach=sensitivity if local else 0.0,
+            # No entry of one record passes the sensitivity; totals are checked by `check_room`.
+            reach=asked.reach.l2 if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),
@@ -235,38 +253,32 @@ class Moments:
             weight, self.design.norm, self.design.y_norm, public, q2, n, noise, residual_noise
         )  # fmt: skip
 
-    def _private_norm2(self, weight: float) -> float:
-        return self.design.norm**2 + (weight * self.design.y_norm) ** 2
-
     def _moment_arrays(
-        self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource
+        self, encoded: EncodedRows, asked: OwnSum, scale: float, source: NoiseSource
     ) -> dict[str, Any]:
         if self.trust == "local":
             blocks = [
                 block if scale == 0.0 else source.perturb(block, scale)
-                for block in self._blocks(encoded, weight)
+                for block in self._records(encoded, asked.args["response_factor"])
             ]
             arrays: dict[str, Any] = {"moments": np.concatenate(blocks), "public": encoded.public}
-        else:
-            largest = _squared_norms(encoded.public).max(initial=0.0) + self._private_norm2(weight)
-            reach = len(encoded.response) * largest * self.weight_bound
-            total = noisy_total(self._weighted_blocks(encoded, weight), scale, source, reach=reach)
-            clear = encoded.public if encoded.weights is None else encoded.public * encoded.weights[:, None]
-            arrays = {"moments": total, "public_moments": encoded.public.T @ clear}
-        if self.trust == "local":
             kept = {"groups": encoded.groups, "weights": encoded.weights}
-            arrays |= {name: array for name, array in kept.items() if array is not None}
-        return arrays
+            return arrays | {name: array for name, array in kept.items() if array is not None}
+        total = noisy_total(asked, self._block(encoded), scale, source)
+        clear = encoded.public if encoded.weights is None else encoded.public * encoded.weights[:, None]
+        return {"moments": total, "public_moments": encoded.public.T @ clear}
 
-    def _weighted_blocks(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
-        start = 0
-        for block in self._blocks(encoded, weight):
-            if encoded.weights is not None:
-                block *= encoded.weights[start : start + len(block), None]
-            start += len(block)
-            yield block
+    def _block(self, encoded: EncodedRows) -> SiteBlock:
+        """Return encoded rows as the statistics take them: bounds in scaled units, public columns beside."""
+        private, y_norm = self.design.private, self.design.y_norm
+        return SiteBlock(
+            encoded.private, encoded.response, self.design.scaled_low[private],
+            self.design.scaled_high[private], -y_norm, y_norm,
+            clear=encoded.public if self.layout.public else None, weights=encoded.weights,
+        )  # fmt: skip
 
-    def _blocks(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
+    def _records(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
+        """Yield the moments of every record, block by block."""
         rows, columns, factors = self.layout.pairs()
         for start in range(0, len(encoded.response), BLOCK):
             part = slice(start, start + BLOCK)
@@ -275,49 +287,55 @@ class Moments:
             )
             yield z[:, rows] * (z[:, columns] * factors)
 
-    def _residual_moments(
-        self, encoded: EncodedRows, b: Floats, bound: float, unit_scale: float, source: NoiseSource
-    ) -> Floats:
-        rows, columns = np.triu_indices(self.layout.size - 1)
-        factors = np.where(rows == columns, 1.0, math.sqrt(2.0))
-        unit = 1.0 if math.isinf(bound) else bound
 
-        def blocks() -> Iterator[Floats]:
-            for start in range(0, len(encoded.response), BLOCK):
-                part = slice(start, start + BLOCK)
-                x = np.column_stack([encoded.public[part], encoded.private[part]])
-                residual = np.clip(encoded.response[part] - x @ b, -bound, bound) / unit
-                if encoded.weights is not None:
-                    residual *= encoded.weights[part]
-                yield (residual[:, None] ** 2 * x[:, rows]) * (x[:, columns] * factors)
+@dataclass(frozen=True, slots=True)
+class OwnSum:
+    """A sum of a statistic over the holder's own rows.
 
-        largest = _squared_norms(encoded.public).max(initial=0.0) + self.design.norm**2
-        reach = len(encoded.response) * largest * self.weight_bound**2
-        return noisy_total(blocks(), unit_scale, source, reach=reach) * unit**2
+    Attributes
+    ----------
+    op : SiteOp
+    label : str
+        What it is, for the ledger.
+    args : mapping
+        What only the holder may say of its rows among them.
+    reach : Reach
+        How far one person can move it.
+    """
+
+    op: SiteOp
+    label: str
+    args: Args
+    reach: Reach
+
+    @classmethod
+    def of(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
+        """Return the question to one of `MOMENT_OPS`; checks the arguments."""
+        op = MOMENT_OPS[name]
+        return cls(op, label, args, op.reach(args, layout.private, own=True))
 
 
-def noisy_total(blocks: Iterator[Floats], scale: float, source: NoiseSource, *, reach: float) -> Floats:
-    """Return the sum over records of the blocks' rows plus N(0, scale^2) on each entry.
+def noisy_total(asked: OwnSum, rows: SiteBlock, scale: float, source: NoiseSource) -> Floats:
+    """Return the sum over all rows plus N(0, scale^2) on each entry.
 
-    With a secure source every record is put on the noise's grid first and the sum is exact in int64:
-    neither the order of the records nor the size of a partial sum can move the result. `reach` is a
-    public bound of the absolute sums.
-
-    Raises
-    ------
-    SensitivityError
-        The sum could leave int64 (the grid is too fine for the number of records).
+    With a secure source every record is put on the noise's grid first and the sum is exact: neither the order
+    of the records nor the size of the blocks can move it.
     """
     if scale == 0.0 or not source.secure:
-        total = np.asarray(sum(block.sum(axis=0) for block in blocks), dtype=np.float64)
+        total = asked.op.total(rows, asked.args, asked.reach)
         return total if scale == 0.0 else source.perturb(total, scale)
     step = grid_step(scale)
-    if 2.0 * reach / step > 2.0**62:
-        raise SensitivityError("the total does not fit into 64-bit integers at this noise scale")
-    steps: Any = np.int64(0)
-    for block in blocks:
-        steps = steps + np.rint(block / step).astype(np.int64).sum(axis=0)
-    return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
+    total = asked.op.total(rows, {**asked.args, "grid": step}, asked.reach)
+    return source.gaussian_steps((total / step).astype(np.int64), scale / step) * step
+
+
+def check_room(largest: float, scale: float, source: NoiseSource) -> None:
+    """Raise SensitivityError if doubles may not hold a sum, of size up to `largest`, exactly on the grid."""
+    if scale > 0.0 and source.secure and largest / grid_step(scale) > 2.0**EXACT_BITS:
+        raise SensitivityError(
+            "the total does not fit into the fixed-point grid of so little noise: spend less, or epsilon=inf "
+            "for no noise"
+        )
 
 
 def warn_of_large_delta(delta: float | None, n: int) -> None:
@@ -332,7 +350,3 @@ def warn_of_large_delta(delta: float | None, n: int) -> None:
 
 def _squared_norms(x: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", x, x), dtype=np.float64)
-
-
-def _triangle(size: int) -> int:
-    return size * (size + 1) // 2

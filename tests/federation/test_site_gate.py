@@ -1,6 +1,7 @@
 """The gate: policy, every argument, turn, ledger, then rows; and nothing free of charge depends on a row."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,19 @@ from federation_sites import OPEN, design_of, rows_of
 
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
-from privinf.errors import NotAvailableError, PrivinfError
-from privinf.federation import Query, RemoteSite, Site, SiteDaemon, SiteLedger, SitePolicy
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.federation import (
+    InProcessFederation,
+    Query,
+    RemoteSite,
+    Site,
+    SiteDaemon,
+    SiteLedger,
+    SitePolicy,
+    TrustedServer,
+)
 from privinf.federation.site_ledger import Journal
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 
 SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0), "g": ["p", "q"]})
@@ -202,6 +213,48 @@ def test_arguments_are_refused_before_anything_is_spent(name, monkeypatch):
     assert len(site.ledger) == 0
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
+
+
+# What a curator says of its own rows to the statistics that sites answer; see `SiteOp.own`.
+OWN = {
+    "no public columns": {"public": 0, "public_norm2": 0.0},
+    "a public column": {"public": 1, "public_norm2": 1.0},
+    "a norm": {"public_norm2": 1e-9},
+    "weights": {"weight_bound": 1e-9},
+    "several rows a person": {"max_rows": 1},
+    "a grid": {"grid": 1e-9},
+}
+MOMENTS = {
+    "moments.total": {"response_factor": 1.0, "norm": 1.0, "response_bound": 1.0},
+    "moments.residual": {
+        "response_factor": 1.0, "norm": 1.0, "residual_clip": 1.0, "coefficients": np.zeros(4)},
+}  # fmt: skip
+
+
+def test_the_statistics_that_a_curator_may_tell_more_are_these():
+    told = {op.name: set(op.own) for op in SITE_OPS.values() if op.own}
+    assert told == dict.fromkeys(MOMENTS, {name for own in OWN.values() for name in own})
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("op", MOMENTS)
+def test_only_the_holders_own_process_says_what_weights_and_public_columns_there_are(op, name, monkeypatch):
+    site = Site(rows_of(40, 0), design_of(), policy=OPEN)
+    dear = line(mu=1e3, sensitivity=1e6)
+    allowed = squares(site, op=op, args=MOMENTS[op], charges=(dear,))
+    assert not site.handle(allowed, "north").error
+    monkeypatch.setattr(SiteOp, "total", lambda *_: pytest.fail("rows were read"))
+    asked = squares(site, op=op, args=MOMENTS[op] | OWN[name], charges=(dear,), sequence=2)
+    assert "only the holder's own process may give" in site.handle(asked, "north").error
+    masked = replace(asked, masking={"kind": "masked"})
+    closed = Site(rows_of(40, 0), design_of(), policy=SitePolicy(secure_sums=True, simulation=True))
+    assert "only the holder's own process may give" in closed.handle(masked, "north").error
+    with pytest.raises(ArgumentError, match="only the holder's own process"):
+        TrustedServer(InProcessFederation({"north": site})).vector_sum(
+            op, MOMENTS[op] | OWN[name], mu=1.0, label="moments"
+        )
+    assert len(site.ledger) == 1
+    assert len(closed.ledger) == 0
 
 
 # ---- designs

@@ -138,6 +138,64 @@ def test_sensitivity_is_a_curators_and_not_twice_a_norm():
         assert l2 < 1.42 * longest
 
 
+def own(name):
+    """Return a question and a block whose constant is a public column beside it: a curator's form."""
+    op, args = CASES[name]
+    args = {key: value for key, value in args.items() if key != "constant"}
+    args |= {key: np.delete(args[key], CONSTANT) for key in ("center", "scale")}
+    y, X = sample()
+
+    def rows(**beside):
+        others = np.delete(X, CONSTANT, axis=1)
+        return block(y, others, clear=np.ones((len(y), 1)), **beside)
+
+    return SITE_OPS[op], args | {"public": 1, "public_norm2": 1.0}, rows
+
+
+WITH_CONSTANT = pytest.mark.parametrize("name", ["total, constant", "residual, constant"])
+
+
+@WITH_CONSTANT
+def test_a_public_column_of_ones_is_a_constant(name):
+    op, args, rows = own(name)
+    reach = op.reach(args, P - 1, own=True)
+    site = op.reach(CASES[name][1], P)
+    assert (reach.shape, reach.bound) == (site.shape, pytest.approx(site.bound, rel=1e-15))
+    assert reach.l2 == pytest.approx(site.l2, rel=1e-6)
+    assert reach.l2 < site.l2  # no cutting
+    found, y_X = op.total(rows(), args, reach), sample()
+    np.testing.assert_allclose(found, op.total(block(*y_X), CASES[name][1]), rtol=1e-12, atol=1e-12)
+    on_grid = op.total(rows(), args | {"grid": 2.0**-20}, reach)
+    np.testing.assert_array_equal(on_grid * 2.0**20, np.rint(on_grid * 2.0**20))
+    np.testing.assert_allclose(on_grid, found, rtol=0, atol=700 * 2.0**-21)
+
+
+@WITH_CONSTANT
+def test_weights_and_rows_of_a_person_multiply_sums_and_their_reach(name):
+    op, args, rows = own(name)
+    power = 1 if op.name == "moments.total" else 2
+    one = op.reach(args, P - 1, own=True)
+    many = op.reach(args | {"weight_bound": 2.5, "max_rows": 3}, P - 1, own=True)
+    for of in ("l2", "linf", "bound"):
+        assert getattr(many, of) == pytest.approx(3 * 2.5**power * getattr(one, of), rel=1e-15)
+    found = op.total(rows(weights=np.full(700, 2.5)), args, one)
+    np.testing.assert_allclose(found, 2.5**power * op.total(rows(), args, one), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"public": -1}, {"public": 1.5}, {"public_norm2": -1.0}, {"public_norm2": None}, {"max_rows": 0},
+        {"weight_bound": 0.0}, {"weight_bound": math.nan}, {"constant": 0}, {"bits": 40}, {"public": None},
+    ],
+)  # fmt: skip
+def test_what_a_holder_says_of_its_rows_is_checked(change):
+    op, args, _ = own("total, constant")
+    changed = {key: value for key, value in (args | change).items() if value is not None}
+    with pytest.raises(ArgumentError):
+        op.reach(changed, P - 1, own=True)
+
+
 @EVERY
 def test_a_smaller_sensitivity_is_passed(name):
     """What half the sensitivity would allow is exceeded, with cutting or without."""

@@ -3,13 +3,16 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
 import privinf as pi
-from privinf.mechanisms.moments import MomentLayout, noisy_total, second_moment_sensitivity
-from privinf.noise import LatticeNoise
+from privinf.mechanisms.moments import MomentLayout, OwnSum, noisy_total, second_moment_sensitivity
+from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.noise import LatticeNoise, grid_step
 
 
 def farthest(x_norm, y_norm, q2, rng):
@@ -61,25 +64,61 @@ class NoNoise(LatticeNoise):
         return values
 
 
-def test_secure_totals_are_exact_and_do_not_depend_on_order_or_blocks():
+def second_moments(rows, scale, source):
+    """Return the noisy total of second moments of rows (x1, x2, y) by a curator."""
+    told = {
+        "norm": 2.0, "public": 1, "public_norm2": 1.0, "max_rows": 1, "weight_bound": 2.0,
+        "response_factor": 1.0, "response_bound": 1.0,
+    }  # fmt: skip
+    ends, y = np.full(2, 1.0), rows[:, 2]
+    block = SiteBlock(
+        rows[:, :2], y, -ends, ends, -1.0, 1.0, clear=np.ones((len(y), 1)), weights=1.0 + np.abs(y)
+    )
+    return noisy_total(OwnSum.of("moments.total", "moments", told, MomentLayout(1, 2)), block, scale, source)
+
+
+def test_secure_totals_are_exact_and_do_not_depend_on_order_or_blocks(monkeypatch):
     rng = np.random.default_rng(1)
     rows = rng.uniform(-1, 1, (1000, 3)) * 10.0 ** rng.integers(-9, 1, (1000, 1))
     source = NoNoise()
-    whole = noisy_total(iter([rows]), 1e-3, source, reach=1e4)
-    pieces = noisy_total(iter(np.array_split(rows[::-1], 7)), 1e-3, source, reach=1e4)
+    whole = second_moments(rows, 1e-3, source)
+    parts = [second_moments(part, 1e-3, source) for part in np.array_split(rows, 3)]
+    monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 300)
+    pieces = second_moments(rows[::-1], 1e-3, source)
     np.testing.assert_array_equal(whole, pieces)
-    np.testing.assert_allclose(whole, rows.sum(axis=0), atol=1000 * 1e-3 * 2**-20)
+    np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
+    np.testing.assert_array_equal(whole / grid_step(1e-3), np.rint(whole / grid_step(1e-3)))
+    floats = second_moments(rows, 0.0, source)
+    np.testing.assert_allclose(whole, floats, rtol=0, atol=1000 * 1e-3 * 2**-20)
+    assert np.abs(whole - floats).max() > 0.0
 
 
-def test_a_total_that_could_overflow_is_refused():
-    with pytest.raises(pi.errors.SensitivityError, match="64-bit"):
-        noisy_total(iter([np.ones((1, 1))]), 1e-9, LatticeNoise(), reach=1e9)
+@pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
+def test_a_total_that_its_grid_has_no_room_for_is_refused_before_it_is_charged(cov_type):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (100, 2))
+    model = pi.MomentOLS(X[:, 0], X, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
+    with pytest.raises(pi.errors.SensitivityError, match="so little noise"):
+        model.release(mu=1e9, cov_type=cov_type)
+    assert len(model.ledger) == 0
+    assert model.release(mu=1e7, cov_type=cov_type).entries[0].secure
+    assert model.release(mu=1e9, cov_type=cov_type, rng=0).law["scale"] > 0.0
+
+
+def test_a_curators_moments_are_those_of_a_site_with_the_same_rows():
+    rng = np.random.default_rng(2)
+    X, y = rng.uniform(-2, 2, (300, 2)), rng.uniform(-3, 3, 300)
+    bounds = {"bounds": [(-1, 1)] * 2, "radius": 0.8, "y_bounds": (-1, 2)}
+    frame = pi.add_constant(pd.DataFrame(X, columns=["a", "b"]))
+    release = pi.MomentOLS(y, frame, **bounds).release(mu=math.inf, cov_type="HC0")
+    site = pi.MomentOLS.from_arrays([(y, frame)], trust="server", **bounds)
+    other = site.release(mu=math.inf, cov_type="HC0")
+    for name in ("moments", "public_moments", "residual_moments"):
+        np.testing.assert_allclose(release.arrays[name], other.arrays[name], rtol=1e-12)
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_several_rows_of_a_unit_multiply_the_noise(trust):
-    import pandas as pd
-
     frame = pd.DataFrame({"id": np.repeat(np.arange(100), 2), "x": 0.1, "y": 0.2})
     frame["x"] = np.linspace(-1, 1, 200)
     scales = []

@@ -3,6 +3,7 @@
 import math
 import pickle
 import traceback
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from privinf.audit import audit_mechanism, search_sensitivity, tradeoff_mu, wave
 from privinf.mechanisms import RandomizedResponse, gaussian, rows
 from privinf.mechanisms.local import modulation_map
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
+from privinf.mechanisms.moments import noisy_total
 from privinf.mechanisms.rows import encode
 from privinf.noise import LatticeNoise, SimulationNoise
 
@@ -389,7 +391,7 @@ def test_mutants_of_the_isometric_factor_are_caught(factor, verdict, monkeypatch
 
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_local_moments_are_caught(mutant, monkeypatch):
-    from privinf.mechanisms import moments
+    from privinf.mechanisms.statistics import moments
 
     pair = worst_moment_pair()
     if mutant == "no sqrt 2":
@@ -430,7 +432,7 @@ def test_central_totals_in_their_worst_pair(noise):
 
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
-    from privinf.mechanisms import moments
+    from privinf.mechanisms.statistics import moments
 
     factor = 1.0
     if mutant == "no sqrt 2":
@@ -442,7 +444,10 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
     else:
         factor = 2.0
         assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
+        # Rows are shrunk twice: when they are encoded, and where they are summed.
         monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
+        assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
+        monkeypatch.setattr(moments, "clip_norms", lambda x, bound: x)
     assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 
 
@@ -456,17 +461,13 @@ def residual_scores(draws, mu, clipped=True):
             np.array([0.0, 0.0, y]), np.vstack([[0.1, 0], [0, 0.1], x]), radius=1.0, y_bounds=(-1, 1)
         )
         mechanism = model.mechanism
-        encoded = encode(mechanism.design, model._rows)
-        line = mechanism._line("residual moments", math.sqrt(2.0), mu)
-        unit_scale, _ = line.calibrated(source)
-        bound = 0.4 if clipped else math.inf
-        scale = unit_scale * (1.0 if clipped else 0.4**2)
-        b = np.zeros(2)
-        scores.append(
-            np.array(
-                [mechanism._residual_moments(encoded, b, bound, scale, source) @ gap for _ in range(draws)]
-            )
-        )
+        block = mechanism._block(encode(mechanism.design, model._rows))
+        _, asked = mechanism._asked(1.0, 0.0, robust=True)
+        assert asked.reach.l2 == math.sqrt(2.0)
+        scale, _ = mechanism._line(asked, mu).calibrated(source)
+        told = {"response_factor": 1.0 / 0.4, "residual_clip": 1.0 if clipped else 1e9}
+        asked = replace(asked, args=asked.args | told)
+        scores.append(np.array([noisy_total(asked, block, scale, source) @ gap for _ in range(draws)]))
     return scores
 
 

@@ -289,12 +289,13 @@ CHECKS = {
 ORTHOGONAL = "orthogonal rows"
 PUBLIC = of_fit("MomentOLS central, public columns, HC0")
 HC0, LINE = "mechanisms.moments", "Moments._line"
+SUMS = "mechanisms.statistics.moments"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
     # the five that survived
     "HC0 charged by the weight, not its square": (
-        Mutant(HC0, LINE, "self.weight_bound**2", "self.weight_bound"),
+        Mutant(SUMS, "_residual_reach", "_heaviest(args) ** 2", "_heaviest(args)"),
         of_weighted_residuals,
     ),
     "the mean for the maximum of public norms": (
@@ -317,7 +318,7 @@ MUTANTS = {
     ),
     # second moments
     "weights uncharged": (
-        Mutant(HC0, LINE, "factor *= self.weight_bound if", "factor *= 1.0 if"),
+        Mutant(SUMS, "_total_reach", "_rows(args) * _heaviest(args)", "_rows(args)"),
         of_fit("MomentOLS central, weights", ORTHOGONAL),
     ),
     "local rows of a person uncharged": (
@@ -326,7 +327,7 @@ MUTANTS = {
     ),
     "public columns left out of the moments' sensitivity": (
         Mutant(
-            "mechanisms.statistics.moments",
+            SUMS,
             "second_moment_sensitivity",
             "(public_norm2 + rho2) ** 2",
             "rho2 ** 2",
@@ -335,7 +336,7 @@ MUTANTS = {
     ),
     "public columns left out of the residual moments'": (
         Mutant(
-            "mechanisms.statistics.moments",
+            SUMS,
             "residual_moment_sensitivity",
             "(x_norm**2 + public_norm2)",
             "x_norm**2",
@@ -343,7 +344,7 @@ MUTANTS = {
         PUBLIC,
     ),
     "residuals not clipped": (
-        Mutant(HC0, "Moments._residual_moments", ", -bound, bound)", ", -1e9, 1e9)"),
+        Mutant(SUMS, "residual_moments", 'float(args["residual_clip"])', "1e9"),
         of_far_residuals,
     ),
     "half of mu in the line": (
@@ -356,12 +357,12 @@ MUTANTS = {
         of_fit("ModulatedOLS one-shot"),
     ),
     "the constant left out of a site's moments": (
-        Mutant("mechanisms.statistics.moments", "_total_reach", "float(constant)", "0.0"),
+        Mutant(SUMS, "_total_reach", "y_norm, q2)", "y_norm, 0.0)"),
         of_sizes("moments.total"),
     ),
     "a wrong power of a site's residual clip": (
         Mutant(
-            "mechanisms.statistics.moments",
+            SUMS,
             "_residual_reach",
             '"residual_clip") ** 2',
             '"residual_clip") ** 4',

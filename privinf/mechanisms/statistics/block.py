@@ -52,6 +52,10 @@ class SiteBlock:
         Position of the first row at the site.
     stream : int
         Which public random numbers are the site's: see `stream_of`.
+    clear : ndarray, shape (rows, k), or None
+        Public columns, which the holder publishes as they are, beside the features.
+    weights : ndarray, shape (rows,), or None
+        Public observation weights. Only sums that a holder makes in its own process have these two.
     """
 
     features: Floats
@@ -62,6 +66,8 @@ class SiteBlock:
     response_high: float
     start: int = 0
     stream: int = 0
+    clear: Floats | None = None
+    weights: Floats | None = None
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -139,6 +145,7 @@ def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteB
         yield SiteBlock(
             whole.features[part], whole.response[part], whole.low, whole.high,
             whole.response_low, whole.response_high, whole.start + start, whole.stream,
+            *(None if beside is None else beside[part] for beside in (whole.clear, whole.weights)),
         )  # fmt: skip
 
 
@@ -189,13 +196,20 @@ def cut(values: Floats, unit: float) -> tuple[Floats, float]:
     return np.trunc(values, out=values), unit
 
 
+def nearest(values: Floats, unit: float) -> tuple[Floats, float]:
+    """Return (steps, unit) with the nearest steps, in place; unit 0 rounds nothing."""
+    if unit == 0.0:
+        return values, 1.0
+    values *= 1.0 / unit
+    return np.rint(values, out=values), unit
+
+
 def rounded(values: Floats, unit: float, bound: float) -> tuple[Floats, float]:
     """Return (steps, unit) with the nearest steps that keep to [-bound, bound], in place."""
     if unit == 0.0:
         return values, 1.0
-    values *= 1.0 / unit
     most = math.floor(bound / unit)
-    return np.clip(np.rint(values, out=values), -most, most, out=values), unit
+    return np.clip(nearest(values, unit)[0], -most, most, out=values), unit
 
 
 def digits(args: Args) -> tuple[int, int]:

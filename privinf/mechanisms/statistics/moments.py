@@ -1,15 +1,19 @@
-"""Sums over a site's records from which least squares are made, with their replace-one sensitivities.
+"""Sums over records from which least squares are made, with their replace-one sensitivities.
 
 z = (1, x, c y), the 1 only with a constant: x the other columns in scaled units, shrunk to |x| <= R, and
 |c y| <= k, both enforced on the very record that is summed. Entries are isometric: sqrt 2 above the diagonal.
 
-- ``moments.total``: sum z z' without its public 1. The l2 sensitivity is that of `moments_geometry`, the same
-  as a curator's, not twice the largest norm R^2 + k^2 + 1;
+- ``moments.total``: sum z z' without its public 1. The l2 sensitivity is `second_moment_sensitivity`, not
+  twice the largest norm R^2 + k^2 + 1;
 - ``moments.residual``: sum clip(e, E)^2 x x', e = y - x'b at public b, x with its 1: sqrt 2 E^2 (R^2 + 1).
+
+A curator asks the same about its own rows, with other public columns of norm q beside x in place of the 1,
+weights w and several records a person: sums of w z z' and of w^2 clip(e, E)^2 x x', whose sensitivities are
+multiplied by the largest weight (squared) and by the cap on a person's records.
 
 Where sums must be exact, every product of a record is cut to ``bits`` digits. Cutting does not contract
 distances: it moves two records apart by at most one unit an entry, which is charged at the fewest digits
-that are taken.
+that are taken. A curator's products are rounded to the grid of its noise, which its ledger line charges.
 """
 
 from __future__ import annotations
@@ -21,12 +25,14 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.statistics.block import (
+    SMALLEST,
     Args,
     SiteBlock,
     clip_norms,
     clipped,
     cut,
     digits,
+    nearest,
     positive,
     unit_of,
     vector,
@@ -34,6 +40,7 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats, Integers
+from privinf.validation import check_number
 
 # ---- geometry
 
@@ -200,61 +207,80 @@ ROOT2 = math.sqrt(2.0)
 
 
 def moment_total(block: SiteBlock, args: Args) -> Floats:
-    """Return the isometric entries of sum z z', less the constant's own."""
+    """Return the isometric entries of sum w z z', less those of public columns alone."""
     y = block.residual(args) * float(args["response_factor"])
     z = np.vstack([_regressors(block, args), clipped(y, float(args["response_bound"]))])
-    entries = _isometric_sums(z, np.ones(len(block)), _unit(_total_bound(args), args))
-    return entries[1:] if "constant" in args else entries
+    entries = _isometric_sums(z, _weights(block), _total_bound(args), args)
+    public = _public(args)[0]
+    if public < 2:
+        return entries[public:]
+    return entries[np.triu_indices(len(z))[1] >= public]
 
 
 def _total_reach(args: Args, columns: int) -> Reach:
-    constant, norm = _check(args, columns)
+    public, q2 = _check(args, columns)
     y_norm = positive(args, "response_bound")
-    size = MomentLayout(constant, columns - constant).pairs()[0].size
-    l2 = second_moment_sensitivity(norm, y_norm, float(constant))
-    return _reach(size, l2, _total_bound(args), "Frobenius distance of two records' second moments")
+    size = MomentLayout(public, _private(args, columns)).pairs()[0].size
+    l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
+    reach = _reach(size, l2, _total_bound(args), args, "Frobenius distance of two records' second moments")
+    return reach.times(_rows(args) * _heaviest(args))
 
 
 def _total_bound(args: Args) -> float:
-    """Return the largest isometric entry that a record can add."""
+    """Return the largest isometric entry that a record of weight 1 can add."""
     norm, y_norm = float(args["norm"]), float(args["response_bound"])
-    beside = max(norm, y_norm) if "constant" in args else 0.0
+    beside = max(norm, y_norm) * math.sqrt(_public(args)[1])
     return max(norm**2, y_norm**2, ROOT2 * norm * y_norm, ROOT2 * beside)
 
 
 def residual_moments(block: SiteBlock, args: Args) -> Floats:
-    """Return the isometric entries of sum clip(e, E)^2 x x'."""
+    """Return the isometric entries of sum w^2 clip(e, E)^2 x x'."""
     x = _regressors(block, args)
     e = block.residual(args) * float(args["response_factor"]) - np.asarray(args["coefficients"]) @ x
     e = clipped(e, float(args["residual_clip"]))
-    return _isometric_sums(x, np.square(e, out=e), _unit(_residual_bound(args), args))
+    if block.weights is not None:
+        e *= block.weights
+    return _isometric_sums(x, np.square(e, out=e), _residual_bound(args), args)
 
 
 def _residual_reach(args: Args, columns: int) -> Reach:
-    constant, norm = _check(args, columns)
-    vector(args, "coefficients", columns)
-    l2 = positive(args, "residual_clip") ** 2 * residual_moment_sensitivity(norm, float(constant))
-    size = columns * (columns + 1) // 2
-    return _reach(size, l2, _residual_bound(args), "Frobenius distance of two records' residual moments")
+    public, q2 = _check(args, columns)
+    width = public + _private(args, columns)
+    vector(args, "coefficients", width)
+    l2 = positive(args, "residual_clip") ** 2 * residual_moment_sensitivity(float(args["norm"]), q2)
+    size = width * (width + 1) // 2
+    why = "Frobenius distance of two records' residual moments"
+    reach = _reach(size, l2, _residual_bound(args), args, why)
+    return reach.times(_rows(args) * _heaviest(args) ** 2)
 
 
 def _residual_bound(args: Args) -> float:
-    norm = float(args["norm"])
-    beside = max(1.0, ROOT2 * norm) if "constant" in args else 0.0
-    return float(args["residual_clip"]) ** 2 * max(norm**2, beside)
+    norm, q2 = float(args["norm"]), _public(args)[1]
+    return float(args["residual_clip"]) ** 2 * max(norm**2, q2, ROOT2 * norm * math.sqrt(q2))
 
 
 def _regressors(block: SiteBlock, args: Args) -> Floats:
-    """Return (1, x), one row a column, with |x| at most R."""
-    columns, constant = np.arange(block.features.shape[1]), args.get("constant")
+    """Return the public and the private columns, one row a column, with |x| at most R."""
+    norm, constant = float(args["norm"]), args.get("constant")
     if constant is None:
-        return clip_norms(block.columns(args), float(args["norm"])).T
-    x = clip_norms(block.columns(args, np.delete(columns, constant)), float(args["norm"]))
-    return np.vstack([np.ones(len(block)), x.T])
+        x = clip_norms(block.columns(args), norm).T
+        return x if block.clear is None else np.vstack([block.clear.T, x])
+    others = np.delete(np.arange(block.features.shape[1]), constant)
+    return np.vstack([np.ones(len(block)), clip_norms(block.columns(args, others), norm).T])
 
 
-def _isometric_sums(z: Floats, weights: Floats, unit: float) -> Floats:
-    """Return the isometric entries of sum w z z', row by row of the triangle; z has one row a column."""
+def _weights(block: SiteBlock) -> Floats:
+    return np.ones(len(block)) if block.weights is None else block.weights
+
+
+def _isometric_sums(z: Floats, weights: Floats, bound: float, args: Args) -> Floats:
+    """Return the isometric entries of sum w z z', row by row of the triangle; z has one row a column.
+
+    Every record's products are put on a grid first where the sum must be exact: cut to the digits that a
+    question asks for, or rounded to the grid of the holder's own noise.
+    """
+    grid = float(args.get("grid", 0.0))
+    unit = grid or _unit(bound, args)
     if unit == 0.0:
         rows, columns = np.triu_indices(len(z))
         return ((z * weights) @ z.T)[rows, columns] * np.where(rows == columns, 1.0, ROOT2)
@@ -262,7 +288,7 @@ def _isometric_sums(z: Floats, weights: Floats, unit: float) -> Floats:
     for first in range(len(z)):
         products = z[first:] * (z[first] * weights)
         products[1:] *= ROOT2
-        steps, one = cut(products, unit)
+        steps, one = nearest(products, unit) if grid else cut(products, unit)
         sums.append(steps.sum(axis=1) * one)
     return np.concatenate(sums)
 
@@ -274,19 +300,51 @@ def _unit(bound: float, args: Args) -> float:
     return unit_of(bound, bits)
 
 
-def _reach(size: int, l2: float, bound: float, why: str) -> Reach:
-    l2 += unit_of(bound, FEWEST) * math.sqrt(size)
+def _reach(size: int, l2: float, bound: float, args: Args, why: str) -> Reach:
+    """Return a record's reach; what cutting adds is in it, what a holder's grid adds in the holder's line."""
+    if "public" not in args:
+        l2 += unit_of(bound, FEWEST) * math.sqrt(size)
     return Reach((size,), l2, min(l2, 2.0 * bound), bound, why)
 
 
+def _public(args: Args) -> tuple[int, float]:
+    """Return how many public columns there are, and the largest squared norm of a record's."""
+    if "public" in args:
+        return int(args["public"]), float(args["public_norm2"])
+    return (1, 1.0) if "constant" in args else (0, 0.0)
+
+
+def _private(args: Args, columns: int) -> int:
+    """Return how many of the features are private: all but a constant."""
+    return columns - int("constant" in args)
+
+
+def _rows(args: Args) -> int:
+    """Return how many records one person has at most."""
+    return int(args.get("max_rows", 1))
+
+
+def _heaviest(args: Args) -> float:
+    """Return the largest observation weight."""
+    return float(args.get("weight_bound", 1.0))
+
+
 def _check(args: Args, columns: int) -> tuple[int, float]:
-    """Check what both statistics take; return how many constants there are, and R."""
+    """Check what both statistics take; return what `_public` does."""
     positive(args, "response_factor")
-    if "constant" not in args:
-        return 0, positive(args, "norm")
-    if whole_number(args, "constant") >= columns or columns < 2:
+    positive(args, "norm")
+    if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
         raise ArgumentError(f"constant must be a position below {columns}, beside another column")
-    return 1, positive(args, "norm")
+    if "public" in args:
+        whole_number(args, "public")
+        check_number(args.get("public_norm2"), "public_norm2", low=0.0)
+        whole_number(args, "max_rows", default=1, least=1)
+        check_number(_heaviest(args), "weight_bound", low=SMALLEST)
+        if "constant" in args or "bits" in args:
+            raise ArgumentError("public columns go with no constant and no bits")
+    elif any(name in args for name in _OWN):
+        raise ArgumentError("what a holder says of its own rows goes with public, their number of columns")
+    return _public(args)
 
 
 _SHARED = (
@@ -295,10 +353,14 @@ _SHARED = (
     "norm",
     "response_factor",
 )
+# Of a holder's own sums: how many public columns stand beside the features and their largest squared norm,
+# the cap on one person's records, the largest weight, and the grid of the noise (0: none).
+_OWN = ("public", "public_norm2", "max_rows", "weight_bound", "grid")
 
 MOMENT_OPS: dict[str, SiteOp] = named(
-    SiteOp("moments.total", moment_total, _total_reach, (*_SHARED, "response_bound")),
+    SiteOp("moments.total", moment_total, _total_reach, (*_SHARED, "response_bound"), own=_OWN),
     SiteOp(
-        "moments.residual", residual_moments, _residual_reach, (*_SHARED, "coefficients", "residual_clip")
+        "moments.residual", residual_moments, _residual_reach, (*_SHARED, "coefficients", "residual_clip"),
+        own=_OWN,
     ),
-)
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -86,6 +86,13 @@ class Reach:
             min(rows * self.bound, clip), why, norm, "client",
         )  # fmt: skip
 
+    def times(self, factor: float) -> Reach:
+        """Return the reach if the unit is so many records, or its records weigh so much."""
+        return replace(
+            self, l2=self.l2 * factor, linf=self.linf * factor, bound=self.bound * factor,
+            norm=None if self.norm is None else self.norm * factor,
+        )  # fmt: skip
+
     def sensitivity(self, relation: Relation) -> float:
         """Return the l2 sensitivity under a neighbouring relation.
 
@@ -143,6 +150,9 @@ class SiteOp:
     partition : callable (args) -> (str, str) or None, optional
         Name of a public partition of the records of one site, and of the class that the sum is over; None
         where it is over all.
+    own : tuple of str
+        More names that `args` may hold, where a holder asks about its rows in its own process. They state
+        facts about these rows, which nobody checks, so that no question of others may hold them.
 
     Notes
     -----
@@ -157,6 +167,7 @@ class SiteOp:
     version: int = 1
     wide: bool = False
     partition: Callable[[Args], tuple[str, str] | None] | None = None
+    own: tuple[str, ...] = ()
 
     def scope(self, args: Args, site: str) -> tuple[str, ...]:
         """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
@@ -166,8 +177,10 @@ class SiteOp:
         found = None if self.partition is None or "client_rows" in args else self.partition(args)
         return () if found is None else (scope_component(found[1], f"{found[0]} at {site}"),)
 
-    def reach(self, args: Args, columns: int, rows: int = 0) -> Reach:
+    def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> Reach:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
+
+        `own` says that the holder itself asks, in its own process: a site answering others never does.
 
         Raises
         ------
@@ -175,7 +188,10 @@ class SiteOp:
             An argument is missing, unknown, of the wrong shape or out of range; the sum would be too long;
             the site has more rows than are counted for one.
         """
-        unknown = sorted(set(args) - set(self.arguments))
+        unknown = sorted(set(args) - {*self.arguments, *(self.own if own else ())})
+        if kept := [name for name in unknown if name in self.own]:
+            told = ", ".join(map(repr, kept))
+            raise ArgumentError(f"{self.name}: only the holder's own process may give {told}")
         if unknown:
             raise ArgumentError(f"{self.name} takes no argument {', '.join(map(repr, unknown))}")
         return self._tried(lambda: self._reach(args, columns, rows))
