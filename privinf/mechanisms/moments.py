@@ -216,7 +216,7 @@ class Moments:
 
     def _asked(self, weight: float, q2: float, *, robust: bool) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
-        told = {"norm": self.design.norm, "public": self.layout.public, "public_norm2": q2}
+        told: dict[str, Any] = {"norm": self.design.norm, "public": self.layout.public, "public_norm2": q2}
         if self.trust == "central":
             told |= {"max_rows": max_rows(self.design), "weight_bound": self.weight_bound}
         total = told | {"response_factor": weight, "response_bound": weight * self.design.y_norm}
@@ -326,7 +326,8 @@ def noisy_total(asked: OwnSum, rows: SiteBlock, scale: float, source: NoiseSourc
         return total if scale == 0.0 else source.perturb(total, scale)
     step = grid_step(scale)
     total = asked.op.total(rows, {**asked.args, "grid": step}, asked.reach)
-    return source.gaussian_steps((total / step).astype(np.int64), scale / step) * step
+    steps = source.gaussian_steps((total / step).astype(np.int64), scale / step)
+    return np.asarray(steps * step, dtype=np.float64)
 
 
 def check_room(largest: float, scale: float, source: NoiseSource) -> None:

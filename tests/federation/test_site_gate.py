@@ -233,7 +233,7 @@ MOMENTS = {
 
 def test_the_statistics_that_a_curator_may_tell_more_are_these():
     told = {op.name: set(op.own) for op in SITE_OPS.values() if op.own}
-    assert told == dict.fromkeys(MOMENTS, {name for own in OWN.values() for name in own})
+    assert told == {op: {name for own in OWN.values() for name in own} for op in MOMENTS}
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -19,7 +19,9 @@ that are taken. A curator's products are rounded to the grid of its noise, which
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -204,6 +206,10 @@ class ResidualPlan:
 # Digits of a record's product: up to 268 million rows.
 FEWEST = 24
 ROOT2 = math.sqrt(2.0)
+# Rows whose products stay in the cache.
+CACHED = 1 << 12
+# Puts numbers on a grid, in place: (values, unit) -> (steps, unit).
+Rounding: TypeAlias = Callable[[Floats, float], tuple[Floats, float]]
 
 
 def moment_total(block: SiteBlock, args: Args) -> Floats:
@@ -284,11 +290,20 @@ def _isometric_sums(z: Floats, weights: Floats, bound: float, args: Args) -> Flo
     if unit == 0.0:
         rows, columns = np.triu_indices(len(z))
         return ((z * weights) @ z.T)[rows, columns] * np.where(rows == columns, 1.0, ROOT2)
+    sums = np.zeros(len(z) * (len(z) + 1) // 2)
+    for start in range(0, z.shape[1], CACHED):
+        part = slice(start, start + CACHED)
+        sums += _exact_sums(z[:, part], weights[part], unit, nearest if grid else cut)
+    return sums
+
+
+def _exact_sums(z: Floats, weights: Floats, unit: float, put: Rounding) -> Floats:
+    """Return the isometric entries of sum w z z' with every product of a record put on the grid `unit`."""
     sums = []
     for first in range(len(z)):
         products = z[first:] * (z[first] * weights)
         products[1:] *= ROOT2
-        steps, one = nearest(products, unit) if grid else cut(products, unit)
+        steps, one = put(products, unit)
         sums.append(steps.sum(axis=1) * one)
     return np.concatenate(sums)
 
