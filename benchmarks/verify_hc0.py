@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 import privinf as pi
 from privinf.errors import WeakIdentificationWarning
-from privinf.mechanisms.statistics import moments as moments_geometry
+from privinf.mechanisms import residual_plan
 
 RESULTS = Path(__file__).parent / "results" / "hc0_real.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054
@@ -133,9 +133,9 @@ class Outcome:
 
 def outcome(draw: Draw, n: int, epsilon: float, multiple: float | None, replications: int) -> Outcome:
     """Make the fits of one cell, residuals clipped at a multiple of their sd; None for the package's rule."""
-    kept = moments_geometry.LEAST_MULTIPLE, moments_geometry.RESIDUAL_MULTIPLE
+    kept = residual_plan.LEAST_MULTIPLE, residual_plan.RESIDUAL_MULTIPLE
     if multiple is not None:
-        moments_geometry.LEAST_MULTIPLE = moments_geometry.RESIDUAL_MULTIPLE = multiple
+        residual_plan.LEAST_MULTIPLE = residual_plan.RESIDUAL_MULTIPLE = multiple
     errors, se, clips = [], [], []
     for number in range(replications):
         rng = np.random.default_rng([11, n, number])
@@ -145,7 +145,7 @@ def outcome(draw: Draw, n: int, epsilon: float, multiple: float | None, replicat
         se.append(r.bse.to_numpy())
         sd = np.std(drawn.y - drawn.X.to_numpy() @ drawn.target)
         clips.append(r.release.law["residual_bound"] * r.release.design.y_scale / sd)
-    moments_geometry.LEAST_MULTIPLE, moments_geometry.RESIDUAL_MULTIPLE = kept
+    residual_plan.LEAST_MULTIPLE, residual_plan.RESIDUAL_MULTIPLE = kept
     error, total = np.array(errors), np.array(se)
     return Outcome(
         error.std(axis=0) / np.sqrt((total**2).mean(axis=0)),

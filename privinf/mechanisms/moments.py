@@ -6,7 +6,7 @@ A curator's totals are the statistics that sites are asked for (`privinf.mechani
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,12 @@ from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
+from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.mechanisms.statistics.block import EXACT_BITS, Args, SiteBlock
 from privinf.mechanisms.statistics.moments import (
     MOMENT_OPS,
     MomentLayout,
-    MomentScale,
-    ResidualPlan,
     default_response_weight,
     residual_moment_sensitivity,
     second_moment_sensitivity,
@@ -194,7 +193,7 @@ class Moments:
         }
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
-            plan = ResidualPlan.of(full, self._scale(weight, q2, n, scales))
+            plan = ResidualPlan.of(full, MomentScale.of(self.design, weight, q2, n, *scales))
             unit = plan.largest if law["noise_free"] else plan.bound
             told = {"response_factor": 1.0 / unit, "coefficients": plan.coefficients / unit}
             second = replace(asked[1], args={**asked[1].args, **told})
@@ -245,13 +244,6 @@ class Moments:
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),
         )
-
-    def _scale(self, weight: float, q2: float, n: int, scales: Sequence[float]) -> MomentScale:
-        public = self.layout.public
-        noise, residual_noise = (scale / n for scale in scales)
-        return MomentScale(
-            weight, self.design.norm, self.design.y_norm, public, q2, n, noise, residual_noise
-        )  # fmt: skip
 
     def _moment_arrays(
         self, encoded: EncodedRows, asked: OwnSum, scale: float, source: NoiseSource

@@ -19,12 +19,11 @@ from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
     MomentLayout,
-    MomentScale,
-    ResidualPlan,
     default_response_weight,
     residual_moment_sensitivity,
     warn_of_large_delta,
 )
+from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, CovType, Floats, RngLike, Trust
@@ -181,9 +180,7 @@ class FederatedMoments:
         layout = MomentLayout(constants, len(design.names) - constants)
         full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
         residual = residual_moment_sensitivity(design.norm, constants) / mu
-        scale = MomentScale(
-            self.response_weight, design.norm, design.y_norm, constants, constants, n, noise / n, residual / n
-        )
+        scale = MomentScale.of(design, self.response_weight, constants, n, noise, residual)
         return ResidualPlan.of(full, scale)
 
     def _shared_args(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privinf.mechanisms.statistics.moments import MomentScale, ResidualPlan
+from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.moments.equation import NoisyTotals
 
 

@@ -1,0 +1,102 @@
+"""Which residuals HC0's second release is about: decided by the first release of second moments alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.schema import Design
+from privinf.typing import Floats
+
+# Residuals are clipped at such a multiple of their released standard deviation before the HC0 release: at the
+# largest, unless noise would drown what it is added to. At 3 intervals cover .85 to .92 on skewed responses,
+# at 20 .92 to .97: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
+LEAST_MULTIPLE, RESIDUAL_MULTIPLE = 3.0, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class MomentScale:
+    """How far a record's z reaches, and the noise of what is released of it.
+
+    Attributes
+    ----------
+    weight : float
+        c.
+    x_norm, y_norm : float
+        Largest |x| and |y|, scaled units.
+    public : int
+        Number of public columns.
+    public_norm2 : float
+        Largest squared norm of a record's public columns.
+    n : int
+        Number of records.
+    noise, residual_noise : float
+        Sd of the noise on an isometric entry of the mean moments, and of mean residual moments clipped at 1.
+    """
+
+    weight: float
+    x_norm: float
+    y_norm: float
+    public: int
+    public_norm2: float
+    n: int
+    noise: float
+    residual_noise: float
+
+    @classmethod
+    def of(
+        cls, design: Design, weight: float, public_norm2: float, n: int, noise: float, residual_noise: float
+    ) -> MomentScale:
+        """Return the scale of sums over n records by a design, the two noises those of the sums."""
+        public = int((~design.private).sum())
+        return cls(weight, design.norm, design.y_norm, public, public_norm2, n, noise / n, residual_noise / n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualPlan:
+    """Which residuals a second release is about, decided by the first one alone.
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (p,)
+        b, in the order of z.
+    bound : float
+        E, at which residuals are clipped.
+    largest : float
+        What no residual passes, by the public bounds.
+    """
+
+    coefficients: Floats
+    bound: float
+    largest: float
+
+    @classmethod
+    def of(cls, mean_moments: Floats, scale: MomentScale) -> ResidualPlan:
+        r"""Return the plan that noisy mean moments of z, shape (p + 1, p + 1), lead to.
+
+        Notes
+        -----
+        E is the smallest of three: 20 sds of the residuals; what the public bounds let a residual reach,
+        ``k + |p|_max |b_p| + R |b_x|``; and where the noise of the residual moments, whose operator norm is
+        about ``E^2 sd sqrt(2 p)``, is as large as the mean eigenvalue of what they are added to or a part of,
+        ``s^2 tr A / p`` and n times the noise of g - A b. A smaller clip then costs little: it takes from a
+        part of the variance that does not matter. Never below 3 sds.
+        """
+        gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / scale.weight
+        b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
+        variance = float(mean_moments[-1, -1] / scale.weight**2 - 2.0 * b @ cross + b @ gram @ b)
+        sd = math.sqrt(max(variance, (0.05 * scale.y_norm) ** 2))
+        known, private = b[: scale.public], b[scale.public :]
+        largest = (
+            scale.y_norm
+            + math.sqrt(scale.public_norm2) * float(np.linalg.norm(known))
+            + scale.x_norm * float(np.linalg.norm(private))
+        )
+        sampling = max(variance * float(np.trace(gram)), 0.0) / len(b)
+        noise = scale.n * scale.noise**2 / 2.0 * (float(b @ b) + scale.weight**-2)
+        edge = scale.residual_noise * math.sqrt(2.0 * len(b))
+        drowned = math.sqrt((sampling + noise) / edge) if edge > 0.0 else math.inf
+        clip = float(np.clip(drowned, LEAST_MULTIPLE * sd, RESIDUAL_MULTIPLE * sd))
+        return cls(b, min(clip, largest), largest)
