@@ -13,9 +13,9 @@ from privinf.inference.linear_scores import (
     check_weights,
     determined_difference,
     homoskedastic_variance,
+    partialled,
     refuse_dependent_rows,
 )
-from privinf.inference.partialling import partialled
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_number
 

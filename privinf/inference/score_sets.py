@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.inference.linear_scores import LinearScores, ScoreLaw
-from privinf.inference.partialling import concentrate, kept_columns
+from privinf.inference.linear_scores import LinearScores, ScoreLaw, concentrate, kept_columns
 from privinf.inference.score_surface import ScoreSurface
 from privinf.typing import Flags, Floats
 from privinf.validation import check_fraction

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import NotPositiveDefiniteError
-from privinf.inference.partialling import Concentrated
+from privinf.inference.linear_scores import Concentrated
 from privinf.typing import Floats
 
 _ITERATIONS = 60

@@ -10,8 +10,14 @@ from scipy import linalg
 
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import CHI_SQUARE, LinearScores, ScoreLaw
-from privinf.inference.partialling import concentrate, kept_columns, partialled
+from privinf.inference.linear_scores import (
+    CHI_SQUARE,
+    LinearScores,
+    ScoreLaw,
+    concentrate,
+    kept_columns,
+    partialled,
+)
 from privinf.typing import Floats
 from privinf.validation import check_array
 

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import CHI_SQUARE
-from privinf.inference.partialling import kept_columns
+from privinf.inference.linear_scores import CHI_SQUARE, kept_columns
 from privinf.inference.score_test import THRESHOLD, Identification, ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.newton import newton

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,113 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
 from privinf.mechanisms.moments import MomentLayout
-from privinf.moments.records import FULLER_REASON, MomentMap, NoisyRecordMoments, positive_part, spectral_edge
 from privinf.releases import Release
-from privinf.typing import CovType, Floats, SamplingKind
-from privinf.validation import check_array, check_count, check_number
+from privinf.schema import Design
+from privinf.typing import CovType, Flags, Floats, Integers, SamplingKind
+from privinf.validation import check_array, check_count, check_number, check_positive
+
+# ---- from entries of a release to a regression
+
+FULLER_REASON = (
+    "Fuller's modification shrinks the noise covariance that corrected least squares subtracts; noisy second "
+    "moments subtract none: use stabilization='ridge'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentMap:
+    """From the moments of z to those of a regression of y on the columns in a chosen order.
+
+    Attributes
+    ----------
+    public, size : int
+        Leading public entries of z, and its length.
+    order : (size - 1,) array
+        Column j of the regression is entry ``order[j]`` of z.
+    weight : float
+        c.
+    """
+
+    public: int
+    size: int
+    order: Integers
+    weight: float
+
+    @classmethod
+    def checked(cls, *, public: int, size: int, order: ArrayLike | None, weight: float) -> MomentMap:
+        """Return the map, or raise ArgumentError for arguments that do not fit together."""
+        check_count(public, "public", least=0)
+        if public > size - 2:
+            raise ArgumentError(
+                f"z of length {size} needs a private column beside {public} public ones and y"
+            )
+        columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
+        if not np.array_equal(np.sort(columns), np.arange(size - 1)):
+            raise ArgumentError(f"order must be a permutation of the {size - 1} columns")
+        return cls(public, size, columns, check_positive(weight, "weight"))
+
+    @property
+    def noise_free(self) -> Flags:
+        """Which columns are public, in the regression's order."""
+        return self.order < self.public
+
+    def pairs(self) -> tuple[Integers, Integers, Floats]:
+        """Return rows, columns and factors of all isometric entries: the noisy ones, then the public."""
+        rows, columns = np.triu_indices(self.size)
+        first = np.argsort(columns < self.public, kind="stable")
+        rows, columns = rows[first], columns[first]
+        return rows, columns, np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+    @property
+    def noisy(self) -> int:
+        """How many isometric entries carry noise."""
+        return self.size * (self.size + 1) // 2 - self.public * (self.public + 1) // 2
+
+    def quadratic_form(self, W: Floats) -> Floats:
+        """Return Q with ``w'Qw = mean (y - x'b)^2`` at w = (b, 1): [[A, -g], [-g', yy]]."""
+        J = np.zeros((self.size, self.size))
+        J[self.order, np.arange(self.size - 1)] = -1.0
+        J[-1, -1] = 1.0 / self.weight
+        form: Floats = J.T @ W @ J
+        return form
+
+    def loadings(self) -> Floats:
+        """Return L, shape (p+1, p, m), with ``psi = sum_k w_k L_k m``."""
+        rows, columns, factors = self.pairs()
+        entry: Floats = np.zeros((self.size, self.size, rows.shape[0]))
+        index = np.arange(rows.shape[0])
+        entry[rows, columns, index] = 1.0 / factors
+        entry[columns, rows, index] = 1.0 / factors
+        loadings: Floats = entry[np.append(self.order, self.size - 1)][:, self.order]
+        loadings[:-1] *= -1.0
+        loadings[-1] /= self.weight
+        return loadings
+
+    def noise_tensor(self, variance: float) -> Floats:
+        """Return K with ``Cov(noise of psi) = sum_kl w_k w_l K_kl`` for iid noise on the noisy entries.
+
+        Where every entry is noisy this is ``(s^2/2)[(|b|^2 + c^-2) I + b b']``.
+        """
+        L = self.loadings()[:, :, : self.noisy]
+        tensor: Floats = variance * np.einsum("kam,lbm->klab", L, L, optimize=True)
+        return tensor
+
+
+def positive_part(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix; the matrix itself where it is one already."""
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] >= 0.0:
+        return matrix
+    nearest: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return nearest
+
+
+def spectral_edge(noise_free: Flags, sd: float) -> float:
+    """Return ``sqrt(2 d) sd``: about the largest eigenvalue of the noise in d private columns of A."""
+    return float(np.sqrt(2.0 * np.count_nonzero(~noise_free)) * sd)
+
+
+# ---- totals
 
 
 class NoisyTotals(LargeSample):
@@ -162,7 +265,7 @@ def _symmetric(value: ArrayLike, name: str) -> Floats:
 MEASURED_MULTIPLE = 5.0
 
 
-def caveats(release: Release, system: NoisyTotals | NoisyRecordMoments) -> dict[str, Any]:
+def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
     """Return ``clipped_at``, in sds, where residuals were clipped so tightly that robust errors may be wrong.
 
     Empty where the public bounds keep residuals inside the clip, and where it is wide enough.
@@ -190,25 +293,10 @@ def release_cov_type(release: Release) -> CovType:
     return "HC0" if robust else "nonrobust"
 
 
-def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> NoisyTotals | NoisyRecordMoments:
-    """Return the estimating equation of stored results."""
-    return moment_system(release)
-
-
-def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
-    """Return the estimating equation of a moment release, scaled units, in the design's column order.
-
-    The release orders z as (public, private, c y); the equation is brought back to the design's order.
-    """
-    design, arrays, law = release.design, release.arrays, release.law
-    layout = MomentLayout(int((~design.private).sum()), int(design.private.sum()))
-    order = np.argsort(np.concatenate([np.flatnonzero(~design.private), np.flatnonzero(design.private)]))
-    if law["trust"] == "local":
-        return NoisyRecordMoments(
-            arrays["moments"], public=arrays["public"], private=layout.private, order=order,
-            weight=law["response_weight"], scale=law["scale"],
-            groups=arrays.get("groups"), weights=arrays.get("weights"),
-        )  # fmt: skip
+def total_system(release: Release) -> NoisyTotals:
+    """Return the estimating equation of a total, scaled units, in the design's column order."""
+    arrays, law = release.arrays, release.law
+    layout, order = layout_of(release.design)
     residual = None
     if "residual_moments" in arrays:
         size = layout.size - 1
@@ -222,3 +310,9 @@ def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
         n=release.nobs, public=layout.public, order=order, weight=law["response_weight"],
         scale=law["scale"], residual_moments=residual,
     )  # fmt: skip
+
+
+def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
+    """Return how a release orders z, (public, private, c y), and the order that brings columns back."""
+    public, private = np.flatnonzero(~design.private), np.flatnonzero(design.private)
+    return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))

@@ -19,11 +19,12 @@ from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
     MomentLayout,
+    MomentScale,
+    ResidualPlan,
     default_response_weight,
     residual_moment_sensitivity,
     warn_of_large_delta,
 )
-from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, CovType, Floats, RngLike, Trust

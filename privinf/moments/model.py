@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
@@ -25,7 +25,8 @@ from privinf.fitting.rows import (
 from privinf.fitting.solve import Fit, build_results
 from privinf.mechanisms import Moments
 from privinf.mechanisms.arrays import Parties
-from privinf.moments.equation import caveats, described, moment_system, release_cov_type
+from privinf.moments.equation import NoisyTotals, caveats, described, release_cov_type, total_system
+from privinf.moments.records import NoisyRecordMoments, record_system
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -347,3 +348,13 @@ class MomentOLS(ReleaseModel):
         if self._federated:
             return f"<{type(self).__name__}: {self.mechanism!r} (rows not shown)>"
         return super().__repr__()
+
+
+def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
+    """Return the estimating equation of a moment release, scaled units, in the design's column order."""
+    return record_system(release) if release.law["trust"] == "local" else total_system(release)
+
+
+def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> NoisyTotals | NoisyRecordMoments:
+    """Return the estimating equation of stored results."""
+    return moment_system(release)

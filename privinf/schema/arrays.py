@@ -22,19 +22,6 @@ PUBLIC_MARK = "privinf_public"
 UNBOUNDED = (-math.inf, math.inf)
 
 
-def checked_names(names: Iterable[str]) -> list[str]:
-    """Return column names as a list: non-empty texts, at least one, none twice."""
-    listed = [names] if isinstance(names, str) else list(names)
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in listed):
-        raise SchemaError("names must be a list of non-empty texts")
-    if not listed:
-        raise SchemaError("a design needs at least one column")
-    if len(set(listed)) != len(listed):
-        twice = next(name for position, name in enumerate(listed) if name in listed[:position])
-        raise SchemaError(f"there are two columns {twice!r}")
-    return listed
-
-
 def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:
     """Return for each name whether `public` declares it."""
     if isinstance(public, str):

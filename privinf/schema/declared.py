@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
@@ -206,3 +206,16 @@ def _kind(level: Level) -> str:
 def _check_labels(public: object, unit: object) -> None:
     if not isinstance(public, bool) or not isinstance(unit, str):
         raise SchemaError("public must be True or False, and unit a text")
+
+
+def checked_names(names: Iterable[str]) -> list[str]:
+    """Return column names as a list: non-empty texts, at least one, none twice."""
+    listed = [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in listed):
+        raise SchemaError("names must be a list of non-empty texts")
+    if not listed:
+        raise SchemaError("a design needs at least one column")
+    if len(set(listed)) != len(listed):
+        twice = next(name for position, name in enumerate(listed) if name in listed[:position])
+        raise SchemaError(f"there are two columns {twice!r}")
+    return listed

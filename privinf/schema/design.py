@@ -12,7 +12,8 @@ import numpy as np
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema import geometry
-from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_names, checked_pair, public_flags
+from privinf.schema.arrays import CONSTANT, aligned_bounds, checked_pair, public_flags
+from privinf.schema.declared import checked_names
 from privinf.schema.geometry import DesignFields, design_from_dict, design_to_dict, identity
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader

@@ -295,7 +295,7 @@ SUMS = "mechanisms.statistics.moments"
 MUTANTS = {
     # the five that survived
     "HC0 charged by the weight, not its square": (
-        Mutant(SUMS, "_residual_reach", "_heaviest(args) ** 2", "_heaviest(args)"),
+        Mutant(SUMS, "_residual_reach", "_largest(args, 2)", "_largest(args, 1)"),
         of_weighted_residuals,
     ),
     "the mean for the maximum of public norms": (
@@ -318,7 +318,7 @@ MUTANTS = {
     ),
     # second moments
     "weights uncharged": (
-        Mutant(SUMS, "_total_reach", "_rows(args) * _heaviest(args)", "_rows(args)"),
+        Mutant(SUMS, "_total_reach", "_largest(args, 1)", "_largest(args, 0)"),
         of_fit("MomentOLS central, weights", ORTHOGONAL),
     ),
     "local rows of a person uncharged": (

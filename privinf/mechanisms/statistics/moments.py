@@ -133,7 +133,8 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
     """Return the isometric entries of sum w z z', less those of public columns alone."""
     y = block.residual(args) * float(args["response_factor"])
     z = np.vstack([_regressors(block, args), clipped(y, float(args["response_bound"]))])
-    entries = _isometric_sums(z, _weights(block), _total_bound(args), args)
+    weights = np.ones(len(block)) if block.weights is None else block.weights
+    entries = _isometric_sums(z, weights, _total_bound(args), args)
     public = _public(args)[0]
     if public < 2:
         return entries[public:]
@@ -143,10 +144,10 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
 def _total_reach(args: Args, columns: int) -> Reach:
     public, q2 = _check(args, columns)
     y_norm = positive(args, "response_bound")
-    size = MomentLayout(public, _private(args, columns)).pairs()[0].size
+    size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
     l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
     reach = _reach(size, l2, _total_bound(args), args, "Frobenius distance of two records' second moments")
-    return reach.times(_rows(args) * _heaviest(args))
+    return reach.times(_largest(args, 1))
 
 
 def _total_bound(args: Args) -> float:
@@ -168,13 +169,13 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
 
 def _residual_reach(args: Args, columns: int) -> Reach:
     public, q2 = _check(args, columns)
-    width = public + _private(args, columns)
+    width = public + columns - ("constant" in args)
     vector(args, "coefficients", width)
     l2 = positive(args, "residual_clip") ** 2 * residual_moment_sensitivity(float(args["norm"]), q2)
     size = width * (width + 1) // 2
     why = "Frobenius distance of two records' residual moments"
     reach = _reach(size, l2, _residual_bound(args), args, why)
-    return reach.times(_rows(args) * _heaviest(args) ** 2)
+    return reach.times(_largest(args, 2))
 
 
 def _residual_bound(args: Args) -> float:
@@ -190,10 +191,6 @@ def _regressors(block: SiteBlock, args: Args) -> Floats:
         return x if block.clear is None else np.vstack([block.clear.T, x])
     others = np.delete(np.arange(block.features.shape[1]), constant)
     return np.vstack([np.ones(len(block)), clip_norms(block.columns(args, others), norm).T])
-
-
-def _weights(block: SiteBlock) -> Floats:
-    return np.ones(len(block)) if block.weights is None else block.weights
 
 
 def _isometric_sums(z: Floats, weights: Floats, bound: float, args: Args) -> Floats:
@@ -246,19 +243,9 @@ def _public(args: Args) -> tuple[int, float]:
     return (1, 1.0) if "constant" in args else (0, 0.0)
 
 
-def _private(args: Args, columns: int) -> int:
-    """Return how many of the features are private: all but a constant."""
-    return columns - int("constant" in args)
-
-
-def _rows(args: Args) -> int:
-    """Return how many records one person has at most."""
-    return int(args.get("max_rows", 1))
-
-
-def _heaviest(args: Args) -> float:
-    """Return the largest observation weight."""
-    return float(args.get("weight_bound", 1.0))
+def _largest(args: Args, power: int) -> float:
+    """Return how many records one person has at most, times a power of the largest observation weight."""
+    return float(args.get("max_rows", 1) * args.get("weight_bound", 1.0) ** power)
 
 
 def _check(args: Args, columns: int) -> tuple[int, float]:
@@ -271,7 +258,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         whole_number(args, "public")
         check_number(args.get("public_norm2"), "public_norm2", low=0.0)
         whole_number(args, "max_rows", default=1, least=1)
-        check_number(_heaviest(args), "weight_bound", low=SMALLEST)
+        check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
             raise ArgumentError("public columns go with no constant and no bits")
     elif any(name in args for name in _OWN):
