@@ -60,7 +60,7 @@ MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(
         "privinf.modulation.results:ModulatedOLSResults", "privinf.modulation.equation:rebuilt_system"
     ),
-    "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.model:rebuilt_system"),
+    "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.model:moment_system"),
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
     "FederatedGLM": StoredModel("privinf.glm.results:FederatedGLMResults"),
     "DebiasedLasso": StoredModel(

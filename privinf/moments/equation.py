@@ -263,6 +263,12 @@ def _symmetric(value: ArrayLike, name: str) -> Floats:
 # Robust errors were measured where residuals beyond seven sds and more were left out, see
 # benchmarks/results/hc0_real.md; at three they are too small on skewed responses.
 MEASURED_MULTIPLE = 5.0
+TRUSTED = {
+    "central": "trusted curator",
+    "local": "each record noises its own",
+    "secure-sum": "secure sum",
+    "server": "trusted server",
+}
 
 
 def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
@@ -279,6 +285,11 @@ def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
     if bound >= law.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
         return {}
     return {"clipped_at": bound / math.sqrt(variance)}
+
+
+def method_of(release: Release) -> str:
+    """Return the method's name in a summary."""
+    return f"second moments, {TRUSTED[release.law['trust']]}"
 
 
 def described(release: Release) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
@@ -25,8 +25,7 @@ from privinf.fitting.rows import (
 from privinf.fitting.solve import Fit, build_results
 from privinf.mechanisms import Moments
 from privinf.mechanisms.arrays import Parties
-from privinf.moments.equation import NoisyTotals, caveats, described, release_cov_type, total_system
-from privinf.moments.records import NoisyRecordMoments, record_system
+from privinf.moments import equation, records
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -48,12 +47,6 @@ if TYPE_CHECKING:  # a fit of rows in one place loads no federation
     from privinf.moments.federated import Checkpoint, FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
-TRUSTED = {
-    "central": "trusted curator",
-    "local": "each record noises its own",
-    "secure-sum": "secure sum",
-    "server": "trusted server",
-}
 ONE_PLACE: Mapping[Trust, str] = {"server": NEEDS_SITES, "secure-sum": NEEDS_SITES}
 SEVERAL: Mapping[Trust, str] = {"central": AT_SITES, "local": "is for records in one place: sites sum them"}
 
@@ -327,9 +320,9 @@ class MomentOLS(ReleaseModel):
         release = self._given_release(given)
         if release is None:
             release = self.release(cov_type=cov_type, **given)
-        elif cov_type is not None and cov_type != release_cov_type(release):
+        elif cov_type is not None and cov_type != equation.release_cov_type(release):
             raise ArgumentError(
-                f"cov_type={cov_type!r}: this release was made for cov_type={release_cov_type(release)!r}"
+                f"cov_type={cov_type!r}: this release was made for cov_type={equation.release_cov_type(release)!r}"
             )
         system = moment_system(release)
         return build_results(
@@ -338,10 +331,10 @@ class MomentOLS(ReleaseModel):
             release=release,
             ledger=self.ledger,
             model=type(self).__name__,
-            method=f"second moments, {TRUSTED[release.law['trust']]}",
+            method=equation.method_of(release),
             fit=how,
-            options=described(release),
-            settings=caveats(release, system),
+            options=equation.described(release),
+            settings=equation.caveats(release, system),
         )
 
     def __repr__(self) -> str:
@@ -350,11 +343,10 @@ class MomentOLS(ReleaseModel):
         return super().__repr__()
 
 
-def moment_system(release: Release) -> NoisyTotals | NoisyRecordMoments:
+def moment_system(
+    release: Release, settings: object = None
+) -> equation.NoisyTotals | records.NoisyRecordMoments:
     """Return the estimating equation of a moment release, scaled units, in the design's column order."""
-    return record_system(release) if release.law["trust"] == "local" else total_system(release)
-
-
-def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> NoisyTotals | NoisyRecordMoments:
-    """Return the estimating equation of stored results."""
-    return moment_system(release)
+    return (
+        records.record_system(release) if release.law["trust"] == "local" else equation.total_system(release)
+    )

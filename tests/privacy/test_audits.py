@@ -391,12 +391,12 @@ def test_mutants_of_the_isometric_factor_are_caught(factor, verdict, monkeypatch
 
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_local_moments_are_caught(mutant, monkeypatch):
-    from privinf.mechanisms.statistics import moments
+    from privinf.mechanisms.statistics import moments as sums
 
     pair = worst_moment_pair()
     if mutant == "no sqrt 2":
-        true = moments.second_moment_sensitivity
-        monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
+        true = sums.second_moment_sensitivity
+        monkeypatch.setattr(sums, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
     elif mutant == "half sigma":
         true = SimulationNoise.perturb
         monkeypatch.setattr(SimulationNoise, "perturb", lambda self, v, s: true(self, v, s / 2))
@@ -432,12 +432,12 @@ def test_central_totals_in_their_worst_pair(noise):
 
 @pytest.mark.parametrize("mutant", ["no sqrt 2", "half sigma", "bound not enforced"])
 def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
-    from privinf.mechanisms.statistics import moments
+    from privinf.mechanisms.statistics import moments as sums
 
     factor = 1.0
     if mutant == "no sqrt 2":
-        true = moments.second_moment_sensitivity
-        monkeypatch.setattr(moments, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
+        true = sums.second_moment_sensitivity
+        monkeypatch.setattr(sums, "second_moment_sensitivity", lambda *a: true(*a) / math.sqrt(2))
     elif mutant == "half sigma":
         noise = SimulationNoise.perturb
         monkeypatch.setattr(SimulationNoise, "perturb", lambda self, v, s: noise(self, v, s / 2))
@@ -447,7 +447,7 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
         # Rows are shrunk twice: when they are encoded, and where they are summed.
         monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
         assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
-        monkeypatch.setattr(moments, "clip_norms", lambda x, bound: x)
+        monkeypatch.setattr(sums, "clip_norms", lambda x, bound: x)
     assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 
 

@@ -15,7 +15,7 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(219, 220),
-    "lines": Limit(45_740, 44_872),  # 5,500 fewer than at the gate's commit
+    "lines": Limit(45_822, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
@@ -34,8 +34,8 @@ LIMITS = {
     "constants written twice": Limit(0, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(26, 28),
-    "modules that a central MomentOLS loads": Limit(86, 90),
-    "files that a central MomentOLS visits": Limit(47, 45),
+    "modules that a central MomentOLS loads": Limit(85, 90),
+    "files that a central MomentOLS visits": Limit(46, 45),
     "files that a DebiasedLasso visits": Limit(65, 53),
 }
 
