@@ -320,10 +320,8 @@ class MomentOLS(ReleaseModel):
         release = self._given_release(given)
         if release is None:
             release = self.release(cov_type=cov_type, **given)
-        elif cov_type is not None and cov_type != equation.release_cov_type(release):
-            raise ArgumentError(
-                f"cov_type={cov_type!r}: this release was made for cov_type={equation.release_cov_type(release)!r}"
-            )
+        elif cov_type not in (None, made := equation.release_cov_type(release)):
+            raise ArgumentError(f"cov_type={cov_type!r}: this release was made for cov_type={made!r}")
         system = moment_system(release)
         return build_results(
             Results,
@@ -343,10 +341,7 @@ class MomentOLS(ReleaseModel):
         return super().__repr__()
 
 
-def moment_system(
-    release: Release, settings: object = None
-) -> equation.NoisyTotals | records.NoisyRecordMoments:
+def moment_system(release: Release, settings: object = None) -> records.MomentSystem:
     """Return the estimating equation of a moment release, scaled units, in the design's column order."""
-    return (
-        records.record_system(release) if release.law["trust"] == "local" else equation.total_system(release)
-    )
+    local = release.law["trust"] == "local"
+    return records.record_system(release) if local else equation.total_system(release)

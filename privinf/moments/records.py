@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -15,7 +17,7 @@ from privinf.inference.linear_scores import (
     quadratic,
     refuse_dependent_rows,
 )
-from privinf.moments.equation import FULLER_REASON, MomentMap, layout_of, spectral_edge
+from privinf.moments.equation import FULLER_REASON, MomentMap, NoisyTotals, layout_of, spectral_edge
 from privinf.releases import Release
 from privinf.typing import Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
@@ -194,3 +196,6 @@ def record_system(release: Release) -> NoisyRecordMoments:
         weight=law["response_weight"], scale=law["scale"],
         groups=arrays.get("groups"), weights=arrays.get("weights"),
     )  # fmt: skip
+
+
+MomentSystem: TypeAlias = NoisyTotals | NoisyRecordMoments
