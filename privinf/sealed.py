@@ -81,15 +81,15 @@ def parse_json(text: str | bytes, what: str, *, constants: bool = False) -> Any:
     """
     place = ""
     try:
-        found = json.loads(
+        content = json.loads(
             text,
             parse_int=_integer,
             parse_float=float if constants else _finite,
             parse_constant=float if constants else _finite,
             object_pairs_hook=_object,
         )
-        json.dumps(found, ensure_ascii=False).encode()  # refuses halves of characters
-        return found
+        json.dumps(content, ensure_ascii=False).encode()  # refuses halves of characters
+        return content
     except json.JSONDecodeError as problem:
         place = f" (line {problem.lineno})"
     except (RecursionError, TypeError, ValueError):
@@ -204,7 +204,7 @@ def _finite(number: str) -> float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         raise ValueError("keys")
-    return found
+    return content

@@ -78,8 +78,12 @@ class FitFolder:
         if math.isinf(mu):
             return mu
         standing = {entry.id: entry for entry in ledger.entries}
-        found = {line.id: standing[line.id] for line in self._lines if line.id in standing}
-        own = [found[line.id] for line in self._lines if line.id in found and _alike(found[line.id], line)]
+        recorded = {line.id: standing[line.id] for line in self._lines if line.id in standing}
+        own = [
+            recorded[line.id]
+            for line in self._lines
+            if line.id in recorded and _alike(recorded[line.id], line)
+        ]
         if not own:
             return mu
         rest = mu**2 - total_of((entry.scope, entry.loss) for entry in own).mu ** 2
@@ -99,15 +103,15 @@ class FitFolder:
 
     def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """Write one file; it is there as a whole, on the disk, or not at all."""
-        told = {"fit": self.fit, **header}
-        write_container(self.path / name, arrays, told, format=FORMAT, key=self.seal, private=True)
+        whole = {"fit": self.fit, **header}
+        write_container(self.path / name, arrays, whole, format=FORMAT, key=self.seal, private=True)
 
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
     """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
-    told = {f"model.{name}": value for name, value in model.items()}
-    told |= {f"setting.{at}": repr(value) for at, value in enumerate(settings)}
-    return Query("fit", told, design=design.digest).digest
+    content = {f"model.{name}": value for name, value in model.items()}
+    content |= {f"setting.{at}": repr(value) for at, value in enumerate(settings)}
+    return Query("fit", content, design=design.digest).digest
 
 
 class CheckpointedServer:
@@ -166,11 +170,11 @@ class CheckpointedServer:
         else:
             planned = self._server.planned(op, args, label=label, mu=mu)
             _write_plan(self._folder, under_way, question, planned)
-        found = self._server.release(planned)
-        self.entries += found.entries
-        _write_release(self._folder, name, question, found)
+        noisy = self._server.release(planned)
+        self.entries += noisy.entries
+        _write_release(self._folder, name, question, noisy)
         (self._folder.path / under_way).unlink()
-        return found
+        return noisy
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
         """Return a symmetric release, from the folder if it is there; as for the server."""
@@ -179,14 +183,14 @@ class CheckpointedServer:
     def _read(self, name: str, question: str, shape: tuple[int, ...]) -> NoisySum:
         header, arrays = _of_question(self._folder, name, question)
         entries = _lines_of(self._folder.path / name, header)
-        found = _released(header, arrays, entries, shape)
+        noisy = _released(header, arrays, entries, shape)
         for entry in entries:
             # The door of the moment files it where it belongs.
             line = replace(entry, scope=())
             if self.ledger.find(line) is None:
                 self.ledger.spend(line)
         self.entries += entries
-        return found
+        return noisy
 
 
 @reads("a release of a fit")
@@ -205,12 +209,12 @@ def _released(
     return NoisySum(values, rows, tuple(header["sites"]), scale, mu, entries)
 
 
-def _write_release(folder: FitFolder, name: str, question: str, found: NoisySum) -> None:
+def _write_release(folder: FitFolder, name: str, question: str, released: NoisySum) -> None:
     header = {
-        "question": question, "rows": found.rows, "sites": list(found.sites), "scale": found.scale,
-        "mu": str(found.mu), "entries": [entry.to_dict() for entry in found.entries],
+        "question": question, "rows": released.rows, "sites": list(released.sites), "scale": released.scale,
+        "mu": str(released.mu), "entries": [entry.to_dict() for entry in released.entries],
     }  # fmt: skip
-    folder.write(name, header, {"values": found.values})
+    folder.write(name, header, {"values": released.values})
 
 
 def _write_plan(folder: FitFolder, name: str, question: str, planned: PlannedSum) -> None:
@@ -257,9 +261,9 @@ def _lines_of(path: Path, header: Mapping[str, Any]) -> tuple[LedgerEntry, ...]:
     return lines
 
 
-def _alike(found: LedgerEntry, line: LedgerEntry) -> bool:
+def _alike(one: LedgerEntry, other: LedgerEntry) -> bool:
     """Return whether two lines are one, wherever in the ledger it was filed."""
-    return replace(found, scope=()) == replace(line, scope=())
+    return replace(one, scope=()) == replace(other, scope=())
 
 
 def _damaged(path: Path) -> StorageError:

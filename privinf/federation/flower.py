@@ -204,8 +204,8 @@ def client_app(reach: Reach | None = None) -> Any:
             name, site = way(context.node_config)
             reply = _answered(message.content, name, site)
         except Exception as problem:
-            told = f": {problem}" if isinstance(problem, PrivinfError) else ""
-            error = messages.Error(0, f"{type(problem).__name__}{told}")
+            text = f": {problem}" if isinstance(problem, PrivinfError) else ""
+            error = messages.Error(0, f"{type(problem).__name__}{text}")
             return messages.Message(error, reply_to=message)
         return messages.Message(packed(reply.pack()), reply_to=message)
 
@@ -316,5 +316,5 @@ def _checked(reply: Reply, name: str) -> Reply:
     """Return the reply of the site that was asked, or one that says why it is not one."""
     if reply.site == name:
         return reply
-    told = reply.error if not reply.site else "AlignmentError: it answered under another name"
-    return Reply(name, NOTHING, 0, error=told)
+    text = reply.error if not reply.site else "AlignmentError: it answered under another name"
+    return Reply(name, NOTHING, 0, error=text)

@@ -70,11 +70,11 @@ def _lengths(shape: Any) -> list[int]:
 
 
 def _array(content: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
-    found: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)
+    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)
     # A flag of 2 would count twice in a sum.
-    if found.dtype.kind == "b" and found.size and found.view(np.uint8).max() > 1:
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise StorageError(FOREIGN)
-    return found.astype(found.dtype.newbyteorder("="), copy=False)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def send(connection: socket.socket, message: Message, timeout: float, **header: str) -> None:
@@ -97,14 +97,14 @@ def receive(connection: socket.socket, timeout: float, largest: int) -> tuple[di
 
 
 def _exactly(connection: socket.socket, size: int, end: float) -> bytes:
-    found = bytearray()
-    while len(found) < size:
+    received = bytearray()
+    while len(received) < size:
         connection.settimeout(_left(end))
-        part = connection.recv(min(CHUNK, size - len(found)))
+        part = connection.recv(min(CHUNK, size - len(received)))
         if not part:
             raise ConnectionResetError("the connection ended")
-        found += part
-    return bytes(found)
+        received += part
+    return bytes(received)
 
 
 def _left(end: float) -> float:

@@ -128,15 +128,15 @@ class NoiseFile(NoiseMemory):
                 raise StorageError(f"{self.path} is missing: bring the noise key back, or start anew")
             header = {"format": FORMAT, "version": VERSION, "key": key.secret_bytes().hex(), "secure": secure}
             _create(self.path, _sealed(header, key))
-        found, self._whole = _read(self.path)
-        if found is None:
+        memory, self._whole = _read(self.path)
+        if memory is None:
             raise StorageError(
                 f"{self.path} is damaged, or no noise key of a version that this privinf reads"
             )
-        if secure is not None and found.secure is not secure:
+        if secure is not None and memory.secure is not secure:
             raise ArgumentError(f"{self.path} is of another noise source: go on with the same rng")
-        super().__init__(found.key, secure=found.secure)
-        self._answers = found._answers
+        super().__init__(memory.key, secure=memory.secure)
+        self._answers = memory._answers
 
     def _write(self, line: Mapping[str, str]) -> None:
         try:
@@ -160,13 +160,13 @@ def _read(path: Path) -> tuple[NoiseMemory | None, int]:
     whole = content.rfind(b"\n") + 1
     try:
         header, *lines = [json.loads(line) for line in content[:whole].decode().split("\n")[:-1]]
-        found = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
-        good = all(_tag(line, found.key) == line["tag"] for line in (header, *lines))
+        memory = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
+        good = all(_tag(line, memory.key) == line["tag"] for line in (header, *lines))
         good = good and (header["format"], header["version"]) == (FORMAT, VERSION)
-        found._answers = {line["question"]: line["answer"] for line in lines}
+        memory._answers = {line["question"]: line["answer"] for line in lines}
     except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None, whole
-    return (found if good and len(found) == len(lines) else None), whole
+    return (memory if good and len(memory) == len(lines) else None), whole
 
 
 def _sealed(line: Mapping[str, Any], key: NoiseKey) -> bytes:

@@ -149,8 +149,8 @@ class Site:
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
             listed = ", ".join(self.defects)
-            told = f"the site offers no column(s) {listed}: see Site.defects for the reasons"
-            warn(told, UnavailableColumnsWarning)
+            text = f"the site offers no column(s) {listed}: see Site.defects for the reasons"
+            warn(text, UnavailableColumnsWarning)
 
     @property
     def schema(self) -> Schema | None:
@@ -186,10 +186,10 @@ class Site:
         except PrivinfError as error:
             kind = type(error).__name__
             known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
-            told = f"failed at {query.op!r}" if isinstance(error, UnforeseenError) else str(error)
+            text = f"failed at {query.op!r}" if isinstance(error, UnforeseenError) else str(error)
         except Exception:
-            known, told = "ArgumentError", f"failed at {query.op!r}"
-        return Reply(name, NOTHING, self.size, error=f"{known}: {told}")
+            known, text = "ArgumentError", f"failed at {query.op!r}"
+        return Reply(name, NOTHING, self.size, error=f"{known}: {text}")
 
     def answer(self, query: Query, name: str) -> Reply:
         """Answer as the site `name`, one question at a time.

@@ -85,10 +85,12 @@ class FederatedGLMResults(Results):
     @cached_property
     def communication(self) -> pd.DataFrame:
         """What one site received and sent, question by question: floats and bytes, down and up."""
-        found = pd.DataFrame(
+        traffic = pd.DataFrame(
             list(self._context.settings["rounds"]), columns=["question", "floats_down", "floats_up"]
         )
-        return found.assign(bytes_down=BYTES * found["floats_down"], bytes_up=BYTES * found["floats_up"])
+        return traffic.assign(
+            bytes_down=BYTES * traffic["floats_down"], bytes_up=BYTES * traffic["floats_up"]
+        )
 
     def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
@@ -146,57 +148,57 @@ class FitDescription:
 
 
 def glm_results(
-    rows: GlmRows, found: OneStep, description: FitDescription, cov_type: str, block: Block | None
+    rows: GlmRows, step: OneStep, description: FitDescription, cov_type: str, block: Block | None
 ) -> FederatedGLMResults:
     """Return the results of a fit that ended with a one-step estimate, in the user's units.
 
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
     """
-    sampling = sandwich(found.bread, found.meat, rows.total)
-    noise = sandwich(found.bread, found.noise_meat, 1)
+    sampling = sandwich(step.bread, step.meat, rows.total)
+    noise = sandwich(step.bread, step.noise_meat, 1)
     names, back = rows.design.names, rows.to_user
     if block is not None:
-        found_names = tuple(names[j] for j in block.columns)
+        step_names = tuple(names[j] for j in block.columns)
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     else:
-        found_names = names
+        step_names = names
     context = description.context(rows, *([] if block is None else [APART]))
     if block is not None:
         context["design"] = None
-    reason = _unsettled(rows, found, description.trajectory, sampling + noise)
+    reason = _unsettled(rows, step, description.trajectory, sampling + noise)
     if reason:
         weak = Estimate(
-            found.params, None, found_names, rows.total, cov_type="none", weak_reason=reason
+            step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason
         ).transformed(back, names=names)
         return FederatedGLMResults(weak, **context)
     estimate = Estimate(
-        found.params, sampling + noise, found_names, rows.total, None, found.bread, noise, cov_type=cov_type
+        step.params, sampling + noise, step_names, rows.total, None, step.bread, noise, cov_type=cov_type
     ).transformed(back, names=names)
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def _unsettled(rows: GlmRows, found: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
+def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
     """Return why the last step was too long for intervals; empty where it was not."""
-    start = error_of_start(trajectory, found.bread, found.meat, rows.total)
+    start = error_of_start(trajectory, step.bread, step.meat, rows.total)
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
-    how = settling(found.step, covariance, start, found.shift / unit)
-    if how.settled:
+    settled = settling(step.step, covariance, start, step.shift / unit)
+    if settled.settled:
         return ""
-    return UNSETTLED.format(how.length, "" if rows.family == "binomial" else WIDER_CLIP)
+    return UNSETTLED.format(settled.length, "" if rows.family == "binomial" else WIDER_CLIP)
 
 
 def weak_results(
     rows: GlmRows, description: FitDescription, reason: str, block: Block | None
 ) -> FederatedGLMResults:
     """Return the results of a fit without a last step: where its rounds ended, with the reason."""
-    names, found, context = (
+    names, params, context = (
         rows.design.names,
         rows.to_user @ description.trajectory.params,
         description.context(rows),
     )
     if block is not None:
         chosen = block.columns[: len(block.targets)]
-        names, found, context["design"] = block.targets, found[chosen], None
-    estimate = Estimate(found, None, names, rows.total, cov_type="none", weak_reason=reason)
+        names, params, context["design"] = block.targets, params[chosen], None
+    estimate = Estimate(params, None, names, rows.total, cov_type="none", weak_reason=reason)
     return FederatedGLMResults(estimate, **context)

@@ -2,14 +2,19 @@ r"""Scores of the scalar losses, as scalars of the linear predictor.
 
 With S the noise covariance of the features, eta = x'theta (x as released) and s = theta'S theta, the
 corrected score (minus the gradient) of every loss here is ``a x + b S theta`` with a and b functions of
-(eta, y, s) alone. A form gives a and b, and their derivatives in eta and s.
+(eta, y, s) alone. A form gives a and b, and their derivatives in eta and s. It is `linear` where a and b are
+linear in y, so that an unbiased y can stand for it, and `signed` where y is -1 or 1.
+
+``squares`` gives exponential terms whose sum is the inverse of the clean a^2, or None where there is no such.
+A term ``c e^(t x'theta)`` of the clean squared factor contributes
+``c e^(t eta - t^2 s/2) [(x - t S theta)(x - t S theta)' - S]`` to the clean second moment of the scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import expit
@@ -30,45 +35,10 @@ class Slopes(NamedTuple):
 
 
 class ClosedTerm(NamedTuple):
-    """A term ``c e^(t eta - t^2 s/2)``, value given, of the clean squared residual; see `Form.squares`."""
+    """A term ``c e^(t eta - t^2 s/2)``, value given, of the clean squared residual."""
 
     rate: Floats | float
     value: Floats
-
-
-class Form(Protocol):
-    """A loss on the linear predictor, corrected for Gaussian noise of the features."""
-
-    @property
-    def linear(self) -> bool:
-        """Whether a and b are linear in y, so that an unbiased y can stand for it."""
-        ...
-
-    @property
-    def signed(self) -> bool:
-        """Whether y is -1 or 1; otherwise it is 0 or 1, or a number."""
-        ...
-
-    def score(self, eta: Floats, y: Floats | float, s: float) -> tuple[Floats, Floats]:
-        """Return (a, b)."""
-        ...
-
-    def slopes(self, eta: Floats, y: Floats | float, s: float) -> Slopes:
-        """Return a and b with their derivatives."""
-        ...
-
-    def squares(
-        self, eta: Floats, y: Floats | float, y_square: Floats | float, s: float
-    ) -> tuple[ClosedTerm, ...] | None:
-        r"""Return exponential terms whose sum is the inverse of the clean a^2; None where there is no such.
-
-        Notes
-        -----
-        A term ``c e^(t x'theta)`` of the clean squared factor contributes
-        ``c e^(t eta - t^2 s/2) [(x - t S theta)(x - t S theta)' - S]`` to the clean second moment of the
-        scores.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +173,6 @@ class SeriesForm:
         for k, coefficient in enumerate(series_coefficients(s, max(count, 0) - 1)):
             total += coefficient * d[2 * k + order]
         return total
+
+
+Form: TypeAlias = ExponentialForm | PoissonForm | ConditionalForm | SeriesForm

@@ -348,14 +348,14 @@ class IWPGLM(ReleaseModel):
             transform, shift = blocked_map(release, self._loss, system.p)
             first = np.asarray(np.linalg.solve(transform, first - shift), dtype=np.float64)
         if method == "newton":
-            found = rooted(system, solve_root(system, start=first), release, self._loss)
-            return self._results(release, system, found, settings)
+            solved = rooted(system, solve_root(system, start=first), release, self._loss)
+            return self._results(release, system, solved, settings)
         try:
             single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
-            found = averaged(system, single, release, self._loss)
+            solved = averaged(system, single, release, self._loss)
         except ConvergenceError as reason:
-            found = unstarted(system, first, str(reason), release, self._loss)
-        return self._results(release, system, found, settings)
+            solved = unstarted(system, first, str(reason), release, self._loss)
+        return self._results(release, system, solved, settings)
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float
@@ -383,34 +383,34 @@ class IWPGLM(ReleaseModel):
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(
-        self, release: Release, system: ExampleScores, found: ExampleFit, settings: Mapping[str, Any]
+        self, release: Release, system: ExampleScores, solved: ExampleFit, settings: Mapping[str, Any]
     ) -> IWPGLMResults:
         names = parameter_names(release, self._loss)
         transform, shift = blocked_map(release, self._loss, len(names))
-        clean, multinomial = found.clean, self._loss == "multinomial"
-        options = {"Loss": self._loss, "Correction": _described(settings), **found.options}
+        clean, multinomial = solved.clean, self._loss == "multinomial"
+        options = {"Loss": self._loss, "Correction": _described(settings), **solved.options}
         if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
-            options["Noise inflation"] = f"{noise_inflation(system, found.estimate.params):.3g}"
+            options["Noise inflation"] = f"{noise_inflation(system, solved.estimate.params):.3g}"
         linear, design = linear_system(system), release.design
         rsquared = scale = None
         if linear is not None:
-            rsquared, scale = fit_measures(linear, found.estimate.params, design.constant)
+            rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant)
         return IWPGLMResults(
-            found.estimate.transformed(transform, shift=shift, names=names),
+            solved.estimate.transformed(transform, shift=shift, names=names),
             report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),
             design=None if multinomial else release.design,
             release=release,
             system=system,
             sampling_cov=None if clean is None else transform @ clean @ transform.T,
-            identification=None if _biased(system) else identification(system, found.estimate.params),
+            identification=None if _biased(system) else identification(system, solved.estimate.params),
             target="penalized" if settings["ridge"] > 0.0 else "population",
             model=type(self).__name__,
-            method=found.method,
+            method=solved.method,
             options=options,
             settings=dict(settings),
             rsquared=rsquared,
             scale=None if scale is None else scale * design.y_scale**2,
-            notes=_notes(release, system, found.estimate.params),
+            notes=_notes(release, system, solved.estimate.params),
         )
 
 
@@ -429,14 +429,14 @@ def _biased(system: ExampleScores) -> bool:
 
 
 def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str, ...]:
-    found = [] if release.law["noise_free"] else [CLIPPED]
+    notes = [] if release.law["noise_free"] else [CLIPPED]
     if system.correction == "conditional" and system.noise.any():
-        found.append(TARGETS[system.loss])
+        notes.append(TARGETS[system.loss])
     if _biased(system):
-        found.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
+        notes.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
     if system.ridge > 0.0:
-        found.append(PENALIZED.format(system.ridge))
-    return tuple(found)
+        notes.append(PENALIZED.format(system.ridge))
+    return tuple(notes)
 
 
 def _sent(formula: str, schema: Schema, loss: LossName) -> str:

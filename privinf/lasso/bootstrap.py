@@ -164,15 +164,15 @@ class _Forms:
         )  # fmt: skip
 
     def variances(self, transform: Floats, rho: float) -> Floats:
-        found = self.sums.server.vector_sum(
+        noisy = self.sums.server.vector_sum(
             "paper_variances", self.arguments(transform), label="variances of the bootstrapped scores",
             rho=rho, sites=self.sums.sites,
         )  # fmt: skip
-        if not np.mean(found.mean) > 0.0:
+        if not np.mean(noisy.mean) > 0.0:
             raise NotAvailableError(
                 "the noise hides the variances of the bootstrapped scores: spend more on the bootstrap"
             )
-        return steadied(np.asarray(found.mean), found.mean_sd)
+        return steadied(np.asarray(noisy.mean), noisy.mean_sd)
 
 
 def bootstrap_draws(
@@ -214,28 +214,28 @@ def bootstrap_draws(
     Of each draw 30% goes to the pick and 70% to the value; a single target needs no pick. One record moves an
     entry of a draw by at most 2 A R max|e|.
     """
-    found = debiased.found
+    coordinates = debiased.coordinates
     clip = bound = math.inf
     if math.isfinite(rho):
         clip = min(FORM_CLIP, debiased.radii[0])
         bound = min(RESIDUAL_CLIP, debiased.radii[1]) * fit.scale
     forms = _Forms(sums, fit, debiased.union, clip, bound)
-    share = found.sampling / found.variance
+    share = coordinates.sampling / coordinates.variance
     gains = np.sqrt(share / forms.variances(transform, VARIANCE_SHARE * rho))
     scaled = transform * (gains / gains.mean())
     relative = np.sqrt(share / forms.variances(scaled, VARIANCE_SHARE * rho))
     # f makes sigma_j / bse_j = relative_j / f one on average.
     factor = float(np.sqrt(np.mean(relative**2)))
-    sigma = np.sqrt(found.variance) * relative / factor
+    sigma = np.sqrt(coordinates.variance) * relative / factor
     rng = np.random.default_rng(public_seed)
-    offset = rng.standard_normal((draws, len(sigma))) * np.sqrt(found.privacy) / sigma
+    offset = rng.standard_normal((draws, len(sigma))) * np.sqrt(coordinates.privacy) / sigma
     args = forms.arguments(scaled) | {"draws": draws, "law": multipliers, "seed": public_seed}
     if multipliers == "gaussian":
         args["multiplier_bound"] = GAUSSIAN_BOUND
         factor /= math.sqrt(residual_moments(GAUSSIAN_BOUND)[1])
     left = (1.0 - 2.0 * VARIANCE_SHARE) * rho
     values, pick, sd = _maxima(sums, args, offset, factor / math.sqrt(sums.n), left)
-    inflation = float(np.max(sigma / np.sqrt(found.variance)))
+    inflation = float(np.max(sigma / np.sqrt(coordinates.variance)))
     return PrivateDraws(tuple(values.tolist()), pick, sd, len(sigma), inflation, multipliers)
 
 
@@ -245,8 +245,8 @@ def _maxima(
     """Return the released maxima of |offset + factor x sum|, the scale of picks and the sd of values."""
     label, server = "bootstrap draws", cast(Any, sums.server)
     if offset.shape[1] == 1:
-        found = server.vector_sum("multiplier_scores", args, label=label, rho=rho, sites=sums.sites)
-        return np.abs(offset + factor * found.values)[:, 0], 0.0, factor * found.scale
+        noisy = server.vector_sum("multiplier_scores", args, label=label, rho=rho, sites=sums.sites)
+        return np.abs(offset + factor * noisy.values)[:, 0], 0.0, factor * noisy.scale
     top = server.top_k(
         "multiplier_scores", args, 1, label=label, rho=rho / len(offset), values=True, candidates=None,
         sites=sums.sites, offset=offset, factor=factor, values_share=VALUES_SHARE,

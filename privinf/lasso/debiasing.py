@@ -58,7 +58,7 @@ class DebiasedFit:
 
     Attributes
     ----------
-    found : Debiased
+    coordinates : Debiased
     correlation : ndarray, shape (k, k)
         Of the scores.
     union : list of int
@@ -69,7 +69,7 @@ class DebiasedFit:
         C and R in units of the residuals' scale.
     """
 
-    found: Debiased
+    coordinates: Debiased
     correlation: Floats
     union: list[int]
     columns: Floats
@@ -78,7 +78,7 @@ class DebiasedFit:
     @property
     def cov(self) -> Floats:
         """Total covariance."""
-        return joint_covariance(self.correlation, self.found.sampling, self.found.privacy)
+        return joint_covariance(self.correlation, self.coordinates.sampling, self.coordinates.privacy)
 
 
 def debias(
@@ -123,8 +123,8 @@ def debias(
     noise = column_noise(gram, gram_sd, columns, fit, targets, union, sums.n)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
-    found = debiased_coordinates(start[list(targets)], released, noise)
-    return DebiasedFit(found, score_correlation(columns, gram), union, standard, radii)
+    coordinates = debiased_coordinates(start[list(targets)], released, noise)
+    return DebiasedFit(coordinates, score_correlation(columns, gram), union, standard, radii)
 
 
 def _members(
@@ -191,13 +191,13 @@ def column_noise(
     """Return the variance that the noise of each precision column causes, its own coordinate left out."""
     at = positions(fit.picked, union)
     error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
-    found = np.empty(len(targets))
+    variances = np.empty(len(targets))
     for column, target in enumerate(targets):
         others = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
-        found[column] = column_noise_variance(
+        variances[column] = column_noise_variance(
             columns[:, [column]], gram_sd, at[others], error[np.ix_(others, others)]
         )[0]
-    return found
+    return variances
 
 
 def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:
@@ -240,8 +240,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     start[picked] = fit.picked_beta
     correlation = np.eye(p)
     correlation[np.ix_(picked, picked)] = score_correlation(columns[np.ix_(picked, picked)], gram)
-    found = debiased_coordinates(start, released, noise)
-    return DebiasedFit(found, correlation, list(range(p)), columns, (radii.norm, bound))
+    coordinates = debiased_coordinates(start, released, noise)
+    return DebiasedFit(coordinates, correlation, list(range(p)), columns, (radii.norm, bound))
 
 
 def _release(
@@ -280,11 +280,11 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
     if not len(new):
         return
     bound = float(units.reach[new].max())
-    found = sums.server.vector_sum(
+    noisy = sums.server.vector_sum(
         "column_squares", sums.args((), np.empty(0), columns=new, bound=bound),
         label="sizes of columns", rho=rho, sites=sums.sites,
     )  # fmt: skip
-    squares = steadied(found.mean, found.mean_sd)
+    squares = steadied(noisy.mean, noisy.mean_sd)
     sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
     units.scale, units.reach = units.scale.copy(), units.reach.copy()
     units.scale[new] *= sizes
@@ -298,13 +298,13 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
         return np.empty((len(fit.picked), 0)), np.empty((len(fit.picked), 0))
     private = math.isfinite(rho)
     bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
-    found = sums.server.vector_sum(
+    noisy = sums.server.vector_sum(
         "column_products", sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
         label="products with the selected columns", rho=rho, sites=sums.sites,
     )  # fmt: skip
     # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
     shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
-    products, sd = found.mean[:, rest] / shrunk, found.mean_sd / shrunk
+    products, sd = noisy.mean[:, rest] / shrunk, noisy.mean_sd / shrunk
     if not private:
         return products, np.zeros_like(products)
     away = products - products.mean(axis=1, keepdims=True)

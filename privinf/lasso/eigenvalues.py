@@ -98,11 +98,11 @@ def sparse_directions(p: int, sparsity: int, vectors: int, public_seed: int) -> 
     Supports are uniform; on its support a vector is uniform on the sphere.
     """
     rng = np.random.default_rng(public_seed)
-    found = np.zeros((p, vectors))
+    directions = np.zeros((p, vectors))
     for column in range(vectors):
         values = rng.standard_normal(sparsity)
-        found[rng.choice(p, sparsity, replace=False), column] = values / np.linalg.norm(values)
-    return found
+        directions[rng.choice(p, sparsity, replace=False), column] = values / np.linalg.norm(values)
+    return directions
 
 
 def normal_variance(square: float, clip: float) -> tuple[float, float]:
@@ -134,11 +134,11 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
     def excess(log: float) -> float:
         return math.exp(log) * residual_moments(clip * math.exp(-log / 2.0))[1] - square
 
-    found = math.exp(float(brentq(excess, math.log(square) - 1e-9, math.log(clip**2) + 20.0)))
+    variance = math.exp(float(brentq(excess, math.log(square) - 1e-9, math.log(clip**2) + 20.0)))
     # d/dh [h B2(A / sqrt h)] = B1 - 2 a phi(a), the mean square of the normal inside a = A / sqrt h.
-    end = clip / math.sqrt(found)
+    end = clip / math.sqrt(variance)
     inside = residual_moments(end)[0] - 2.0 * end * math.exp(-0.5 * end**2) / math.sqrt(2.0 * math.pi)
-    return found, 1.0 / inside
+    return variance, 1.0 / inside
 
 
 def restricted_eigenvalues(
@@ -216,15 +216,15 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     """
     private = math.isfinite(rho)
     clip = RESIDUAL_CLIP * fit.scale if private else math.inf
-    found = sums.server.vector_sum(
+    noisy = sums.server.vector_sum(
         "squared_residuals",
         sums.args(fit.picked, fit.picked_beta, residual_clip=min(clip, UNCLIPPED)),
         label="noise variance", rho=rho, sites=sums.sites,
     )  # fmt: skip
     picks = len(fit.picked)
-    square, slope = normal_variance(float(np.squeeze(found.mean)), clip)
+    square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)
     left = 1.0 - picks / sums.n
     value = (square - picks * fit.step_sd**2) / left
     if not value > 0.0:
         raise NotAvailableError("the noise hides the variance of the errors: give it more of extra_shares=")
-    return NoiseVariance(value, slope * float(found.mean_sd) / left, clip)
+    return NoiseVariance(value, slope * float(noisy.mean_sd) / left, clip)

@@ -176,12 +176,12 @@ class Extras:
             "eigenvalues": self.eigenvalues,
             "noise_variance": self.noise_variance,
         }
-        found: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
-        if "bootstrap" in found:
-            found["bootstrap"]["values"] = list(found["bootstrap"]["values"])
+        plain: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
+        if "bootstrap" in plain:
+            plain["bootstrap"]["values"] = list(plain["bootstrap"]["values"])
         if bound is not None:
-            found["bias_bound"] = bound
-        return found | {"reasons": dict(self.reasons)} if self.reasons else found
+            plain["bias_bound"] = bound
+        return plain | {"reasons": dict(self.reasons)} if self.reasons else plain
 
 
 def run_extras(
@@ -207,11 +207,11 @@ def run_extras(
     **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the
     fit, are kept: the results say why when they are asked for it.
     """
-    seed, found, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
+    seed, released, reasons = plan.public_seed, dict[str, Any](), dict[str, str]()
 
     def release(name: str, make: Callable[[], Any]) -> None:
         try:
-            found[name] = make()
+            released[name] = make()
         except NotAvailableError as reason:
             reasons[name] = str(reason)
 
@@ -220,8 +220,8 @@ def run_extras(
         release("eigenvalues", lambda: restricted_eigenvalues(
             sums, sparsity, price, columns=debiased.union, public_seed=seed,
         ))  # fmt: skip
-    if plan.bias_bound and "eigenvalues" in found:
-        release("bias_bound", lambda: _bias_bound(fit, debiased, found["eigenvalues"].ratio, sums.n))
+    if plan.bias_bound and "eigenvalues" in released:
+        release("bias_bound", lambda: _bias_bound(fit, debiased, released["eigenvalues"].ratio, sums.n))
     elif plan.bias_bound:
         reasons["bias_bound"] = reasons["eigenvalues"]
     if plan.noise_variance:
@@ -233,14 +233,14 @@ def run_extras(
         release("bootstrap", lambda: bootstrap_draws(
             sums, fit, debiased, debiased.columns, draws, rest, multipliers=law, public_seed=seed,
         ))  # fmt: skip
-    return Extras(**found, reasons=reasons)
+    return Extras(**released, reasons=reasons)
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
     noise = fit.step_sd**2
     total = fit.efficiency * fit.scale**2 / n + noise
     members = np.count_nonzero(debiased.columns, axis=0)
-    return privacy_slack(debiased.found.column, members, len(fit.picked), noise / total, ratio)
+    return privacy_slack(debiased.coordinates.column, members, len(fit.picked), noise / total, ratio)
 
 
 @dataclass(frozen=True, slots=True)

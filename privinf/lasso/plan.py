@@ -201,10 +201,10 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     elif most is not None:
         raise ArgumentError("max_sparsity= belongs to sparsity='auto'")
     name = "max_sparsity" if automatic else "sparsity"
-    found = check_count(most if automatic else sparsity, name)
-    if found > columns:
-        raise ArgumentError(f"{name}={found} is more than the {columns} columns")
-    return found, automatic
+    count = check_count(most if automatic else sparsity, name)
+    if count > columns:
+        raise ArgumentError(f"{name}={count} is more than the {columns} columns")
+    return count, automatic
 
 
 def target_positions(targets: Targets, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:
@@ -225,12 +225,12 @@ def target_positions(targets: Targets, names: Sequence[str], constant: int | Non
         raise ArgumentError(
             "targets must be 'selected', 'all' or a list of columns, by name or position"
         ) from None
-    found = tuple(_position(target, names) for target in listed)
-    if not found or len(set(found)) < len(found):
+    positions = tuple(_position(target, names) for target in listed)
+    if not positions or len(set(positions)) < len(positions):
         raise ArgumentError("targets must name at least one column, each once")
-    if constant in found:
+    if constant in positions:
         raise ArgumentError("the constant is fitted but not debiased: it cannot be a target")
-    return found
+    return positions
 
 
 def _position(target: Any, names: Sequence[str]) -> int:

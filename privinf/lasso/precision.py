@@ -83,14 +83,14 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     -----
     **Privacy.** Post-processing of the released Gram matrix.
     """
-    found = np.zeros((len(gram), len(members)))
+    precision = np.zeros((len(gram), len(members)))
     for column, chosen in enumerate(members):
         if len(chosen) == 0 or len(set(chosen)) < len(chosen):
             raise ArgumentError(f"members of target {column} must be distinct positions, the target first")
         first = np.zeros(len(chosen))
         first[0] = 1.0
-        found[list(chosen), column] = np.linalg.solve(gram[np.ix_(chosen, chosen)], first)
-    return found
+        precision[list(chosen), column] = np.linalg.solve(gram[np.ix_(chosen, chosen)], first)
+    return precision
 
 
 def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, error_cov: Floats) -> Floats:
@@ -150,10 +150,10 @@ def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
     size = np.sqrt(np.maximum(np.diag(symmetric), SMALLEST_SQUARE))
     noise_sd = gram_sd / math.sqrt(2.0) / np.outer(size, size)
     raw = symmetric / np.outer(size, size)
-    found = np.clip(standing_out(raw, noise_sd), -1.0, 1.0)
-    variance = np.where(found == 0.0, DROPPED, 1.0) * noise_sd**2
-    np.fill_diagonal(found, 1.0)
-    return found, variance
+    values = np.clip(standing_out(raw, noise_sd), -1.0, 1.0)
+    variance = np.where(values == 0.0, DROPPED, 1.0) * noise_sd**2
+    np.fill_diagonal(values, 1.0)
+    return values, variance
 
 
 def entry_noise_variance(column: Floats, variances: Floats, positions: Integers, error_cov: Floats) -> float:

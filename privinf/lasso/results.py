@@ -89,9 +89,9 @@ class LassoResults(Results):
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
         """Sparse coefficients of all p columns, user units: no basis of intervals after selection."""
-        found = np.zeros(len(self._sparse["columns"]))
-        found[self._sparse["positions"]] = self._sparse["values"]
-        return pd.Series(found, list(self._sparse["columns"]), name="sparse_params")
+        params = np.zeros(len(self._sparse["columns"]))
+        params[self._sparse["positions"]] = self._sparse["values"]
+        return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")
 
     def predict_sparse(self, exog: ColumnsLike) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
@@ -291,10 +291,10 @@ class LassoResults(Results):
 
     def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
         """Return the summary; with a bias bound it has a column of its own."""
-        found = super().summary(alpha, title)
+        summary = super().summary(alpha, title)
         if "bias_bound" not in self._extras:
-            return found
-        return with_bias_bound(found, np.array(self._extras["bias_bound"]))
+            return summary
+        return with_bias_bound(summary, np.array(self._extras["bias_bound"]))
 
     @property
     def _no_moments(self) -> str | None:
@@ -357,15 +357,15 @@ def lasso_results(
     `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
     picks of a fit on secure sums could see.
     """
-    found, names, unit = debiased.found, rows.names, sums.units.scale[chosen]
+    parts, names, unit = debiased.coordinates, rows.names, sums.units.scale[chosen]
     back = np.outer(unit, unit)
-    sampling = joint_covariance(debiased.correlation, found.sampling, np.zeros(len(chosen))) / back
+    sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
     estimate = Estimate(
-        found.params / unit,
+        parts.params / unit,
         debiased.cov / back,
         tuple(names[j] for j in chosen),
         sums.n,
-        noise_cov=np.diag(found.privacy) / back,
+        noise_cov=np.diag(parts.privacy) / back,
         cov_type="HC0",
     )
     values = fit.beta / sums.units.scale[fit.support]
@@ -404,16 +404,16 @@ def sparse_settings(
 
     A constant takes up the centres of the other columns; without one they stay, as an intercept.
     """
-    found = dict(zip(support, map(float, values), strict=True))
-    intercept = units.intercept - sum(value * float(units.center[j]) for j, value in found.items())
+    coefficients = dict(zip(support, map(float, values), strict=True))
+    intercept = units.intercept - sum(value * float(units.center[j]) for j, value in coefficients.items())
     if constant is not None:
-        found[constant] += intercept
+        coefficients[constant] += intercept
         intercept = 0.0
-    positions = sorted(found)
+    positions = sorted(coefficients)
     return {
         "columns": list(names),
         "positions": positions,
-        "values": [found[j] for j in positions],
+        "values": [coefficients[j] for j in positions],
         "scale": scale,
         "constant": None if constant is None else names[constant],
         "intercept": intercept,

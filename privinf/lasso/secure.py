@@ -156,7 +156,7 @@ def detection_of(
     correlation = 1.0 if neighbours is None else min(neighbours.found_from, 1.0)
     at = [debiased.union.index(j) for j in targets]
     precision = debiased.columns[at, np.arange(len(at))] ** 2
-    errors = np.sqrt(debiased.found.variance)
+    errors = np.sqrt(debiased.coordinates.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
     lost = clearance(*server.grams[SELECTION_GRAM]) <= 1.0

@@ -134,7 +134,7 @@ class SparseSums:
         units = self.units
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.reach[moved].max())
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "column_sums", self.args((), np.empty(0), columns=moved, bound=bound),
             label="means of columns", rho=(1.0 - RESPONSE_SHARE) * rho, sites=self.sites,
         )  # fmt: skip
@@ -143,7 +143,7 @@ class SparseSums:
             label="mean of the response", rho=RESPONSE_SHARE * rho, sites=self.sites,
         )  # fmt: skip
         shift = np.zeros(len(units.scale))
-        shift[moved] = np.clip(found.mean, -units.reach[moved], units.reach[moved])
+        shift[moved] = np.clip(noisy.mean, -units.reach[moved], units.reach[moved])
         units.center = units.center + shift * units.scale
         units.reach = units.reach + np.abs(shift)
         units.intercept += float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
@@ -161,12 +161,12 @@ class SparseSums:
         bound = float(most.max())
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "column_squares", self.args((), np.empty(0), columns=np.array(new), bound=top),
             label="sizes of columns", rho=rho, sites=self.sites,
         )  # fmt: skip
-        least = max(SMALLEST_SIZE**2, 2.0 * found.mean_sd)
-        mean = np.clip(found.mean, least, top**2)
+        least = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
+        mean = np.clip(noisy.mean, least, top**2)
         sizes = np.sqrt(mean)
         if clipped:
             whole = np.array([scale_of_squares(float(square), top) for square in mean])
@@ -189,22 +189,22 @@ class SparseSums:
         label: str,
     ) -> list[int]:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
-        found = self.server.top_k(
+        picks = self.server.top_k(
             "clipped_products", self.args(support, beta, bound=bound), k, rho=rho, values=False,
             candidates=allowed, label=label, sites=self.sites,
         )  # fmt: skip
-        return [int(j) for j in found.support]
+        return [int(j) for j in picks.support]
 
     def neighbours(
         self, targets: Sequence[int], k: int, allowed: Flags, rho: float, bound: float = 1.0
     ) -> list[list[int]]:
         """Return for every target the k columns that are most correlated with it, clipped at `bound`."""
-        found = self.server.top_k(
+        picks = self.server.top_k(
             "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound), k,
             rho=rho / len(targets), values=False, candidates=allowed, label="neighbours of the targets",
             sites=self.sites,
         )  # fmt: skip
-        return [[int(j) for j in row] for row in found.support]
+        return [[int(j) for j in row] for row in picks.support]
 
     def gram(
         self, columns: Sequence[int], norm: float, rho: float, label: str, bound: float = math.inf
@@ -216,34 +216,34 @@ class SparseSums:
         reach = float(self.units.reach[list(columns)].max())
         reach = reach if math.isinf(rho) else min(reach, bound, norm)
         clip = {"norm": min(norm, UNCLIPPED), "bound": reach}
-        found = self.server.gram(
+        noisy = self.server.gram(
             self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
             sites=self.sites,
         )  # fmt: skip
-        return found.mean, float(found.scale / found.rows)
+        return noisy.mean, float(noisy.scale / noisy.rows)
 
     def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
         """Return the mean clipped score and the sd of its noise."""
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "clipped_score", self._of(score), label=label, rho=rho, sites=self.sites
         )
-        return found.mean, found.mean_sd
+        return noisy.mean, noisy.mean_sd
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
         clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "slopes", self._of(score) | {"targets": np.asarray(targets)} | clips,
             label="slopes of the scores", rho=rho, sites=self.sites,
         )  # fmt: skip
-        return found.mean, found.mean_sd
+        return noisy.mean, noisy.mean_sd
 
     def variances(self, score: Score, rho: float) -> Floats:
         """Return the mean squares of the entries of a clipped score."""
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "score_variances", self._of(score), label="variances of the scores", rho=rho, sites=self.sites
         )
-        return np.asarray(found.mean)
+        return np.asarray(noisy.mean)
 
     def single(
         self, op: str, score: Score, rho: float, label: str, targets: Sequence[int] | None = None
@@ -256,8 +256,8 @@ class SparseSums:
         if targets is not None:
             reach = float(self.units.reach[list(targets)].max())
             more = {"targets": np.asarray(targets), "column_clip": reach}
-        found = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
-        return found.mean, found.mean_sd
+        noisy = self.server.vector_sum(op, self._of(score) | more, label=label, rho=rho, sites=self.sites)
+        return noisy.mean, noisy.mean_sd
 
     def target_scores(
         self, score: Score, targets: Sequence[int], rho: float, **clips: PlainValue
@@ -270,19 +270,19 @@ class SparseSums:
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
             bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
         )  # fmt: skip
-        found = self.server.vector_sum(
+        noisy = self.server.vector_sum(
             "target_scores", args, label="debiasing scores with variances and slopes", rho=rho,
             sites=self.sites,
         )  # fmt: skip
-        return found.mean, found.mean_sd
+        return noisy.mean, noisy.mean_sd
 
     def squared_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
     ) -> float:
         """Return the mean square of residuals that are clipped at `bound`."""
         args = self.args(support, beta, residual_clip=min(bound, UNCLIPPED))
-        found = self.server.vector_sum("squared_residuals", args, label=label, rho=rho, sites=self.sites)
-        return float(found.mean[0])
+        noisy = self.server.vector_sum("squared_residuals", args, label=label, rho=rho, sites=self.sites)
+        return float(noisy.mean[0])
 
     def _of(self, score: Score) -> dict[str, Any]:
         return self.args(

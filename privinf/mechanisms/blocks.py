@@ -146,19 +146,20 @@ def open_table(
     source = table_source(data)
     require_columns(source, [*schema.columns, *([] if id is None else [id])])
     state = source.state()
-    found = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
+    alignment = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
     if id is not None and roster is not None:
-        _check_roster(source, found, id, roster)
-    if n is not None and found.n != check_count(n, "n"):
+        _check_roster(source, alignment, id, roster)
+    if n is not None and alignment.n != check_count(n, "n"):
         raise AlignmentError(
-            f"{source.name} has {found.n} rows for n={n} people: every party needs one row for each of them"
+            f"{source.name} has {alignment.n} rows for n={n} people: every party needs one row for each of "
+            "them"
         )
-    if ids_sha256 is not None and found.sha256 != ids_sha256:
+    if ids_sha256 is not None and alignment.sha256 != ids_sha256:
         raise AlignmentError(
-            f"{source.name} does not hold the people of the plan: its {found.n} ids have another digest; "
+            f"{source.name} does not hold the people of the plan: its {alignment.n} ids have another digest; "
             "compare them with the roster that the parties agreed on"
         )
-    return TableRows(source, schema, found, state)
+    return TableRows(source, schema, alignment, state)
 
 
 def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int, str]:
@@ -171,8 +172,8 @@ def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int,
     """
     source = table_source(data)
     require_columns(source, [id])
-    found = _aligned(source, id)
-    return found.n, found.sha256
+    alignment = _aligned(source, id)
+    return alignment.n, alignment.sha256
 
 
 def _reader(source: Source, id: str) -> IdReader:
@@ -192,11 +193,11 @@ def _count(source: Source, schema: Schema) -> int:
     return sum(len(block) for block in source.read([first], None))
 
 
-def _check_roster(source: Source, found: Alignment, id: str, roster: object) -> None:
+def _check_roster(source: Source, alignment: Alignment, id: str, roster: object) -> None:
     other = table_source(roster)  # type: ignore[arg-type]
     require_columns(other, [id])
     known = _aligned(other, id)
-    if known.sha256 == found.sha256:
+    if known.sha256 == alignment.sha256:
         return
     missing, extra = compare(_reader(source, id), _reader(other, id))
     raise AlignmentError(

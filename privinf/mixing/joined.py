@@ -56,25 +56,25 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     """
     if isinstance(releases, Release) and releases.kind.startswith(JOINED):
         return releases
-    found = _named(releases)
-    first, *others = found.values()
+    by_party = _named(releases)
+    first, *others = by_party.values()
     for other in others:
         _check_agreement(first, other)
-    schema = _joint_schema(found)
-    arrays = {"rows": np.hstack([release.arrays["rows"] for release in found.values()])}
+    schema = _joint_schema(by_party)
+    arrays = {"rows": np.hstack([release.arrays["rows"] for release in by_party.values()])}
     if "ones" in first.arrays:
         arrays["ones"] = first.arrays["ones"]
     if "ones_row" in first.arrays:
-        arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in found.values()])
-    deltas = [release.law["delta"] for release in found.values() if release.law["delta"] is not None]
-    widths = {name: release.arrays["rows"].shape[1] for name, release in found.items()}
+        arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in by_party.values()])
+    deltas = [release.law["delta"] for release in by_party.values() if release.law["delta"] is not None]
+    widths = {name: release.arrays["rows"].shape[1] for name, release in by_party.items()}
     law = {key: first.law[key] for key in AGREED if key in first.law} | {
-        "parties": list(found),
-        "noise": [found[name].law["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
+        "parties": list(by_party),
+        "noise": [by_party[name].law["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
         "delta": max(deltas, default=None),
-        "noise_free": any(release.law["noise_free"] for release in found.values()),
+        "noise_free": any(release.law["noise_free"] for release in by_party.values()),
     }
-    entries = tuple(entry for release in found.values() for entry in release.entries)
+    entries = tuple(entry for release in by_party.values() for entry in release.entries)
     design = party_design(schema, centred=first.law["centred"])
     return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)
 
@@ -88,17 +88,17 @@ def _named(releases: Any) -> dict[str, Release]:
         pairs = [(None, release) for release in releases]
     else:
         raise ArgumentError(f"join needs releases of parties, got {type(releases).__name__}")
-    found: dict[str, Release] = {}
+    by_party: dict[str, Release] = {}
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
             raise ArgumentError("join needs releases of parties, as RandomMixing or GaussianRows make them")
-        name = release.law["party"] or key or f"party {len(found) + 1}"
-        if name in found:
+        name = release.law["party"] or key or f"party {len(by_party) + 1}"
+        if name in by_party:
             raise AlignmentError(f"there are two releases of party {name!r}: join each party once")
-        found[name] = release
-    if not found:
+        by_party[name] = release
+    if not by_party:
         raise ArgumentError("there is no release to join")
-    return found
+    return by_party
 
 
 def _check_agreement(first: Release, other: Release) -> None:
@@ -112,9 +112,9 @@ def _check_agreement(first: Release, other: Release) -> None:
         )
 
 
-def _joint_schema(found: Mapping[str, Release]) -> Schema:
+def _joint_schema(by_party: Mapping[str, Release]) -> Schema:
     columns: dict[str, Any] = {}
-    for name, release in found.items():
+    for name, release in by_party.items():
         assert release.design.schema is not None
         # In the design's order: a schema that was read from a file has its columns sorted by name.
         for column in release.design.inputs:

@@ -164,10 +164,10 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
     left: list[Fact] = []
     right: list[Fact] = []
     try:
-        found = result.identification
-        left.append(("Identification:", f"{found.statistic:.4g}"))
-        left.append(("Weak below:", f"{found.threshold:.3g}"))
-        left.append(_verdict(result, weak=found.weak))
+        strength = result.identification
+        left.append(("Identification:", f"{strength.statistic:.4g}"))
+        left.append(("Weak below:", f"{strength.threshold:.3g}"))
+        left.append(_verdict(result, weak=strength.weak))
     except NotAvailableError:
         pass
     try:
@@ -192,25 +192,25 @@ def _verdict(result: DescribedResults, *, weak: bool) -> Fact:
 
 
 def _warnings(result: DescribedResults) -> list[str]:
-    found = []
+    lines = []
     stamp = result.privacy.stamp
     if stamp == SIMULATION:
-        found.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
+        lines.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
     elif stamp:
-        found.append(f"{stamp}. The release holds the rows as they are.")
+        lines.append(f"{stamp}. The release holds the rows as they are.")
     try:
         if result.identification.weak and result.estimate.cov is not None:
-            found.append(
+            lines.append(
                 "Weak identification: the noise leaves too little signal for normal intervals; use "
                 "score_test() and conf_int(method='score')."
             )
         if result.cov_type == "nonrobust":
-            found.append(EQUAL_VARIANCE_NOTE)
+            lines.append(EQUAL_VARIANCE_NOTE)
         if "clipped_at" in result._context.settings:
-            found.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
+            lines.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
     except NotAvailableError:
         pass
-    return found
+    return lines
 
 
 def _assumptions(report: PrivacyReport) -> list[str]:

@@ -143,22 +143,22 @@ class WaldResults:
         ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
         """
         self._warn_if_weak("t_test()")
-        found = linear_constraints(r_matrix, self.names)
-        result = self._inner.t_test((found.R, found.q))
-        result.c_names = list(found.labels)
+        restrictions = linear_constraints(r_matrix, self.names)
+        result = self._inner.t_test((restrictions.R, restrictions.q))
+        result.c_names = list(restrictions.labels)
         return result
 
     def wald_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions jointly: chi2, or F where `use_t`."""
         self._warn_if_weak("wald_test()")
-        found = check_independent(linear_constraints(r_matrix, self.names))
-        return self._inner.wald_test((found.R, found.q), use_f=self.use_t, scalar=True)
+        restrictions = check_independent(linear_constraints(r_matrix, self.names))
+        return self._inner.wald_test((restrictions.R, restrictions.q), use_f=self.use_t, scalar=True)
 
     def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions jointly by the F distribution with `df_resid` in the denominator."""
         self._warn_if_weak("f_test()")
-        found = check_independent(linear_constraints(r_matrix, self.names))
-        return self._inner.wald_test((found.R, found.q), use_f=True, scalar=True)
+        restrictions = check_independent(linear_constraints(r_matrix, self.names))
+        return self._inner.wald_test((restrictions.R, restrictions.q), use_f=True, scalar=True)
 
     def t_test_pairwise(
         self, term_name: str, method: str | list[str] = "hs", alpha: float = 0.05
@@ -222,8 +222,8 @@ class WaldResults:
         def labelled(values: Floats) -> ArrayLike:
             return function(pd.Series(values, list(self.names)))
 
-        found = delta_method(labelled, self._estimate.params, self._estimate.covariance)
-        return NonlinearResults(found, self._estimate.df)
+        smooth = delta_method(labelled, self._estimate.params, self._estimate.covariance)
+        return NonlinearResults(smooth, self._estimate.df)
 
     def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows.
@@ -243,8 +243,8 @@ class WaldResults:
         """Return predicted means of new rows with standard errors and intervals; see `predict`."""
         rows, index = self._rows(exog, transform)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
-        return Prediction(found, index)
+            means = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
+        return Prediction(means, index)
 
     @cached_property
     def _inner(self) -> Any:
@@ -252,11 +252,11 @@ class WaldResults:
 
     def _warn_if_weak(self, asked: str) -> None:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""
-        found = self._context.identification
-        if found is not None and found.weak and self._estimate.cov is not None:
+        strength = self._context.identification
+        if strength is not None and strength.weak and self._estimate.cov is not None:
             warn(
-                f"{asked}: identification is weak (statistic {found.statistic:.3g}, threshold "
-                f"{found.threshold:.3g}): normal inference may err far more often than it says; use "
+                f"{asked}: identification is weak (statistic {strength.statistic:.3g}, threshold "
+                f"{strength.threshold:.3g}): normal inference may err far more often than it says; use "
                 "score_test() and conf_int(method='score')",
                 WeakIdentificationWarning,
             )

@@ -139,10 +139,10 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
         If the expression is outside the whitelist or is not bounded over the declared bounds.
     """
     try:
-        found: Interval = _evaluate(parse(source), bounds, _INTERVALS)
+        image: Interval = _evaluate(parse(source), bounds, _INTERVALS)
     except SchemaError as error:
         raise SchemaError(f"{source!r} cannot be used: {error}") from None
-    return found
+    return image
 
 
 def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
@@ -154,8 +154,8 @@ def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
         As `interval`, and only where that does: never for what a row holds.
     """
     with np.errstate(all="ignore"):
-        found: Ranged = _evaluate(parse(source), read, _RANGED)
-    return np.asarray(found.values, dtype=np.float64)
+        ranged: Ranged = _evaluate(parse(source), read, _RANGED)
+    return np.asarray(ranged.values, dtype=np.float64)
 
 
 def values(source: str, read: Callable[[str], Floats]) -> Floats:
@@ -169,9 +169,9 @@ def values(source: str, read: Callable[[str], Floats]) -> Floats:
 
 def inputs(source: str) -> tuple[str, ...]:
     """Return the columns that `source` reads, in order of appearance."""
-    found: dict[str, None] = {}
-    _collect(parse(source), found)
-    return tuple(found)
+    columns: dict[str, None] = {}
+    _collect(parse(source), columns)
+    return tuple(columns)
 
 
 @lru_cache(maxsize=1024)
@@ -218,13 +218,13 @@ def column_of(node: ast.expr) -> str | None:
 
 def number_of(node: ast.expr, depth: int = MAX_DEPTH) -> float | None:
     """Return the value of a node that holds only numbers; None if it holds anything else."""
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     try:
         _check(node, depth)
     except SchemaError:
         return None
-    _collect(node, found)
-    value = math.nan if found else _constant(node)
+    _collect(node, columns)
+    value = math.nan if columns else _constant(node)
     return value if math.isfinite(value) else None
 
 
@@ -269,19 +269,19 @@ def _check(node: ast.expr, depth: int) -> None:
             )
 
 
-def _collect(node: ast.expr, found: dict[str, None]) -> None:
+def _collect(node: ast.expr, columns: dict[str, None]) -> None:
     name = column_of(node)
     if name is not None:
-        found.setdefault(name)
+        columns.setdefault(name)
         return
     match node:
         case ast.UnaryOp(operand=operand):
-            _collect(operand, found)
+            _collect(operand, columns)
         case ast.BinOp(left=left, right=right):
-            _collect(left, found)
-            _collect(right, found)
+            _collect(left, columns)
+            _collect(right, columns)
         case ast.Call(args=[argument]):
-            _collect(argument, found)
+            _collect(argument, columns)
 
 
 def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any]) -> Any:

@@ -51,7 +51,7 @@ def test_draws_have_the_law_of_the_debiased_maximum(rho, multipliers):
     sums, fit, found, transform = fitted(rho, score=0.005)
     if math.isfinite(rho):
         # Enough privacy noise to be seen if it were left out.
-        assert (found.found.privacy > 0.3 * found.found.variance).all()
+        assert (found.coordinates.privacy > 0.3 * found.coordinates.variance).all()
     drawn = bootstrap_draws(
         sums, fit, found, transform, 4_000, math.inf, multipliers=multipliers, public_seed=7
     )

@@ -173,13 +173,13 @@ def fit_machines(
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
     sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
-    found = machine_fits(
+    fits = machine_fits(
         SparseSums(server, units, server.nobs), sites, targets, plan.budget,
         shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
         extra=extra_picks(plan.own),
         joint=plan.accounting == "joint", machine=plan.precision == "machine",
     )  # fmt: skip
-    return PlannedFits(plan, found)
+    return PlannedFits(plan, fits)
 
 
 def machine_results(
@@ -221,21 +221,21 @@ def _site_results(
     options: Mapping[str, str],
 ) -> LassoResults:
     fits, names, label = planned.fits, rows.names, rows.labels[site]
-    fit, found, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
+    fit, debiased, kept_targets = fits.own[site], fits.debiased[site], list(fits.targets[site])
     unit = units.scale[kept_targets]
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
-    sampling = joint_covariance(correlation, found.sampling, np.zeros(len(unit)))
+    sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
     kept = [fit.support[i] for i in fit.kept]
     values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
     sparse = sparse_settings(names, units, kept, values, fit.scale)
     return LassoResults(
         Estimate(
-            found.params / unit,
-            (sampling + np.diag(found.privacy)) / back,
+            debiased.params / unit,
+            (sampling + np.diag(debiased.privacy)) / back,
             tuple(names[j] for j in kept_targets),
             rows.rows[site],
-            noise_cov=np.diag(found.privacy / unit**2),
+            noise_cov=np.diag(debiased.privacy / unit**2),
             cov_type="HC0",
         ),
         report=report,
@@ -323,8 +323,8 @@ class MachineResults:
             length = limits[:, 1] - limits[:, 0]
             lines.append([int(one.nobs), len(one.selected), one.residual_scale, length.min(), length.max()])
         columns = ["rows", "selected", "residual scale", "narrowest", "widest"]
-        found = pd.DataFrame(lines, pd.Index(self.labels, name="party"), columns)
-        return found if self.differs is None else found.assign(**{"differs (z)": self.differs.to_numpy()})
+        table = pd.DataFrame(lines, pd.Index(self.labels, name="party"), columns)
+        return table if self.differs is None else table.assign(**{"differs (z)": self.differs.to_numpy()})
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a table of the sites, with the joint epsilon and that of one interval."""

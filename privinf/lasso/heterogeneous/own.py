@@ -162,8 +162,8 @@ def _common_scale(
     scale: Mapping[str, float],
     rho: float,
 ) -> dict[str, float]:
-    found = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in sites.items()]
-    return dict.fromkeys(sites, float(np.median(found)))
+    scales = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in sites.items()]
+    return dict.fromkeys(sites, float(np.median(scales)))
 
 
 def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
@@ -278,9 +278,9 @@ class MachineGrams:
         norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(columns))
         gram, sd = sums.gram(columns, norm, rho, "Gram matrix of some columns")
         p, at = len(self.pooled.units.scale), np.ix_(columns, columns)
-        found = Correlations(np.eye(p), np.zeros((p, p)))
-        found.values[at], found.variances[at] = correlations(gram, sd)
-        return found
+        part = Correlations(np.eye(p), np.zeros((p, p)))
+        part.values[at], part.variances[at] = correlations(gram, sd)
+        return part
 
 
 def machine_grams(

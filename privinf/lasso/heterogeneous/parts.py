@@ -139,11 +139,13 @@ def machine_fits(
         name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
         for name, fit in own.items()
     }
-    found = grams.precision(members)
-    scores = machine_scores(sites, found, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
+    correlations = grams.precision(members)
+    scores = machine_scores(
+        sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score)
+    )
     return MachineFits(
         shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
-        {name: one.values for name, one in found.items()}, scores.differs,
+        {name: one.values for name, one in correlations.items()}, scores.differs,
     )  # fmt: skip
 
 

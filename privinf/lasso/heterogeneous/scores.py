@@ -126,7 +126,7 @@ def machine_scores(
         columns[name], noise[name] = target_columns(grams[name], own[name], targets, near[name])
         released[name] = _release(sums, columns[name], own[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
-    found, kept = {}, {}
+    debiased, kept = {}, {}
     for place, (name, one) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
         start[own[name].support] = own[name].beta
@@ -140,11 +140,11 @@ def machine_scores(
         )  # fmt: skip
         uncertain = _slope_variance(score.score / score.slope, unit * own[name].scale)
         kept[name] = [targets[int(i)] for i in at]
-        found[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
+        debiased[name] = debiased_coordinates(start[kept[name]], score, noise[name][at] + uncertain)
         columns[name] = columns[name][:, at]
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return MachineScores(kept, found, columns, differs)
+    return MachineScores(kept, debiased, columns, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
@@ -169,14 +169,14 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
     room = 1.0 - 1.0 / sites
     average = np.array([one.average for one in released])
     slopes = np.array([one.slope for one in released])
-    found = []
+    largest = []
     for one, size, mean, row in zip(released, sizes, average, slopes, strict=True):
         k = len(row)
         alone = (mean - average.mean()) / math.sqrt(room * (one.average_sd**2 + 2.0 / (k * size)))
         squares = (row - slopes.mean(axis=0)) ** 2 / (room * (one.slope_sd**2 + 2.0 / size))
         together = (float(squares.sum()) - k) / math.sqrt(2.0 * k)
-        found.append(max(abs(float(alone)), together))
-    return found
+        largest.append(max(abs(float(alone)), together))
+    return largest
 
 
 def target_columns(

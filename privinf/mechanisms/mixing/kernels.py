@@ -2,13 +2,16 @@
 
 Every kernel holds no more than a block at a time. Blocks of integers are summed exactly (all partial sums
 are integers below 2^53 in float64), so a total does not depend on block size, order or thread count.
+
+A kernel is a matrix (k, n) of -1, 0 and +1: ``entries`` returns the columns of some records, transposed, of
+shape (m, k); ``add`` adds ``entries.T @ block`` to a total (k, width). Positions increase strictly.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +33,6 @@ _RADIX_BITS = 4  # H_16: the fastest stage of the transform as a matrix product
 _THIN = 2  # entries that take the time of one transformed number (measured, widths 3 to 40)
 
 
-class Kernel(Protocol):
-    """A matrix (k, n) of -1, 0 and +1."""
-
-    def entries(self, positions: Integers) -> Signs:
-        """Return the columns of some records, transposed: shape (m, k); positions strictly increase."""
-        ...
-
-    def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """Add ``entries.T @ block`` to `total` (k, width); positions strictly increase."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SignKernel:
     """Independent signs: bit l of record i's words is 0 for +1 and 1 for -1."""
@@ -54,11 +45,11 @@ class SignKernel:
         return _bits(words_of(self.seed, _SIGNS, positions, per), self.k)
 
     def entries(self, positions: Integers) -> Signs:
-        """See `Kernel`."""
+        """Return the columns of some records, transposed."""
         return _signs(self._bits(positions))
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """See `Kernel`; sum s x = sum x - 2 sum b x for s = 1 - 2 b."""
+        """Add ``entries.T @ block`` to `total`; sum s x = sum x - 2 sum b x for s = 1 - 2 b."""
         sums = np.zeros((block.shape[1], self.k))
         for part in _slices(len(block), max(1, _DENSE_ENTRIES // self.k)):
             bits = self._bits(positions[part]).astype(np.float64)
@@ -103,7 +94,7 @@ class HadamardKernel:
         return _signs(np.repeat(_bits(words, 64), repeats, axis=0)[np.arange(positions.size), positions % 64])
 
     def entries(self, positions: Integers) -> Signs:
-        """See `Kernel`; the popcount's parity is the sum of those of groups of bits, looked up."""
+        """Return the columns of some records: a popcount's parity is the sum of those of groups of bits."""
         parity = np.zeros((positions.size, self.rows.size), dtype=np.uint8)
         for shift in range(0, self.order.bit_length() - 1, _RADIX_BITS):
             index = np.arange(1 << _RADIX_BITS)
@@ -111,7 +102,7 @@ class HadamardKernel:
         return self._record_signs(positions)[:, None] * _signs(parity)
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """See `Kernel`; records of thinly filled aligned blocks are summed from their entries."""
+        """Add ``entries.T @ block``; records of thinly filled blocks are summed from their entries."""
         size = self._transformed(total.shape[1], int(positions[-1] - positions[0]) + 1)
         number = positions // size
         edges = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
@@ -156,14 +147,14 @@ class SketchKernel:
         return _buckets(words, self.k), _signs((words & np.uint64(1)).astype(np.uint8))
 
     def entries(self, positions: Integers) -> Signs:
-        """See `Kernel`."""
+        """Return the columns of some records, transposed."""
         rows, signs = self._draw(positions)
         dense = np.zeros((positions.size, self.k), dtype=np.int8)
         dense[np.arange(positions.size), rows] = signs
         return dense
 
     def add(self, total: Floats, block: Floats, positions: Integers) -> None:
-        """See `Kernel`."""
+        """Add ``entries.T @ block`` to `total`."""
         for part in _slices(len(block), max(_SKETCH_BLOCK, self.k)):
             rows, signs = self._draw(positions[part])
             if rows.size < self.k:
@@ -171,6 +162,9 @@ class SketchKernel:
                 total[reached] += _sparse_product(rows, signs, reached.size, block[part])
             else:
                 total += _sparse_product(rows, signs, self.k, block[part])
+
+
+Kernel: TypeAlias = SignKernel | HadamardKernel | SketchKernel
 
 
 def _sparse_product(rows: Integers, signs: Signs, k: int, block: Floats) -> Floats:

@@ -174,8 +174,8 @@ class SiteOp:
 
         Partitions are drawn by the site's name, and so named after it. A site as a whole is in every class.
         """
-        found = None if self.partition is None or "client_rows" in args else self.partition(args)
-        return () if found is None else (scope_component(found[1], f"{found[0]} at {site}"),)
+        part = None if self.partition is None or "client_rows" in args else self.partition(args)
+        return () if part is None else (scope_component(part[1], f"{part[0]} at {site}"),)
 
     def reach(self, args: Args, columns: int, rows: int = 0, *, own: bool = False) -> Reach:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
@@ -199,15 +199,15 @@ class SiteOp:
     def _reach(self, args: Args, columns: int, rows: int) -> Reach:
         check_sizes(args)
         check_common(args, columns)
-        found = self.sensitivity(args, columns)
-        if found.size > MOST_NUMBERS:
+        reach = self.sensitivity(args, columns)
+        if reach.size > MOST_NUMBERS:
             raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers")
         if "client_rows" not in args:
             if "client_clip" in args:
                 raise ArgumentError("client_clip goes with client_rows")
-            return found
+            return reach
         most = whole_number(args, "client_rows", least=max(rows, 1))
-        return found.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
+        return reach.of_clients(most, positive(args, "client_clip") if "client_clip" in args else math.inf)
 
     def checked(self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False) -> Reach:
         """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
@@ -234,10 +234,10 @@ class SiteOp:
         reach = self.reach(args, public.features.shape[1], rows)
         check_bits(args, rows)
         with np.errstate(all="ignore"):
-            found = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
-        if found.size != reach.size:
+            total = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
+        if total.size != reach.size:
             raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
-        if bounded and not (np.abs(found) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
+        if bounded and not (np.abs(total) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
             raise SensitivityError(f"{self.name!r} passed its own bound: nothing was sent")
         return reach
 
