@@ -23,6 +23,7 @@ from privinf.federation import (
 )
 from privinf.federation.site_ledger import Journal
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import SiteOp
 
 SCHEMA = pi.Schema({"y": (-10.0, 10.0), "income": (0.0, 1e6), "age": (18.0, 90.0), "g": ["p", "q"]})
@@ -376,12 +377,13 @@ def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):
     for design in designs:
         site.answer(design_query(design), "north")
     built = []
-    honest = type(site._designs)._block
-    monkeypatch.setattr(
-        type(site._designs),
-        "_block",
-        lambda self, design: (built.append(design.digest), honest(self, design))[1],
-    )
+    honest = SiteBlock.of
+
+    def watching(design, opened):
+        built.append(design.digest)
+        return honest(design, opened)
+
+    monkeypatch.setattr(SiteBlock, "of", watching)
 
     def ask(turn, number):
         asked = squares(site, op="column_squares", args={"columns": [turn + 0], "bound": 1.0},
