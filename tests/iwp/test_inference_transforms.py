@@ -11,22 +11,24 @@ from privinf.iwp.transforms import (
     bernoulli,
     bernoulli_variance,
     choose_truncation,
-    cosine,
-    derivatives,
-    exponential,
     exponential_variance,
-    inverse_bernoulli,
-    inverse_linear_product,
-    inverse_series,
     inverse_weights,
     logistic_derivatives,
-    polynomial,
     quadratic_variance,
     response_variances,
-    sine,
     truncation_bias,
 )
 from privinf.iwp.transforms.series import exponential_derivatives, quadratic_derivatives
+from studies.transforms import (
+    cosine,
+    derivatives,
+    exponential,
+    inverse_bernoulli,
+    inverse_linear_product,
+    inverse_series,
+    polynomial,
+    sine,
+)
 
 CLOSED = {
     "polynomial": (polynomial([1.0, -2.0, 0.5, 0.3]), lambda z: 1 - 2 * z + 0.5 * z**2 + 0.3 * z**3),

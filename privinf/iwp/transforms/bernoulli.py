@@ -1,4 +1,4 @@
-"""The Bernoulli transform (expectation over k-ary randomized response), its inverse, and what that costs.
+"""The Bernoulli transform (expectation over k-ary randomized response), and what its inverse costs.
 
 The variances of inverse transforms are those of lemmas D.2 and D.3.
 """
@@ -51,47 +51,13 @@ def bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
     >>> bernoulli([0.0, 1.0], keep=0.75, other=0.25)
     array([0.25, 0.75])
     """
-    values = _levels(g, keep, other)
+    values = table_of_levels(g, keep, other)
     expected: Floats = (keep - other) * values + other * values.sum(axis=0)
     return expected
 
 
-def inverse_bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
-    r"""Return B^-1[g], whose expectation over the response is g.
-
-    Parameters
-    ----------
-    g : (k, ...) array
-    keep, other : float
-
-    Returns
-    -------
-    (k, ...) array: ``(g(l) - Q sum_m g(m))/(P - Q)`` for each level l as sent.
-
-    Raises
-    ------
-    ArgumentError
-        If the probabilities do not sum to one over the k levels, or are all equal.
-
-    Notes
-    -----
-    Two levels: ``St g(y) + (1 - St) g(-y)`` with St = 1/(1 - e^-eps) (theorem 5.1).
-
-    **Privacy.** A function of the public law.
-
-    Examples
-    --------
-    >>> inverse_bernoulli(bernoulli([0.0, 1.0, 5.0], keep=0.6, other=0.2), keep=0.6, other=0.2).round(9)
-    array([0., 1., 5.])
-    """
-    values = _levels(g, keep, other)
-    if keep == other:
-        raise ArgumentError("a response that keeps no level more often than another has no inverse")
-    inverse: Floats = (values - other * values.sum(axis=0)) / (keep - other)
-    return inverse
-
-
-def _levels(g: ArrayLike, keep: float, other: float) -> Floats:
+def table_of_levels(g: ArrayLike, keep: float, other: float) -> Floats:
+    """Return the values of a function by level, checked against the probabilities of a response."""
     values = np.asarray(g, dtype=np.float64)
     if values.ndim == 0 or abs(keep + (values.shape[0] - 1) * other - 1.0) > 1e-9:
         raise ArgumentError("keep + (k - 1) other must be 1, with k the first dimension of g")

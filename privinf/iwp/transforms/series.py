@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from privinf.errors import ArgumentError
-from privinf.iwp.transforms.jets import derivatives
 from privinf.typing import Floats
 from privinf.validation import check_count, check_number, check_positive
 
@@ -26,52 +23,6 @@ def series_coefficients(s2: float, truncation: int) -> Floats:
     steps = -s2 / 2 / np.arange(1.0, truncation + 1.0)
     coefficients: Floats = np.cumprod(np.append(1.0, steps))
     return coefficients
-
-
-def inverse_series(f: Callable[[Any], Any], z: ArrayLike, s2: float, *, truncation: int) -> Floats:
-    r"""Return the truncated inverse Weierstrass transform of f at z.
-
-    Parameters
-    ----------
-    f : function of one argument
-        Written with operators and numpy functions; its derivatives are taken automatically.
-    z : (...) array
-    s2 : float
-        Variance of the noise in z.
-    truncation : int
-        K >= 0.
-
-    Returns
-    -------
-    array of the shape of z.
-
-    Raises
-    ------
-    ArgumentError
-        For a negative variance or truncation, or a numpy function without a derivative rule.
-
-    Notes
-    -----
-    .. math:: \sum_{k=0}^K (-1)^k (s^2/2)^k / k! \, f^{(2k)}(z).
-
-    Exact for polynomials of degree at most 2 K + 1. For functions that grow no faster than e^(a z^2),
-    s^2 < 1/(4a), the bias falls with K; for others (the logistic loss) the series does not converge and
-    there is a best K: see `choose_truncation`.
-
-    **Privacy.** A function of the release.
-
-    References
-    ----------
-    Paper, theorem 5.1 and appendix D.7.
-
-    Examples
-    --------
-    >>> float(inverse_series(lambda z: z**2, 3.0, 0.5, truncation=1))
-    8.5
-    """
-    check_number(s2, "s2", low=0.0)
-    check_count(truncation, "truncation", least=0)
-    return _summed(derivatives(f, z, 2 * truncation), s2, truncation)
 
 
 def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float, points: int = 41) -> float:
@@ -119,7 +70,7 @@ def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float,
     density /= density.sum()
     bias = []
     for centre in centres:
-        corrected = _summed(f(centre + noise, 2 * truncation), s2, truncation)
+        corrected = truncated_sum(f(centre + noise, 2 * truncation), s2, truncation)
         bias.append(abs(float(density @ corrected) - float(f(np.array(centre), 0)[0])))
     return max(bias)
 
@@ -215,6 +166,7 @@ def quadratic_derivatives(z: Floats, order: int) -> Floats:
     return values
 
 
-def _summed(values: Floats, s2: float, truncation: int) -> Floats:
-    summed: Floats = np.tensordot(series_coefficients(s2, truncation), values[::2], axes=1)
-    return summed
+def truncated_sum(values: Floats, s2: float, truncation: int) -> Floats:
+    """Return the series from a function's derivatives, stacked from order 0 to twice the truncation."""
+    total: Floats = np.tensordot(series_coefficients(s2, truncation), values[::2], axes=1)
+    return total
