@@ -90,6 +90,8 @@ TOWERS_IMPORT = {
 }
 ROW_DOORS = {
     "privinf.mechanisms",
+    "privinf.mechanisms.arrays",  # for the types of what users give
+    "privinf.mechanisms.local.channels",  # for the names of label channels
     "privinf.mechanisms.local.modulation_map",
     "privinf.mechanisms.local.signs",
     "privinf.mechanisms.mixing.party",
