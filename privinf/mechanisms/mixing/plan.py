@@ -286,12 +286,7 @@ class MixingPlan:
         """
         chosen = self.party(party)
         return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(
-            rows,
-            **chosen.spending,
-            calibration=self.calibration,
-            ledger=ledger,
-            rng=rng,
-            source=source,
+            rows, **chosen.spending, calibration=self.calibration, ledger=ledger, rng=rng, source=source
         )
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
@@ -316,11 +311,8 @@ class MixingPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
         parties = {name: party.to_dict() for name, party in self.parties.items()}
-        names = ("n", "method", "k", "kind", "seed", "intercept", "share", "id", "ids_sha256", "diameter")
-        rest = {name: getattr(self, name) for name in names}
-        return {
-            "format": FORMAT, "version": VERSION, "parties": parties, **rest, "calibration": self.calibration,
-        }  # fmt: skip
+        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parties"}
+        return {"format": FORMAT, "version": VERSION, "parties": parties, **rest}
 
     @classmethod
     @reads("a mixing plan")
