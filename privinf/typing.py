@@ -38,6 +38,7 @@ CovType = Literal["nonrobust", "HC0"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
+LabelKind = Literal["response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Missing = Literal["raise", "impute-public"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
@@ -78,6 +79,7 @@ __all__ = [
     "IntervalMethod",
     "Json",
     "Label",
+    "LabelKind",
     "LossName",
     "Missing",
     "MixingKind",

@@ -40,6 +40,7 @@ from privinf.iwp.solving import (
 )
 from privinf.mechanisms import LocalExamples
 from privinf.mechanisms.local.channels import LabelChoice
+from privinf.release_laws import examples_law
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.declared import Level
@@ -271,7 +272,7 @@ class IWPGLM(ReleaseModel):
         """Build the model at the analyst; one release serves any loss that its label allows."""
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
-        check_label(loss, release.law["label"].get("levels"))
+        check_label(loss, examples_law(release)["label"].get("levels"))
         check_release(release)
         return model
 
@@ -379,7 +380,7 @@ class IWPGLM(ReleaseModel):
         if self._release is None:
             design, levels = self.mechanism.design, self.mechanism.label.levels
         else:
-            design, levels = self._release.design, self._release.law["label"].get("levels")
+            design, levels = self._release.design, examples_law(self._release)["label"].get("levels")
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(

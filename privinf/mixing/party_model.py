@@ -24,6 +24,7 @@ from privinf.mixing.joined import (
     regression_release,
 )
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
+from privinf.release_laws import joined_law
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, Table, Target
@@ -342,7 +343,8 @@ class PartyModel:
 
 
 def _method(joined: Release) -> str:
-    parties = len(joined.law["parties"])
-    if joined.law["method"] == "gaussian-rows":
+    law = joined_law(joined)
+    parties = len(law["parties"])
+    if law["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
-    return f"{joined.law['k']} mixed rows ({joined.law['kind']}), {parties} parties"
+    return f"{law['k']} mixed rows ({law['kind']}), {parties} parties"
