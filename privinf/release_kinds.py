@@ -17,7 +17,6 @@ from privinf.release_laws import (
     GaussianRowsLaw,
     JoinedMixingLaw,
     JoinedRowsLaw,
-    LocalMomentsLaw,
     MixingRegressionLaw,
     ModulationLaw,
     MomentsLaw,
@@ -76,7 +75,7 @@ _ONES = {"ones_row": "p", "ones_response": "1"}
 
 _KINDS: dict[str, _Kind] = {
     "modulation": _Kind(_MODULATED, ModulationLaw, _ROWS),
-    "local moments": _Kind({"moments": "n l", "public": "n q"}, LocalMomentsLaw, _ROWS),
+    "local moments": _Kind({"moments": "n l", "public": "n q"}, MomentsLaw, _ROWS),
     "moments": _Kind(_TOTALS, MomentsLaw, {"residual_moments": "r"}),
     "local-examples": _Kind(
         {"features": "n d", "labels": "n", "public": "n q"}, ExamplesLaw, {"groups": "n"}

@@ -7,8 +7,7 @@ from elsewhere (`privinf.release_kinds`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict, cast
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from privinf.typing import Adjacency, LabelKind, MixingKind, MixingMethod, SensitivityRule, Trust
 
@@ -68,16 +67,8 @@ class ModulationLaw(Law):
     response_scale: Scale
 
 
-class LocalMomentsLaw(Law):
-    """Noise of every record's moments; the response counts `response_weight` times in them."""
-
-    response_weight: Scale
-    scale: Scale
-    trust: Literal["local"]
-
-
 class MomentsLaw(Law):
-    """Noise of total moments and of residual moments, whom it trusts, and how many sites there were."""
+    """Noise of moments, in which the response counts `response_weight` times, and of residual moments."""
 
     response_weight: Scale
     scale: Scale
@@ -177,45 +168,3 @@ class MixingRegressionLaw(JoinedRowsLaw):
     k: NotRequired[Count]
     kind: NotRequired[MixingKind]
     public_seed: NotRequired[Count]
-
-
-# ---- readers
-
-
-class Lawful(Protocol):
-    """A `Release`, of which only the law is read here."""
-
-    @property
-    def law(self) -> Mapping[str, Any]:
-        """As the release says it."""
-        ...
-
-
-def modulation_law(release: Lawful) -> ModulationLaw:
-    """Return the law of a release of kind "modulation"."""
-    return cast(ModulationLaw, release.law)
-
-
-def moments_law(release: Lawful) -> MomentsLaw:
-    """Return the law of a release of kind "moments", in total."""
-    return cast(MomentsLaw, release.law)
-
-
-def examples_law(release: Lawful) -> ExamplesLaw:
-    """Return the law of a release of kind "local-examples"."""
-    return cast(ExamplesLaw, release.law)
-
-
-def party_law(release: Lawful) -> RandomMixingLaw:
-    """Return the law of one party's release; of rows that were not mixed without the matrix."""
-    return cast(RandomMixingLaw, release.law)
-
-
-def joined_law(release: Lawful) -> JoinedMixingLaw:
-    """Return the law of joined releases; of rows that were not mixed without the matrix."""
-    return cast(JoinedMixingLaw, release.law)
-
-
-def regression_law(release: Lawful) -> MixingRegressionLaw:
-    """Return the law of a release of kind "mixing-regression"."""
-    return cast(MixingRegressionLaw, release.law)

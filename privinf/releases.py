@@ -19,11 +19,11 @@ from privinf.release_kinds import check_kind
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
-from privinf.typing import Plain, RngLike
+from privinf.typing import PlainValue, RngLike
 from privinf.validation import check_count
 
 FORMAT = "privinf-release"
-Option: TypeAlias = Plain | RngLike  # of some model's fit
+Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
 @doors

@@ -33,6 +33,7 @@ from privinf.iwp.solving import (
     check_release,
     checked_start,
     example_system,
+    examples_law,
     linear_system,
     parameter_names,
     rooted,
@@ -40,7 +41,6 @@ from privinf.iwp.solving import (
 )
 from privinf.mechanisms import LocalExamples
 from privinf.mechanisms.local.channels import LabelChoice
-from privinf.release_laws import examples_law
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.declared import Level

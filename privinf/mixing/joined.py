@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
-from privinf.release_laws import joined_law, party_law
+from privinf.release_laws import JoinedMixingLaw, RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
@@ -26,6 +26,16 @@ JOINED = "joined "
 REGRESSION = "mixing-regression"
 AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
+
+
+def party_law(release: Release) -> RandomMixingLaw:
+    """Return what one party's release says of its noise; of rows that were not mixed without the matrix."""
+    return cast(RandomMixingLaw, release.law)
+
+
+def joined_law(release: Release) -> JoinedMixingLaw:
+    """Return what joined releases say of their noise; of rows that were not mixed without the matrix."""
+    return cast(JoinedMixingLaw, release.law)
 
 
 @door

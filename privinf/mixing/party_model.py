@@ -19,12 +19,12 @@ from privinf.mixing.joined import (
     RegressionOptions,
     formula_design,
     join,
+    joined_law,
     label_design,
     regression_options,
     regression_release,
 )
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
-from privinf.release_laws import joined_law
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, Table, Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -14,13 +14,18 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
-from privinf.release_laws import modulation_law
+from privinf.release_laws import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Flags, Floats
 from privinf.validation import check_count, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
+
+
+def modulation_law(release: Release) -> ModulationLaw:
+    """Return what a release of kind "modulation" says of its noise."""
+    return cast(ModulationLaw, release.law)
 
 
 def _assemble(design: Design, private: Floats, public: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
 from privinf.mechanisms.moments import MomentLayout
-from privinf.release_laws import moments_law
+from privinf.release_laws import MomentsLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import CovType, Flags, Floats, Integers, SamplingKind
@@ -121,6 +121,11 @@ def spectral_edge(noise_free: Flags, sd: float) -> float:
 
 
 # ---- totals
+
+
+def moments_law(release: Release) -> MomentsLaw:
+    """Return what a release of kind "moments" says of its noise."""
+    return cast(MomentsLaw, release.law)
 
 
 class NoisyTotals(LargeSample):

@@ -327,15 +327,11 @@ class LocalExamples:
         gaussian = np.flatnonzero(self.features.gaussian)
         responses: list[AnswerLaw] = [
             {
-                "name": feature.name,
-                "columns": self.features.private_positions(feature.columns),
-                "levels": law.levels,
-                "keep": law.keep,
-                "other": law.other,
-                "epsilon": law.epsilon,
+                "name": feature.name, "columns": self.features.private_positions(feature.columns),
+                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
             }
             for feature, law in zip(self.features.responded, plan.responses, strict=True)
-        ]
+        ]  # fmt: skip
         label: LabelLaw = {"kind": self.label.kind}
         if self.label.levels is not None:
             label["levels"] = list(self.label.levels)
