@@ -15,6 +15,7 @@ from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import CLIPPED, fit_measures
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.noise import examples_law
 from privinf.iwp.results import IWPGLMResults, blocked_map
 from privinf.iwp.root import chosen_truncation, series_bias, solve_root
 from privinf.iwp.score_test import identification, noise_inflation
@@ -33,7 +34,6 @@ from privinf.iwp.solving import (
     check_release,
     checked_start,
     example_system,
-    examples_law,
     linear_system,
     parameter_names,
     rooted,

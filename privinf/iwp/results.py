@@ -17,10 +17,11 @@ from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
+from privinf.iwp.noise import examples_law
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation
 from privinf.iwp.score_test import score_test as test_examples
-from privinf.iwp.solving import example_system, examples_law, sent_units, user_map
+from privinf.iwp.solving import example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.prediction import (

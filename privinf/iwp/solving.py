@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,10 +18,9 @@ from privinf.inference.estimate import Estimate, is_positive_definite
 from privinf.inference.solution import sandwich
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
-from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns
+from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_law
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
-from privinf.release_laws import ExamplesLaw
 from privinf.releases import Release
 from privinf.typing import ArrayLike, Floats, LossName
 from privinf.validation import as_generator, check_array, check_choice, shown
@@ -36,11 +35,6 @@ SINGULAR = "the covariance is not positive definite: columns are collinear, or t
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
-
-
-def examples_law(release: Release) -> ExamplesLaw:
-    """Return what a release of kind "local-examples" says of its noise."""
-    return cast(ExamplesLaw, release.law)
 
 
 def check_label(loss: LossName, levels: Sequence[Any] | None) -> None:
