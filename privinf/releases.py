@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,9 @@ from privinf.release_kinds import check_kind
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
-from privinf.typing import PlainValue, RngLike
 from privinf.validation import check_count
 
 FORMAT = "privinf-release"
-Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
 @doors
@@ -83,7 +81,7 @@ class Release(Released):
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
 
-    def regress(self, *args: str, **options: Option) -> Any:
+    def regress(self, *args: Any, **options: Any) -> Any:
         """Fit the regression that this kind of release is for; free, as often as wanted.
 
         Parameters
@@ -99,7 +97,7 @@ class Release(Released):
         """
         return self._fit("regress", args, options)
 
-    def classify(self, *args: str, **options: Option) -> Any:
+    def classify(self, *args: Any, **options: Any) -> Any:
         """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
 
         Raises
@@ -109,7 +107,7 @@ class Release(Released):
         """
         return self._fit("classify", args, options)
 
-    def _fit(self, name: str, args: tuple[str, ...], options: dict[str, Option]) -> Any:
+    def _fit(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         task = TASKS.get((self.kind, name))
         if task is None:
             hint = ""

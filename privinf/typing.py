@@ -26,6 +26,8 @@ ColumnLike: TypeAlias = "ArrayLike | pd.Series[Any]"
 ColumnsLike: TypeAlias = "ColumnLike | pd.DataFrame"
 Table: TypeAlias = object
 Label: TypeAlias = str | int | float | bool
+PartyColumns: TypeAlias = Mapping[str, Sequence[int | str]]
+SitePairs: TypeAlias = Sequence[tuple[ColumnLike, ColumnsLike]] | Mapping[Any, tuple[ColumnLike, ColumnsLike]]
 Pair: TypeAlias = Sequence[float] | Floats  # (low, high)
 Pairs: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats
 Bounds: TypeAlias = Pairs | str | None  # a text: "data"
@@ -38,7 +40,7 @@ CovType = Literal["nonrobust", "HC0"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
-LabelKind = Literal["response", "gaussian", "clear"]
+LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Missing = Literal["raise", "impute-public"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
@@ -79,7 +81,7 @@ __all__ = [
     "IntervalMethod",
     "Json",
     "Label",
-    "LabelKind",
+    "LabelChoice",
     "LossName",
     "Missing",
     "MixingKind",
@@ -88,6 +90,7 @@ __all__ = [
     "Names",
     "Pair",
     "Pairs",
+    "PartyColumns",
     "PeelingMethod",
     "PlainValue",
     "Precision",
@@ -96,6 +99,7 @@ __all__ = [
     "RngLike",
     "SamplingKind",
     "SensitivityRule",
+    "SitePairs",
     "SourceName",
     "Stabilization",
     "SumRelation",

@@ -7,7 +7,7 @@ import signal
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import click
 import pandas as pd
@@ -23,16 +23,6 @@ from privinf.sealed import parse_json, read_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
 TERMS = tuple(one.name for one in fields(SitePolicy))
-
-
-class SiteFiles(TypedDict):
-    """What a site is made of, but for its rows and its ledger: files, and a formula."""
-
-    schema_file: Path
-    formula: str | None
-    policy_file: Path
-    key_file: Path | None
-    roster_file: Path | None
 
 
 @click.group("site")
@@ -139,7 +129,7 @@ def serve_command(
     path: Path,
     group: str | None,
     quiet: bool,
-    **files: Unpack[SiteFiles],
+    **files: Any,
 ) -> None:
     """Hold the rows of a site and answer questions to it at a socket, until SIGTERM or SIGINT.
 
@@ -153,7 +143,7 @@ def serve_command(
     ledger's limit decide.
     """  # noqa: D301
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
-    content = _content(name, data, files)
+    content = _content(name, data, **files)
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
         site = Site(**content, ledger=ledger)
@@ -167,11 +157,20 @@ def serve_command(
         daemon.serve()
 
 
-def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
+def _content(
+    name: str,
+    data: Path,
+    *,
+    schema_file: Path,
+    formula: str | None,
+    policy_file: Path,
+    key_file: Path | None,
+    roster_file: Path | None,
+) -> dict[str, Any]:
     """Return what a site is made of but its ledger."""
-    policy = _policy(files["policy_file"])
-    key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
-    schema, formula = _schema(files["schema_file"]), files["formula"]
+    policy = _policy(policy_file)
+    key, roster = _identity(name, policy, key_file, roster_file)
+    schema = _schema(schema_file)
     design = schema if formula is None else schema.design(formula)
     source = table_source(data)
     require_columns(source, [*schema.columns])

@@ -37,8 +37,8 @@ from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, RngLike, SumRelation
-from privinf.validation import check_fraction
+from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
+from privinf.validation import check_choice, check_fraction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +83,8 @@ class TrustedServer(Rounds):
         Neighbouring relation of all claims. Under "zero-out" a record is replaced by one that contributes
         nothing: half the sensitivity or a little more, for a weaker promise, and no selections. The sites'
         policy must allow it.
+    trust : {"server", "central"}
+        What ledger lines say: "central" where the sites are one curator's own rows.
 
     Raises
     ------
@@ -125,7 +127,9 @@ class TrustedServer(Rounds):
         design: Design | None = None,
         missing: MissingSites = "raise",
         relation: SumRelation = "replace-one",
+        trust: Trust = "server",
     ) -> None:
+        self._trust = check_choice(trust, ("server", "central"), "trust")
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
         key = self._noise.new_key()
         self._memory = None if key is None else NoiseMemory(key, secure=self._noise.secure)
@@ -224,7 +228,7 @@ class TrustedServer(Rounds):
             dimension=reach.size,
             mu=calibrate_mu(mu=mu, rho=rho),
             unit=reach.unit,
-            trust="server",
+            trust=self._trust,
             relation=self._relation,
             assumptions=(assumed(reach, self._relation),),
         )
@@ -370,7 +374,7 @@ class TrustedServer(Rounds):
         rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         drawn = NoisyTopK(k, abs(ranking.factor) * reach.linf + rounding, **peeling).calibrated(
             self._noise, label=label, derivation=f"{op}: {reach.derivation}",
-            times=math.prod(reach.shape[:-1]), trust="server",
+            times=math.prod(reach.shape[:-1]), trust=self._trust,
         )  # fmt: skip
         noisy = drawn.scale > 0.0
         if noisy and self._noise.secure:

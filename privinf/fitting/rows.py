@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.mechanisms.arrays import (
-    Parties,
-    PartyColumns,
-    array_rows,
-    array_table,
-    check_cover,
-    column_limits,
-    own_bounds,
-    party_columns,
-    rows_by_site,
-    site_rows,
-    split,
-)
+from privinf.mechanisms import arrays
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.design import resolve_design
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, Label, Missing, Pair, Table, Trust
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Label,
+    Missing,
+    Pair,
+    PartyColumns,
+    SitePairs,
+    Table,
+    Trust,
+)
 from privinf.validation import check_choice, shown
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class ModelRows:
             return self
         if self.federation is not None:
             raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
-        return replace(self, parts=split(self.rows, machines))
+        return replace(self, parts=arrays.split(self.rows, machines))
 
     def placed(self, trust: Trust, *, zero_out: bool = False) -> ModelRows:
         """Return the rows at sites: of this process, unless a federation has them; with keys where masked."""
@@ -147,10 +146,10 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
     ArgumentError, SchemaError, SensitivityError
         Shapes, labels or bounds do not fit; no message holds a value of a row.
     """
-    held = array_rows(y, X, missing=missing)
+    held = arrays.array_rows(y, X, missing=missing)
     declared = [*held.marked, *(_public_name(item, held.names) for item in limits.public)]
     private = [name for name in held.names if name not in declared]
-    bounds, y_bounds = own_bounds(held, limits.bounds, limits.y_bounds, private)
+    bounds, y_bounds = arrays.own_bounds(held, limits.bounds, limits.y_bounds, private)
     radius = limits.radius
     if bounds is None and radius is None and limits.unbounded:
         radius = NO_BOUND_RADIUS
@@ -168,13 +167,13 @@ def rows_of_arrays(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Mi
 
 def rows_of_site(y: ColumnLike, X: ColumnsLike, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) as rows of one site; errors as in `rows_of_arrays`."""
-    held = site_rows(y, X, missing=missing)
+    held = arrays.site_rows(y, X, missing=missing)
     return ModelRows(_site_design(held.names, limits, held.label), {ONE_SITE: held.rows})
 
 
-def rows_of_pairs(parties: Parties, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
+def rows_of_pairs(parties: SitePairs, limits: Limits, *, missing: Missing = "raise") -> ModelRows:
     """Return one pair (y, X) a site as rows; a message about one site's rows names it."""
-    parts, names = rows_by_site(parties, missing=missing)
+    parts, names = arrays.rows_by_site(parties, missing=missing)
     return ModelRows(_site_design(names, limits, "y"), parts)
 
 
@@ -311,10 +310,10 @@ def table_of_arrays(
     ArgumentError, SchemaError, SensitivityError
         A column belongs to no party, or to two, or has no bounds; no message holds a value of a row.
     """
-    rows, names, label = array_table(y, X, missing=missing)
-    assigned = {name: party_columns(items, names, label) for name, items in parties.items()}
-    check_cover(assigned, names)
-    limits = column_limits(rows, [name for name in names if name != label], label, bounds, y_bounds)
+    rows, names, label = arrays.array_table(y, X, missing=missing)
+    assigned = {name: arrays.party_columns(items, names, label) for name, items in parties.items()}
+    arrays.check_cover(assigned, names)
+    limits = arrays.column_limits(rows, [name for name in names if name != label], label, bounds, y_bounds)
     schemas = {name: Schema({c: limits[c] for c in columns}) for name, columns in assigned.items()}
     from_data = isinstance(bounds, str) or isinstance(y_bounds, str)
     return PartyTable(rows, schemas, label, tuple(names), from_data)
@@ -324,7 +323,7 @@ def table_of_parties(
     data: Table, schema: Schema, parties: PartyColumns, *, missing: Missing = "raise"
 ) -> PartyTable:
     """Return a table and what each party holds of it; columns that no party holds are not released."""
-    check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
+    arrays.check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
     schemas = {
         name: Schema({str(column): schema[str(column)] for column in columns})
         for name, columns in parties.items()

@@ -30,7 +30,6 @@ from privinf.glm.plan import plan_fit
 from privinf.glm.results import FederatedGLMResults, FitDescription, glm_results, weak_results
 from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.sums import Clients, GlmSums
-from privinf.mechanisms.arrays import Parties
 from privinf.schema import Schema
 from privinf.typing import (
     Bounds,
@@ -41,6 +40,7 @@ from privinf.typing import (
     Missing,
     Pair,
     RngLike,
+    SitePairs,
     SumRelation,
     Table,
     Trust,
@@ -185,7 +185,7 @@ class FederatedGLM:
     @classmethod
     def from_arrays(
         cls,
-        parties: Parties,
+        parties: SitePairs,
         *,
         bounds: Bounds,
         family: Family,
@@ -369,6 +369,7 @@ class FederatedGLM:
         if self._trust == "secure-sum":
             server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
         else:
+            options["trust"] = self._trust
             server = TrustedServer(rows.federation, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
         asked = server if folder is None else CheckpointedServer(server, folder)

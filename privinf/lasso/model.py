@@ -30,9 +30,19 @@ from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.plan import Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import lasso_limits, lasso_rows
-from privinf.mechanisms.arrays import Parties
 from privinf.schema import Schema
-from privinf.typing import ArrayLike, Bounds, ColumnLike, ColumnsLike, Missing, Pair, RngLike, Table, Trust
+from privinf.typing import (
+    ArrayLike,
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Missing,
+    Pair,
+    RngLike,
+    SitePairs,
+    Table,
+    Trust,
+)
 
 
 @doors
@@ -128,7 +138,7 @@ class DebiasedLasso:
     @classmethod
     def from_arrays(
         cls,
-        parties: Parties,
+        parties: SitePairs,
         *,
         x_bound: float | None = None,
         bounds: Bounds = None,
@@ -196,8 +206,8 @@ class DebiasedLasso:
         x_scale: ArrayLike | None,
         ledger: Ledger | None,
     ) -> Self:
-        self._rows = lasso_rows(held.placed(trust), y_bounds, x_scale)
-        self._trust, self.ledger = trust, check_ledger(ledger)
+        self._rows = lasso_rows(held, trust, y_bounds, x_scale)
+        self.ledger = check_ledger(ledger)
         return self
 
     def fit(
@@ -293,7 +303,7 @@ class DebiasedLasso:
         given = spending_of(words, REFUSED, LassoWords.__annotations__)
         rng: RngLike = given.pop("rng", None)
         options = LassoOptions(sparsity=sparsity, targets=targets, **given)
-        kind = options.kind(variant, heterogeneous, self._trust)
+        kind = options.kind(variant, heterogeneous, self._rows.trust)
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
         if kind == "heterogeneous":

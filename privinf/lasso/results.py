@@ -55,6 +55,7 @@ ASTRAY_NOTE = (
     "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
     "refit with shares=."
 )
+WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
 
 @doors
@@ -385,7 +386,7 @@ def lasso_results(
         report=report,
         sampling_cov=sampling,
         model="DebiasedLasso",
-        method=f"debiased lasso, {'trusted server' if detection is None else 'secure sums'}",
+        method=f"debiased lasso, {WHOM[rows.trust]}",
         options=options,
         settings=settings,
         notes=notes,

@@ -13,7 +13,7 @@ from privinf.federation import Federation
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows
 from privinf.lasso.sums import SparseUnits
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Bounds, Flags, Floats, Pair
+from privinf.typing import ArrayLike, Bounds, Flags, Floats, Pair, Trust
 from privinf.validation import check_array, check_positive
 
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
@@ -37,6 +37,7 @@ class LassoRows:
         The user's labels of the federation's sites.
     rows : mapping of str to int
         Numbers of rows by site.
+    trust : {"central", "server", "secure-sum"}
 
     Notes
     -----
@@ -51,6 +52,7 @@ class LassoRows:
     scale: Floats
     labels: Mapping[str, Any]
     rows: Mapping[str, int]
+    trust: Trust = "server"
 
     @property
     def names(self) -> Sequence[str]:
@@ -92,9 +94,9 @@ def lasso_limits(x_bound: float | None, bounds: Bounds, y_bounds: Pair | None) -
     return Limits(bounds=bounds, reach=reach, y_bounds=(low - room, high + room))
 
 
-def lasso_rows(held: ModelRows, y_bounds: Pair | None, x_scale: ArrayLike | None) -> LassoRows:
+def lasso_rows(held: ModelRows, trust: Trust, y_bounds: Pair | None, x_scale: ArrayLike | None) -> LassoRows:
     """Return the sites of a model with the units of its columns; by default the design has the `y_bounds`."""
-    design = held.design
+    held, design = held.placed(trust), held.design
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
     y_low, y_high = (design.y_low, design.y_high) if y_bounds is None else y_bounds
@@ -113,6 +115,7 @@ def lasso_rows(held: ModelRows, y_bounds: Pair | None, x_scale: ArrayLike | None
         _scales(x_scale, half, bounded),
         held.named(),
         held.counted(),
+        trust,
     )
 
 

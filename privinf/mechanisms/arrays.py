@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,8 @@ from privinf.errors import ArgumentError, PrivinfError, SchemaError, Sensitivity
 from privinf.mechanisms.rows import Rows, data_bounds
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
 from privinf.schema.reading import as_frame
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Label, Missing, Pair, Pairs
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Label, Missing, Pair, Pairs, SitePairs
 from privinf.validation import check_array
-
-PartyColumns = Mapping[str, Sequence[int | str]]
-Parties: TypeAlias = Sequence[tuple[ColumnLike, ColumnsLike]] | Mapping[Any, tuple[ColumnLike, ColumnsLike]]
 
 # ---- pairs
 
@@ -80,7 +77,9 @@ def array_rows(
     return ArrayRows(Rows(features, response, missing), names, _name(y), marked)
 
 
-def rows_by_site(parties: Parties, *, missing: Missing = "raise") -> tuple[dict[Any, Rows], tuple[str, ...]]:
+def rows_by_site(
+    parties: SitePairs, *, missing: Missing = "raise"
+) -> tuple[dict[Any, Rows], tuple[str, ...]]:
     """Return the rows of one pair (y, X) a site by label, numbered where they have none, and their columns.
 
     Raises

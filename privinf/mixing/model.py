@@ -7,9 +7,9 @@ from typing import Unpack
 from privinf.accounting import Ledger
 from privinf.doors import doors
 from privinf.fitting.rows import table_of_arrays
-from privinf.mechanisms.arrays import PartyColumns
-from privinf.mixing.party_model import MixingOptions, PartyModel
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, DiameterChoice, Missing, Pair
+from privinf.mixing.joined import MixingOptions
+from privinf.mixing.party_model import PartyModel
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, DiameterChoice, Missing, Pair, PartyColumns
 
 
 @doors

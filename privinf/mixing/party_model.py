@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
@@ -12,14 +12,13 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import SpendingWords, check_words, spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results
-from privinf.mechanisms.arrays import PartyColumns
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.joined import (
+    MixingOptions,
     RegressionOptions,
     formula_design,
     join,
-    joined_law,
     label_design,
     regression_options,
     regression_release,
@@ -27,7 +26,7 @@ from privinf.mixing.joined import (
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, DiameterChoice, Missing, MixingKind, MixingMethod, Table, Target
+from privinf.typing import Calibration, Missing, MixingMethod, PartyColumns, Table, Target
 from privinf.validation import as_generator
 
 PLAIN = (
@@ -38,18 +37,6 @@ SHRUNK = (
     "shrunk coefficients are for prediction: they are biased on purpose, so that no interval around them "
     "covers; the de-biased fit (shrink=False) has intervals"
 )
-
-
-class MixingOptions(TypedDict, total=False):
-    """Options of `MixingPlan.new`, as `RMGMOLS` says them; `DGMOLS` takes intercept and diameter."""
-
-    k: int | Literal["auto"]
-    kind: MixingKind
-    seed: int
-    intercept: bool
-    share: float | None
-    diameter: DiameterChoice
-    rsquared: float | None
 
 
 @doors
@@ -343,8 +330,7 @@ class PartyModel:
 
 
 def _method(joined: Release) -> str:
-    law = joined_law(joined)
-    parties = len(law["parties"])
-    if law["method"] == "gaussian-rows":
+    parties = len(joined.law["parties"])
+    if joined.law["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
-    return f"{law['k']} mixed rows ({law['kind']}), {parties} parties"
+    return f"{joined.law['k']} mixed rows ({joined.law['kind']}), {parties} parties"

@@ -10,8 +10,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
-from privinf.modulation.equation import feature_noise, modulation_law, modulation_system
-from privinf.release_laws import ModulationLaw
+from privinf.modulation.equation import feature_noise, modulation_system
 from privinf.results import Results
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array
@@ -135,8 +134,8 @@ class ModulatedOLSResults(Results):
         )
 
     @property
-    def _law(self) -> ModulationLaw:
-        return modulation_law(self._sent)
+    def _law(self) -> Any:
+        return self._sent.law
 
     @property
     def _sent(self) -> Any:

@@ -24,7 +24,6 @@ from privinf.fitting.rows import (
 )
 from privinf.fitting.solve import Fit, build_results
 from privinf.mechanisms import Moments
-from privinf.mechanisms.arrays import Parties
 from privinf.moments import equation, records
 from privinf.releases import Release
 from privinf.results import Results
@@ -36,6 +35,7 @@ from privinf.typing import (
     CovType,
     Missing,
     Pair,
+    SitePairs,
     Stabilization,
     Table,
     Target,
@@ -136,7 +136,7 @@ class MomentOLS(ReleaseModel):
     @classmethod
     def from_arrays(
         cls,
-        parties: Parties,
+        parties: SitePairs,
         *,
         bounds: Bounds = None,
         radius: float | None = None,

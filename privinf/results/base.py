@@ -22,7 +22,6 @@ from privinf.validation import shown
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
 
 
 @doors
@@ -114,19 +113,11 @@ class Results(DescribedResults):
         """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it."""
         return summarize(self, alpha=alpha, title=title)
 
-    def plot(
-        self,
-        *,
-        simultaneous: bool = False,
-        alpha: float = 0.05,
-        which: list[str] | None = None,
-        rng: RngLike = 0,
-        ax: Axes | None = None,
-    ) -> Axes:
+    def plot(self, **options: Any) -> Any:
         """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
         from privinf.plotting import coefficients
 
-        return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
+        return coefficients(self, **options)
 
     def save(self, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None) -> None:
         """Write the result to one file, without pickle.

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.mechanisms.local.budget import LabelKind
 from privinf.mechanisms.rows import Rows
-from privinf.release_laws import UnitsLaw
 from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
 from privinf.schema.reading import Reader
 from privinf.schema.terms import Column, Indicator, Piece, Plain
-from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelKind, Missing
+from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, Missing
 from privinf.validation import check_choice, check_positive
 
-LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 ZERO_ONE: tuple[Level, ...] = (0, 1)
 SIGNS: tuple[Level, ...] = (-1, 1)
 
@@ -96,7 +95,7 @@ class FeaturePlan:
         ranks = np.cumsum(self.design.private) - 1
         return [int(ranks[column]) for column in columns]
 
-    def units(self) -> UnitsLaw:
+    def units(self) -> dict[str, list[float]]:
         """Return centre and scale, each (p,), of the columns as sent: ``sent = (x - center) / scale``.
 
         Those of the design, but 0 and 1 for a feature under randomized response: indicators stay 0 and 1.

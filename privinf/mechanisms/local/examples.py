@@ -15,21 +15,24 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
 from privinf.mechanisms.local.budget import ExampleBudget, Parts, plan_budget
-from privinf.mechanisms.local.channels import (
-    LabelChoice,
-    indicators_of,
-    label_design,
-    plan_features,
-    resolve_label,
-)
+from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
 from privinf.noise import NoiseSource, get_source
-from privinf.release_laws import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
-from privinf.typing import BinaryMechanism, Calibration, Floats, Integers, Missing, RngLike, SourceName, Table
+from privinf.typing import (
+    BinaryMechanism,
+    Calibration,
+    Floats,
+    Integers,
+    LabelChoice,
+    Missing,
+    RngLike,
+    SourceName,
+    Table,
+)
 from privinf.validation import check_choice, check_flag
 
 
@@ -323,20 +326,17 @@ class LocalExamples:
             return noise.perturb(labels[:, None], plan.label_scale)[:, 0]
         return labels if self.label.levels is None else labels.astype(np.int64)
 
-    def _law(self, plan: _ExamplesPlan, delta: float | None) -> ExamplesLaw:
+    def _law(self, plan: _ExamplesPlan, delta: float | None) -> dict[str, Any]:
         gaussian = np.flatnonzero(self.features.gaussian)
-        responses: list[AnswerLaw] = [
-            {
-                "name": feature.name, "columns": self.features.private_positions(feature.columns),
-                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
-            }
+        responses = [
+            {"name": feature.name, "columns": self.features.private_positions(feature.columns)} | _law_of(law)
             for feature, law in zip(self.features.responded, plan.responses, strict=True)
-        ]  # fmt: skip
-        label: LabelLaw = {"kind": self.label.kind}
+        ]
+        label: dict[str, Any] = {"kind": self.label.kind}
         if self.label.levels is not None:
             label["levels"] = list(self.label.levels)
-        if (answer := plan.label_response) is not None:
-            label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
+        if plan.label_response is not None:
+            label |= {key: value for key, value in _law_of(plan.label_response).items() if key != "levels"}
         if self.label.kind == "gaussian":
             label["scale"] = plan.label_scale
         return {
@@ -348,3 +348,13 @@ class LocalExamples:
             "delta": delta,
             "noise_free": plan.noise_free,
         }
+
+
+def _law_of(response: RandomizedResponse) -> dict[str, Any]:
+    """Return the public law of one answer."""
+    return {
+        "levels": response.levels,
+        "keep": response.keep,
+        "other": response.other,
+        "epsilon": response.epsilon,
+    }

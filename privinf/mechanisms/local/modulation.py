@@ -20,20 +20,10 @@ from privinf.mechanisms.local.modulation_map import (
     planned_response_share,
 )
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
-from privinf.release_laws import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import (
-    ArrayLike,
-    Calibration,
-    Floats,
-    Missing,
-    ResponseMode,
-    RngLike,
-    SourceName,
-    Table,
-)
+from privinf.typing import ArrayLike, Calibration, Floats, Missing, ResponseMode, RngLike, SourceName, Table
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
 
@@ -334,7 +324,7 @@ class ModulationSession:
         if self._rows.weights is not None:
             arrays["weights"] = self._rows.weights
         parameters = self._mechanism.map
-        law: ModulationLaw = {
+        law = {
             "contraction": parameters.contraction,
             "amplitude": self.amplitude,
             "frequency": parameters.frequency,

@@ -17,10 +17,9 @@ from privinf.mechanisms.blocks import RowBlocks
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import BLOCK, Rows, scale_private
-from privinf.release_laws import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table
+from privinf.typing import Flags, Floats, Integers, Missing, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
@@ -106,7 +105,7 @@ class PartyMechanism:
     labels : PartyLabels
     """
 
-    kind: MixingMethod
+    kind: str
     label: str
 
     def __init__(
@@ -195,7 +194,7 @@ class PartyMechanism:
             raise AlignmentError(f"{n} rows: a release needs between 1 and 2^29 people")
         return rows
 
-    def _law(self, spending: Spending, scale: float, n: int) -> GaussianRowsLaw:
+    def _law(self, spending: Spending, scale: float, n: int) -> dict[str, Any]:
         return {
             "method": self.kind,
             "party": self.labels.party,
@@ -209,6 +208,6 @@ class PartyMechanism:
         }
 
     def _release(
-        self, arrays: dict[str, Floats], law: GaussianRowsLaw, entries: tuple[LedgerEntry, ...], n: int
+        self, arrays: dict[str, Floats], law: dict[str, Any], entries: tuple[LedgerEntry, ...], n: int
     ) -> Release:
         return Release(self.kind, arrays, law, self.design, entries, n)

@@ -1,0 +1,189 @@
+"""Every model has the same doors and the same spending words; a word that means nothing raises."""
+
+import contextlib
+import inspect
+import math
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.accounting import Ledger
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import WORDS, SpendingWords
+
+N = 400
+SCHEMA = pi.Schema({"y": (-4.0, 6.0), "a": (-1.0, 1.0), "b": (-1.0, 3.0)})
+FORMULA = "y ~ a + b"
+BOUNDS = {"bounds": [(-1, 1), (-1, 3)], "y_bounds": (-4, 6)}
+PARTIES = {"parties": {"one": ["a"], "two": ["b", "y"]}}
+TRUSTS = {"central", "server", "secure-sum", "local"}
+
+
+def rows(n=N):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(-1, 1, n), "b": rng.uniform(-1, 3, n)})
+    y = (1.0 + 0.5 * X.a - 0.4 * X.b + rng.normal(0, 0.3, n)).clip(-4, 6)
+    return y.rename("y"), X
+
+
+# Of each model: what its constructor and its formula need beside the common words, and its fit.
+MODELS = {
+    pi.ModulatedOLS: ({}, {}),
+    pi.MomentOLS: ({}, {}),
+    pi.IWPGLM: ({"loss": "squared"}, {}),
+    pi.FederatedGLM: ({"family": "gaussian"}, {}),
+    pi.DebiasedLasso: ({}, {"sparsity": 1, "targets": ["a"]}),
+    pi.RMGMOLS: (PARTIES, {}),
+    pi.DGMOLS: (PARTIES, {}),
+    pi.BGMOLS: (PARTIES, {}),
+}
+# Those that neither mix rows nor centre them by themselves.
+SOLVED = [pi.ModulatedOLS, pi.MomentOLS, pi.IWPGLM, pi.FederatedGLM]
+# Words that mean nothing for a model, and what the error says of it.
+NOTHING = {
+    (pi.IWPGLM, "mu"): "randomized response",
+    (pi.IWPGLM, "rho"): "randomized response",
+    (pi.FederatedGLM, "source"): "the noise is the federation's",
+    (pi.DebiasedLasso, "mu"): "peeling",
+    (pi.DebiasedLasso, "source"): "the noise is the federation's",
+    (pi.DebiasedLasso, "calibration"): "exact",
+}
+UNTRUSTED = {
+    (pi.MomentOLS, "server"): "needs a federation",
+    (pi.MomentOLS, "secure-sum"): "needs a federation",
+    (pi.FederatedGLM, "secure-sum"): "two parties or more",
+    (pi.FederatedGLM, "local"): "no record can noise its own",
+    (pi.DebiasedLasso, "secure-sum"): "two parties or more",
+    (pi.DebiasedLasso, "local"): "no record can noise its own",
+}
+GIVEN = {
+    "epsilon": {"epsilon": 4.0, "delta": 1e-5},
+    "delta": {"epsilon": 4.0, "delta": 1e-5},
+    "mu": {"mu": 1.5},
+    "rho": {"rho": 1.0},
+    "calibration": {"epsilon": 4.0, "delta": 1e-5, "calibration": "classic"},
+    "rng": {"epsilon": 4.0, "delta": 1e-5, "rng": 0},
+    "source": {"epsilon": 4.0, "delta": 1e-5, "source": "lattice"},
+}
+EVERY = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+WORD = pytest.mark.parametrize("word", WORDS)
+
+
+def of_arrays(model, **more):
+    y, X = rows()
+    return model(y, X, **BOUNDS, **MODELS[model][0], **more)
+
+
+def of_formula(model, data=None, **more):
+    y, X = rows()
+    data = X.assign(y=y) if data is None else data
+    return model.from_formula(FORMULA, data, schema=SCHEMA, **MODELS[model][0], **more)
+
+
+def words_of(function):
+    """Return all keywords of a function: its own, and those that it unpacks."""
+    parameters = inspect.signature(function).parameters
+    found = {name for name, one in parameters.items() if one.kind is not one.VAR_KEYWORD}
+    for one in parameters.values():
+        if one.kind is one.VAR_KEYWORD:
+            name = one.annotation.removeprefix("Unpack[").removesuffix("]")
+            found |= getattr(sys.modules[function.__module__], name).__annotations__.keys()
+    return found
+
+
+@EVERY
+def test_constructors_have_the_same_words(model):
+    assert {"y", "X", "bounds", "y_bounds", "missing", "ledger"} <= words_of(model.__init__)
+    assert {"formula", "data", "schema", "missing", "ledger"} <= words_of(model.from_formula)
+    if hasattr(model, "from_release"):
+        assert "ledger" in words_of(model.from_release)
+
+
+@EVERY
+def test_fit_and_release_have_the_same_words_and_say_what_they_are(model):
+    assert set(WORDS) == SpendingWords.__annotations__.keys() <= words_of(model.fit)
+    assert all(word in model.fit.__doc__ for word in WORDS), "fit documents every word"
+    if hasattr(model, "release"):
+        assert set(WORDS) | {"ledger"} <= words_of(model.release)
+
+
+@EVERY
+@WORD
+def test_each_word_is_taken_or_refused_with_the_reason(model, word):
+    given = {"rng": 0, **GIVEN[word]} if word != "source" else GIVEN[word]
+    ledger = Ledger()
+    fit = of_formula(model, ledger=ledger).fit
+    if (model, word) in NOTHING:
+        with pytest.raises(ArgumentError, match=NOTHING[model, word]):
+            fit(**given, **MODELS[model][1])
+        assert not len(ledger)
+        return
+    with contextlib.suppress(NotAvailableError):  # so few rows: the noise hides what the lasso looks for
+        fit(**given, **MODELS[model][1])
+    assert len(ledger)
+
+
+@EVERY
+def test_a_misspelt_word_is_refused_and_nothing_is_spent(model):
+    ledger = Ledger()
+    built = of_formula(model, ledger=ledger)
+    with pytest.raises(ArgumentError, match="'epsilom' is no option of this call: did you mean 'epsilon'"):
+        built.fit(epsilom=1.0, delta=1e-5, **MODELS[model][1])
+    if hasattr(model, "release"):
+        with pytest.raises(ArgumentError, match="'detla' is no option"):
+            built.release(epsilon=1.0, detla=1e-5)
+    assert not len(ledger)
+
+
+@EVERY
+def test_a_misspelt_option_of_a_constructor_is_refused(model):
+    with pytest.raises((ArgumentError, TypeError), match="ledgr"):
+        of_arrays(model, ledgr=None)
+    with pytest.raises((ArgumentError, TypeError), match="ledgr"):
+        of_formula(model, ledgr=None)
+
+
+@pytest.mark.parametrize("model", SOLVED, ids=lambda model: model.__name__)
+def test_the_array_door_and_the_formula_give_one_fit(model):
+    """Without noise: the constant is declared in one, and a term of the other."""
+    y, X = rows()
+    fit = model(y, pi.add_constant(X), **BOUNDS, **MODELS[model][0]).fit(epsilon=math.inf)
+    other = of_formula(model).fit(epsilon=math.inf)
+    np.testing.assert_allclose(fit.params.to_numpy(), other.params.to_numpy(), rtol=1e-7)
+
+
+@pytest.mark.parametrize("model", [pi.MomentOLS, pi.FederatedGLM, pi.DebiasedLasso], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("trust", sorted(TRUSTS))
+def test_trust_is_one_vocabulary(model, trust):
+    """Each word is taken, or refused with the reason; another word is refused by the list."""
+    if (model, trust) in UNTRUSTED:
+        with pytest.raises(ArgumentError, match=UNTRUSTED[model, trust]):
+            of_arrays(model, trust=trust)
+    else:
+        of_arrays(model, trust=trust)
+    with pytest.raises(ArgumentError, match="'central', 'server', 'secure-sum', 'local'"):
+        of_arrays(model, trust="nobody")
+
+
+@EVERY
+def test_missing_is_offered_where_rows_are_and_is_the_sites_elsewhere(model):
+    y, X = rows()
+    data = X.assign(y=y)
+    data.loc[3, "a"] = np.nan
+    given = {"epsilon": 4.0, "delta": 1e-5, "rng": 0, **MODELS[model][1]}
+    if model is not pi.DebiasedLasso:
+        assert np.isfinite(of_formula(model, data, missing="impute-public").fit(**given).params).all()
+    with pytest.raises(pi.errors.PrivinfError):
+        of_formula(model, data).fit(**given)
+    if model in (pi.MomentOLS, pi.FederatedGLM, pi.DebiasedLasso):
+        site = pi.federation.Site(X.assign(y=y), SCHEMA)
+        federation = pi.federation.InProcessFederation({"one": site})
+        with pytest.raises(ArgumentError, match="each site's to say"):
+            of_formula(model, federation, missing="impute-public")
+    elif model in (pi.ModulatedOLS, pi.IWPGLM):
+        site = pi.federation.Site(X.assign(y=y), SCHEMA)
+        with pytest.raises(NotAvailableError, match="takes a table"):
+            of_formula(model, pi.federation.InProcessFederation({"one": site}))
