@@ -5,147 +5,86 @@ Releases that come from elsewhere are checked against it, so that no fit has to.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NotRequired, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
 from privinf.errors import StorageError
+from privinf.release_laws import (
+    ExamplesLaw,
+    GaussianRowsLaw,
+    JoinedMixingLaw,
+    JoinedRowsLaw,
+    MixingRegressionLaw,
+    ModulationLaw,
+    MomentsLaw,
+    RandomMixingLaw,
+    Scale,
+)
 from privinf.schema import Design
 
 Check = Callable[[Any], bool]
 
 
-def _number(value: Any, low: float = -math.inf) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < math.inf
+def _check_of(hint: Any) -> Check:
+    """Return the check of a value of this type: of a record, its required entries."""
+    if hasattr(hint, "__metadata__"):
+        return cast(Check, hint.__metadata__[0])
+    if is_typeddict(hint):
+        checks = {name: _check_of(one) for name, one in _entries(hint).items() if _is_required(one)}
+        return lambda value: (
+            isinstance(value, Mapping)
+            and all(name in value and check(value[name]) for name, check in checks.items())
+        )
+    inner = get_args(hint)
+    if get_origin(hint) is NotRequired:
+        return _check_of(inner[0])
+    if get_origin(hint) is list:
+        one = _check_of(inner[0])
+        return lambda value: isinstance(value, (list, tuple)) and all(map(one, value))
+    if get_origin(hint) is Literal:
+        return lambda value: isinstance(value, str) and value in inner
+    return lambda value: isinstance(value, hint)
 
 
-def _scale(value: Any) -> bool:
-    return _number(value, 0.0) and value <= 1e100
+def _entries(law: type) -> dict[str, Any]:
+    return get_type_hints(law, include_extras=True)
 
 
-def _share(value: Any) -> bool:
-    return _number(value, 0.0) and value < 1.0
-
-
-def _delta(value: Any) -> bool:
-    return value is None or _share(value)
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _count(value: Any) -> bool:
-    return _number(value, 0.0) and isinstance(value, int)
-
-
-def _bound(value: Any) -> bool:
-    return value == math.inf or _scale(value)
-
-
-def _list_of(check: Check) -> Check:
-    return lambda value: isinstance(value, (list, tuple)) and all(map(check, value))
-
-
-def _one_of(*words: str) -> Check:
-    return lambda value: isinstance(value, str) and value in words
-
-
-def _record(**checks: Check) -> Check:
-    return lambda value: (
-        isinstance(value, Mapping)
-        and all(name in value and check(value[name]) for name, check in checks.items())
-    )
+def _is_required(hint: Any) -> bool:
+    return get_origin(hint) is not NotRequired
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Arrays as texts of their axes ("n d", or "n d|T n d" where either will do), and checks of the law."""
+    """Arrays as texts of their axes ("n d", or "n d|T n d" where either will do), and the law."""
 
     arrays: Mapping[str, str]
-    law: Mapping[str, Check]
+    law: type
     more_arrays: Mapping[str, str] = field(default_factory=dict)
-    more_law: Mapping[str, Check] = field(default_factory=dict)
     noise: str = "d"  # of which axis the law lists the noise
 
 
-_COMMON: dict[str, Check] = {"delta": _delta, "noise_free": _flag}
-_METHOD = _one_of("random-mixing", "gaussian-rows")
 _ROWS = {"groups": "n", "weights": "n"}
-_PARTY = _COMMON | {"method": _METHOD, "plan": _text, "ids_sha256": _text, "n": _count, "centred": _flag}
-_MIXED: dict[str, Check] = {
-    "k": _count,
-    "kind": _one_of("signs", "hadamard", "countsketch"),
-    "public_seed": _count,
-    "share": _share,
-}
-_MOMENTS = _COMMON | {"response_weight": _scale, "scale": _scale}
-_MORE_MOMENTS: dict[str, Check] = {
-    "sites": _count,
-    "max_colluding": _count,
-    "residual_bound": _bound,
-    "residual_scale": _scale,
-    "residual_largest": _bound,
-}
-_ANSWER = _record(levels=_count, keep=_scale, other=_scale, name=_text, columns=_list_of(_count))
-_JOINED = {"parties": _list_of(_text), "noise": _list_of(_scale)}
+_MODULATED = {"features": "n d|T n d", "directions": "m d|T m d", "response": "n", "public": "n q"}
+_TOTALS = {"moments": "l", "public_moments": "q q"}
+_MIXED_ROWS = {"rows": "k d", "ones": "k"}
+_ONES = {"ones_row": "p", "ones_response": "1"}
 
 _KINDS: dict[str, _Kind] = {
-    "modulation": _Kind(
-        {"features": "n d|T n d", "directions": "m d|T m d", "response": "n", "public": "n q"},
-        _COMMON
-        | {
-            "contraction": _share,
-            "amplitude": _scale,
-            "frequency": _scale,
-            "sensitivity": _one_of("exact", "lipschitz"),
-            "adjacency": _one_of("bounded", "unit"),
-            "scales": _list_of(_scale),
-            "response_scale": _scale,
-        },
-        _ROWS,
-    ),
-    "local moments": _Kind(
-        {"moments": "n l", "public": "n q"}, _MOMENTS | {"trust": _one_of("local")}, _ROWS
-    ),
-    "moments": _Kind(
-        {"moments": "l", "public_moments": "q q"},
-        _MOMENTS | {"trust": _one_of("central", "server", "secure-sum")},
-        {"residual_moments": "r"},
-        _MORE_MOMENTS,
-    ),
+    "modulation": _Kind(_MODULATED, ModulationLaw, _ROWS),
+    "local moments": _Kind({"moments": "n l", "public": "n q"}, MomentsLaw, _ROWS),
+    "moments": _Kind(_TOTALS, MomentsLaw, {"residual_moments": "r"}),
     "local-examples": _Kind(
-        {"features": "n d", "labels": "n", "public": "n q"},
-        _COMMON
-        | {
-            "scale": _scale,
-            "gaussian": _list_of(_count),
-            "responses": _list_of(_ANSWER),
-            "label": _record(kind=_one_of("response", "gaussian", "clear")),
-            "units": _record(center=_list_of(_number), scale=_list_of(_scale)),
-        },
-        {"groups": "n"},
+        {"features": "n d", "labels": "n", "public": "n q"}, ExamplesLaw, {"groups": "n"}
     ),
-    "random-mixing": _Kind(
-        {"rows": "k d", "ones": "k"}, _PARTY | _MIXED | {"party": _text, "scale": _scale}, {"ones_row": "d"}
-    ),
-    "gaussian-rows": _Kind({"rows": "n d"}, _PARTY | {"party": _text, "scale": _scale}),
-    "joined random-mixing": _Kind({"rows": "k d", "ones": "k"}, _PARTY | _MIXED | _JOINED, {"ones_row": "d"}),
-    "joined gaussian-rows": _Kind({"rows": "n d"}, _PARTY | _JOINED),
-    "mixing-regression": _Kind(
-        {"features": "k p", "response": "k"},
-        _PARTY | _JOINED | {"share": _share, "y_noise": _scale},
-        {"ones_row": "p", "ones_response": "1"},
-        _MIXED,
-        noise="p",
-    ),
+    "random-mixing": _Kind(_MIXED_ROWS, RandomMixingLaw, {"ones_row": "d"}),
+    "gaussian-rows": _Kind({"rows": "n d"}, GaussianRowsLaw),
+    "joined random-mixing": _Kind(_MIXED_ROWS, JoinedMixingLaw, {"ones_row": "d"}),
+    "joined gaussian-rows": _Kind({"rows": "n d"}, JoinedRowsLaw),
+    "mixing-regression": _Kind({"features": "k p", "response": "k"}, MixingRegressionLaw, _ONES, noise="p"),
 }
 
 
@@ -166,15 +105,16 @@ def check_kind(
     expected = _KINDS.get("local moments" if local else kind)
     if expected is None:
         raise StorageError(f"this version of privinf knows no release of kind {kind!r}")
-    if "ids_sha256" in expected.law and design.schema is None:
+    entries = _entries(expected.law)
+    if "ids_sha256" in entries and design.schema is None:
         raise StorageError("the release of a party has no schema")
     private = int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
-    for name, check in {**expected.law, **expected.more_law}.items():
-        if name in law and not check(law[name]):
+    for name, hint in entries.items():
+        if name in law and not _check_of(hint)(law[name]):
             raise StorageError(f"the release's law has a {name!r} that is none")
-        if name not in law and name in expected.law:
+        if name not in law and _is_required(hint):
             raise StorageError(f"the release's law lacks {name!r}")
     _check_lengths(kind, law, arrays, sizes | {"noise": sizes[expected.noise]})
 
@@ -230,7 +170,7 @@ def _misplaced(law: Mapping[str, Any], d: int) -> list[str]:
     places = [*law["gaussian"], *(place for answer in law["responses"] for place in answer["columns"])]
     label = law["label"]
     wrong = [] if sorted(places) == list(range(d)) else ["gaussian"]
-    if label["kind"] == "gaussian" and not _scale(label.get("scale")):
+    if label["kind"] == "gaussian" and not _check_of(Scale)(label.get("scale")):
         wrong.append("label")
     if "levels" in label and not (isinstance(label["levels"], list) and len(label["levels"]) > 1):
         wrong.append("label")

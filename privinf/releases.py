@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from privinf.release_kinds import check_kind
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
+from privinf.typing import PlainValue, RngLike
 from privinf.validation import check_count
 
 FORMAT = "privinf-release"
+Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
 @doors
@@ -81,7 +83,7 @@ class Release(Released):
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
 
-    def regress(self, *args: Any, **options: Any) -> Any:
+    def regress(self, *args: str, **options: Option) -> Any:
         """Fit the regression that this kind of release is for; free, as often as wanted.
 
         Parameters
@@ -97,7 +99,7 @@ class Release(Released):
         """
         return self._fit("regress", args, options)
 
-    def classify(self, *args: Any, **options: Any) -> Any:
+    def classify(self, *args: str, **options: Option) -> Any:
         """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
 
         Raises
@@ -107,7 +109,7 @@ class Release(Released):
         """
         return self._fit("classify", args, options)
 
-    def _fit(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _fit(self, name: str, args: tuple[str, ...], options: dict[str, Option]) -> Any:
         task = TASKS.get((self.kind, name))
         if task is None:
             hint = ""

@@ -40,6 +40,7 @@ CovType = Literal["nonrobust", "HC0"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
+LabelKind = Literal["response", "gaussian", "clear"]
 LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Missing = Literal["raise", "impute-public"]
@@ -82,6 +83,7 @@ __all__ = [
     "Json",
     "Label",
     "LabelChoice",
+    "LabelKind",
     "LossName",
     "Missing",
     "MixingKind",

@@ -6,7 +6,7 @@ import csv
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import click
 
@@ -23,6 +23,30 @@ from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 Declared = Numeric | Factor
 Lines = list[tuple[str, str, Declared]]  # party, column, bounds or levels
 CSV_FIELDS = ("party", "column", "low", "high", "levels")
+
+
+class NewOptions(TypedDict):
+    """Options of ``privinf plan new``, as click reads them."""
+
+    columns: Path | None
+    specs: tuple[str, ...]
+    n: int | None
+    epsilon: float
+    delta: float
+    party_epsilon: tuple[str, ...]
+    id_: str | None
+    roster: Path | None
+    k: str
+    label: str | None
+    rsquared: float
+    kind: MixingKind
+    seed: int | None
+    method: MixingMethod
+    intercept: bool | None
+    diameter: DiameterChoice
+    calibration: Calibration
+    out: Path
+    overwrite: bool
 
 
 @click.group("plan")
@@ -81,22 +105,7 @@ def plan_group() -> None:
               help="Exact Gaussian noise, or the classic (larger) formula.")  # fmt: skip
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
 @overwrite_option
-def new_command(
-    columns: Path | None,
-    specs: tuple[str, ...],
-    n: int | None,
-    epsilon: float,
-    delta: float,
-    party_epsilon: tuple[str, ...],
-    id_: str | None,
-    roster: Path | None,
-    k: str,
-    rsquared: float,
-    seed: int | None,
-    out: Path,
-    overwrite: bool,
-    **options: Any,
-) -> None:
+def new_command(**given: Unpack[NewOptions]) -> None:
     """Make a plan and print what it costs and whether it can identify a regression.
 
     \b
@@ -106,26 +115,37 @@ def new_command(
 
     Bounds are public and must come from knowledge, not from the data: values outside are clipped.
     """  # noqa: D301
-    check_free(out, overwrite)
-    schemas = read_columns(columns, specs)
-    people, digest = _people(n, id_, roster)
-    levels = _party_levels(party_epsilon, schemas)
-    plan = MixingPlan.new(
+    check_free(given["out"], given["overwrite"])
+    plan = _plan_of(given)
+    report = _described(plan, given["rsquared"])
+    write_text(given["out"], plan.to_json() + "\n")
+    click.echo(report)
+    click.echo(f"written: {given['out']}")
+
+
+def _plan_of(given: NewOptions) -> MixingPlan:
+    schemas = read_columns(given["columns"], given["specs"])
+    people, digest = _people(given["n"], given["id_"], given["roster"])
+    levels = _party_levels(given["party_epsilon"], schemas)
+    guessed = given["method"] == "random-mixing" and given["k"] == "auto"
+    return MixingPlan.new(
         parties={
-            name: PartyPlan(schema, levels.get(name, epsilon), delta) for name, schema in schemas.items()
+            name: PartyPlan(schema, levels.get(name, given["epsilon"]), given["delta"])
+            for name, schema in schemas.items()
         },
         n=people,
-        id=id_,
+        method=given["method"],
+        k=_rows(given["k"]),
+        intercept=given["intercept"],
+        rsquared=given["rsquared"] if guessed else None,
+        label=given["label"],
+        kind=given["kind"],
+        seed=secrets.randbits(32) if given["seed"] is None else given["seed"],
+        id=given["id_"],
         ids_sha256=digest,
-        k=_rows(k),
-        rsquared=rsquared if options["method"] == "random-mixing" and k == "auto" else None,
-        seed=secrets.randbits(32) if seed is None else seed,
-        **options,
+        diameter=given["diameter"],
+        calibration=given["calibration"],
     )
-    report = _described(plan, rsquared)
-    write_text(out, plan.to_json() + "\n")
-    click.echo(report)
-    click.echo(f"written: {out}")
 
 
 @plan_group.command("check")

@@ -7,7 +7,7 @@ import signal
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 import pandas as pd
@@ -23,6 +23,16 @@ from privinf.sealed import parse_json, read_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
 TERMS = tuple(one.name for one in fields(SitePolicy))
+
+
+class SiteFiles(TypedDict):
+    """What a site is made of, but for its rows and its ledger: files, and a formula."""
+
+    schema_file: Path
+    formula: str | None
+    policy_file: Path
+    key_file: Path | None
+    roster_file: Path | None
 
 
 @click.group("site")
@@ -129,7 +139,7 @@ def serve_command(
     path: Path,
     group: str | None,
     quiet: bool,
-    **files: Any,
+    **files: Unpack[SiteFiles],
 ) -> None:
     """Hold the rows of a site and answer questions to it at a socket, until SIGTERM or SIGINT.
 
@@ -143,7 +153,7 @@ def serve_command(
     ledger's limit decide.
     """  # noqa: D301
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
-    content = _content(name, data, **files)
+    content = _content(name, data, files)
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
         site = Site(**content, ledger=ledger)
@@ -157,20 +167,11 @@ def serve_command(
         daemon.serve()
 
 
-def _content(
-    name: str,
-    data: Path,
-    *,
-    schema_file: Path,
-    formula: str | None,
-    policy_file: Path,
-    key_file: Path | None,
-    roster_file: Path | None,
-) -> dict[str, Any]:
+def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     """Return what a site is made of but its ledger."""
-    policy = _policy(policy_file)
-    key, roster = _identity(name, policy, key_file, roster_file)
-    schema = _schema(schema_file)
+    policy = _policy(files["policy_file"])
+    key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
+    schema, formula = _schema(files["schema_file"]), files["formula"]
     design = schema if formula is None else schema.design(formula)
     source = table_source(data)
     require_columns(source, [*schema.columns])

@@ -11,8 +11,6 @@ is clipped by the model that uses the schema.
 
 from __future__ import annotations
 
-from typing import Any
-
 from privinf.datasets.record import Dataset
 from privinf.datasets.wheel import LOADERS
 from privinf.errors import ArgumentError
@@ -22,7 +20,7 @@ NAMES = ("co2", "fair", "modechoice", "randhie")
 PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")
 
 
-def load(name: str, **options: Any) -> Dataset:
+def load(name: str, **options: str | int | None) -> Dataset:
     """Return a data set by name.
 
     Parameters

@@ -37,7 +37,7 @@ class _NoisyRelease(Released):
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NoisySum(_NoisyRelease):
     """A sum over rows with Gaussian noise.
 
@@ -68,7 +68,7 @@ class NoisySum(_NoisyRelease):
 
 
 @doors
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NoisyGram(_NoisyRelease):
     """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 

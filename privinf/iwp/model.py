@@ -15,6 +15,7 @@ from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import CLIPPED, fit_measures
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
+from privinf.iwp.noise import examples_law
 from privinf.iwp.results import IWPGLMResults, blocked_map
 from privinf.iwp.root import chosen_truncation, series_bias, solve_root
 from privinf.iwp.score_test import identification, noise_inflation
@@ -271,7 +272,7 @@ class IWPGLM(ReleaseModel):
         """Build the model at the analyst; one release serves any loss that its label allows."""
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
-        check_label(loss, release.law["label"].get("levels"))
+        check_label(loss, examples_law(release)["label"].get("levels"))
         check_release(release)
         return model
 
@@ -381,7 +382,7 @@ class IWPGLM(ReleaseModel):
         if self._release is None:
             design, levels = self.mechanism.design, self.mechanism.label.levels
         else:
-            design, levels = self._release.design, self._release.law["label"].get("levels")
+            design, levels = self._release.design, examples_law(self._release)["label"].get("levels")
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.iwp.transforms.bernoulli import inverse_weights
+from privinf.release_laws import ExamplesLaw
+from privinf.releases import Release
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_number
 
 MOST_COMBINATIONS = 64
+
+
+def examples_law(release: Release) -> ExamplesLaw:
+    """Return what a release of kind "local-examples" says of its noise."""
+    return cast(ExamplesLaw, release.law)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
+from privinf.iwp.noise import examples_law
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation
 from privinf.iwp.score_test import score_test as test_examples
@@ -167,7 +168,7 @@ class IWPGLMResults(Results):
         rows, index = self._rows(exog, transform)
         if self.loss == "multinomial":
             linear = rows @ self.params.to_numpy().reshape(-1, rows.shape[1]).T
-            levels = list(self._kept_release.law["label"]["levels"])
+            levels = list(examples_law(self._kept_release)["label"]["levels"])
             if which == "linear":
                 return pd.DataFrame(linear, index, levels[1:])
             return pd.DataFrame(class_probabilities(linear), index, levels)

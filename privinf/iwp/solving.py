@@ -18,7 +18,7 @@ from privinf.inference.estimate import Estimate, is_positive_definite
 from privinf.inference.solution import sandwich
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
-from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns
+from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_law
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
@@ -106,7 +106,7 @@ def check_release(release: Release) -> None:
         raise NotAvailableError(
             "IWPGLM takes records as independent: several rows a unit (max_rows > 1) are not offered"
         )
-    law = release.law
+    law = examples_law(release)
     scales = {"features": law["scale"]} if law["gaussian"] else {}
     if law["label"]["kind"] == "gaussian":
         scales["label"] = law["label"]["scale"]
@@ -181,7 +181,7 @@ def example_system(release: Release, settings: Mapping[str, Any], *, centred: bo
     NotAvailableError
         The loss does not fit the released label.
     """
-    design, law = release.design, release.law
+    design, law = release.design, examples_law(release)
     private = np.flatnonzero(design.private)
     X = np.empty((release.nobs, len(design.names)))
     X[:, private] = release.arrays["features"]
@@ -207,7 +207,7 @@ def example_system(release: Release, settings: Mapping[str, Any], *, centred: bo
 
 def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
-    design, label = release.design, release.law["label"]
+    design, label = release.design, examples_law(release)["label"]
     sent = release.arrays["labels"]
     if "levels" in label:
         return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
@@ -219,7 +219,7 @@ def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
 
 def sent_units(release: Release) -> tuple[Floats, Floats]:
     """Return centre and scale of the design columns as they were sent."""
-    units = release.law["units"]
+    units = examples_law(release)["units"]
     return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
 
 
@@ -243,7 +243,7 @@ def parameter_names(release: Release, loss: LossName) -> tuple[str, ...]:
     names = release.design.names
     if loss != "multinomial":
         return names
-    levels = release.law["label"]["levels"][1:]
+    levels = examples_law(release)["label"]["levels"][1:]
     return tuple(f"{name}[{level}]" for level in levels for name in names)
 
 

@@ -25,10 +25,10 @@ from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
 from privinf.lasso.extras import check_extras, run_extras
 from privinf.lasso.heterogeneous.fit import (
     MachineResults,
-    check_machine_plan,
-    fit_machines,
+    check_site_plan,
+    fit_sites,
     joint_loss,
-    machine_results,
+    results_by_site,
 )
 from privinf.lasso.plan import Accounting, Center, LassoPlan, Targets, check_plan, target_positions
 from privinf.lasso.results import LassoResults, lasso_results
@@ -141,17 +141,17 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     targets = range(len(rows.names)) if options.every else options.targets
     plan = _plan(rows, replace(options, targets=targets, shares=None))
     chosen = () if plan.targets is None else plan.targets
-    own = check_machine_plan(
+    own = check_site_plan(
         plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
         neighbours=plan.neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
         rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
     )  # fmt: skip
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()
-    fits = fit_machines(server, units, own, chosen)
+    fits = fit_sites(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
-    return machine_results(fits, units, chosen, rows, report, level)
+    return results_by_site(fits, units, chosen, rows, report, level)
 
 
 def fit_by_paper(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
+from privinf.release_laws import JoinedMixingLaw, RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
@@ -25,6 +26,16 @@ JOINED = "joined "
 REGRESSION = "mixing-regression"
 AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
 WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
+
+
+def party_law(release: Release) -> RandomMixingLaw:
+    """Return what one party's release says of its noise; of rows that were not mixed without the matrix."""
+    return cast(RandomMixingLaw, release.law)
+
+
+def joined_law(release: Release) -> JoinedMixingLaw:
+    """Return what joined releases say of their noise; of rows that were not mixed without the matrix."""
+    return cast(JoinedMixingLaw, release.law)
 
 
 @door
@@ -66,16 +77,17 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
         arrays["ones"] = first.arrays["ones"]
     if "ones_row" in first.arrays:
         arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in by_party.values()])
-    deltas = [release.law["delta"] for release in by_party.values() if release.law["delta"] is not None]
+    laws = {name: party_law(release) for name, release in by_party.items()}
+    deltas = [law["delta"] for law in laws.values() if law["delta"] is not None]
     widths = {name: release.arrays["rows"].shape[1] for name, release in by_party.items()}
     law = {key: first.law[key] for key in AGREED if key in first.law} | {
         "parties": list(by_party),
-        "noise": [by_party[name].law["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
+        "noise": [laws[name]["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
         "delta": max(deltas, default=None),
-        "noise_free": any(release.law["noise_free"] for release in by_party.values()),
+        "noise_free": any(law["noise_free"] for law in laws.values()),
     }
     entries = tuple(entry for release in by_party.values() for entry in release.entries)
-    design = party_design(schema, centred=first.law["centred"])
+    design = party_design(schema, centred=party_law(first)["centred"])
     return Release(JOINED + first.kind, arrays, law, design, entries, first.nobs)
 
 
@@ -92,7 +104,7 @@ def _named(releases: Any) -> dict[str, Release]:
     for key, release in pairs:
         if not isinstance(release, Release) or release.kind not in ("random-mixing", "gaussian-rows"):
             raise ArgumentError("join needs releases of parties, as RandomMixing or GaussianRows make them")
-        name = release.law["party"] or key or f"party {len(by_party) + 1}"
+        name = party_law(release)["party"] or key or f"party {len(by_party) + 1}"
         if name in by_party:
             raise AlignmentError(f"there are two releases of party {name!r}: join each party once")
         by_party[name] = release
@@ -104,11 +116,11 @@ def _named(releases: Any) -> dict[str, Release]:
 def _check_agreement(first: Release, other: Release) -> None:
     for key in AGREED:
         if first.law.get(key) != other.law.get(key):
-            parties = f"parties {first.law['party'] or 1!r} and {other.law['party'] or 2!r}"
+            parties = f"parties {party_law(first)['party'] or 1!r} and {party_law(other)['party'] or 2!r}"
             raise AlignmentError(f"{parties} do not agree in {WORDS.get(key, key)}: they made other plans")
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], other.arrays["ones"]):
         raise AlignmentError(
-            f"party {other.law['party']!r} used another mixing matrix: its mixture of ones differs"
+            f"party {party_law(other)['party']!r} used another mixing matrix: its mixture of ones differs"
         )
 
 
@@ -228,7 +240,7 @@ def regression_release(joined: Release, design: Design) -> Release:
     ones = joined.arrays.get("ones", np.ones(m))
     ones_row = joined.arrays.get("ones_row") if design.constant is not None else None
     weight = math.sqrt(share) * n
-    noise = np.asarray(joined.law["noise"])
+    noise = np.asarray(joined_law(joined)["noise"])
     features, variances = np.empty((m, len(design.columns))), np.zeros(len(design.columns))
     top = np.empty(len(design.columns))
     for position, column in enumerate(design.columns):

@@ -19,6 +19,7 @@ from privinf.mixing.joined import (
     RegressionOptions,
     formula_design,
     join,
+    joined_law,
     label_design,
     regression_options,
     regression_release,
@@ -330,7 +331,8 @@ class PartyModel:
 
 
 def _method(joined: Release) -> str:
-    parties = len(joined.law["parties"])
-    if joined.law["method"] == "gaussian-rows":
+    law = joined_law(joined)
+    parties = len(law["parties"])
+    if law["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
-    return f"{joined.law['k']} mixed rows ({joined.law['kind']}), {parties} parties"
+    return f"{law['k']} mixed rows ({law['kind']}), {parties} parties"

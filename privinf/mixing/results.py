@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
+from privinf.release_laws import MixingRegressionLaw
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.typing import ArrayLike, ColumnsLike, Floats
@@ -128,7 +129,7 @@ def mixing_system(release: Release, *, population: bool = True) -> MixingSystem:
     `population` says whose coefficients score tests of mixed rows are about; for single rows with noise the
     population's in any case.
     """
-    arrays, law, design = release.arrays, release.law, release.design
+    arrays, law, design = release.arrays, cast(MixingRegressionLaw, release.law), release.design
     noise = np.asarray(law["noise"])
     if law["method"] == "gaussian-rows":
         return CorrectedLeastSquares(
@@ -192,7 +193,7 @@ def shrunk_params(release: Release) -> Floats:
     NotAvailableError
         The release has single rows, or no all-ones row, from which column means come.
     """
-    arrays, law, design = release.arrays, release.law, release.design
+    arrays, law, design = release.arrays, cast(MixingRegressionLaw, release.law), release.design
     if "ones_row" not in arrays or design.constant is None:
         raise NotAvailableError(
             "shrink=True predicts from centred mixed rows: it needs RMGMOLS with intercept=True and a "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -14,12 +14,18 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
+from privinf.release_laws import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Flags, Floats
 from privinf.validation import check_count, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
+
+
+def modulation_law(release: Release) -> ModulationLaw:
+    """Return what a release of kind "modulation" says of its noise."""
+    return cast(ModulationLaw, release.law)
 
 
 def _assemble(design: Design, private: Floats, public: Floats) -> Floats:
@@ -87,7 +93,7 @@ def round_system(
 
 def round_systems(release: Release) -> list[CorrectedLeastSquares]:
     """Return the rounds' systems of an iterative release."""
-    arrays, law = release.arrays, release.law
+    arrays, law = release.arrays, modulation_law(release)
     rounds = zip(arrays["features"], arrays["directions"], law["scales"], strict=True)
     return [
         round_system(
@@ -100,7 +106,7 @@ def round_systems(release: Release) -> list[CorrectedLeastSquares]:
 
 def round_weights(release: Release) -> Floats:
     """Return the rounds' weights in a client's average: proportional to 1/sigma_t^2, sum one."""
-    scales = np.asarray(release.law["scales"], dtype=np.float64)
+    scales = np.asarray(modulation_law(release)["scales"], dtype=np.float64)
     if (scales == 0.0).any():
         return np.full(len(scales), 1.0 / len(scales))
     precision = scales**-2.0
@@ -116,7 +122,7 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     average has ``sum_t w_t^2 S_t`` and fourth cumulants w_t^4 k_t along each round's directions; the
     pooled moments subtract ``sum_t w_t S_t``.
     """
-    law = release.law
+    law = modulation_law(release)
     shape = {"contraction": law["contraction"], "amplitude": law["amplitude"]}
     directions = _rounds(release, "directions")
     weights = round_weights(release)
@@ -144,7 +150,7 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     "pooled" stacks the rounds and clusters the scores by client: nT scores taken as independent would
     cover 74% where 95% is asked.
     """
-    arrays, law, design = release.arrays, release.law, release.design
+    arrays, law, design = release.arrays, modulation_law(release), release.design
     keep = 1.0 - law["contraction"]
     features = _rounds(release, "features")
     weights = round_weights(release)

@@ -10,7 +10,8 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
-from privinf.modulation.equation import feature_noise, modulation_system
+from privinf.modulation.equation import feature_noise, modulation_law, modulation_system
+from privinf.release_laws import ModulationLaw
 from privinf.results import Results
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array
@@ -134,8 +135,8 @@ class ModulatedOLSResults(Results):
         )
 
     @property
-    def _law(self) -> Any:
-        return self._sent.law
+    def _law(self) -> ModulationLaw:
+        return modulation_law(self._sent)
 
     @property
     def _sent(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
 from privinf.mechanisms.moments import MomentLayout
+from privinf.release_laws import MomentsLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import CovType, Flags, Floats, Integers, SamplingKind
@@ -120,6 +121,11 @@ def spectral_edge(noise_free: Flags, sd: float) -> float:
 
 
 # ---- totals
+
+
+def moments_law(release: Release) -> MomentsLaw:
+    """Return what a release of kind "moments" says of its noise."""
+    return cast(MomentsLaw, release.law)
 
 
 class NoisyTotals(LargeSample):
@@ -276,7 +282,7 @@ def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
 
     Empty where the public bounds keep residuals inside the clip, and where it is wide enough.
     """
-    law = release.law
+    law = moments_law(release)
     if not isinstance(system, NoisyTotals) or "residual_moments" not in release.arrays:
         return {}
     bound = float(law["residual_bound"])
@@ -306,7 +312,7 @@ def release_cov_type(release: Release) -> CovType:
 
 def total_system(release: Release) -> NoisyTotals:
     """Return the estimating equation of a total, scaled units, in the design's column order."""
-    arrays, law = release.arrays, release.law
+    arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
     residual = None
     if "residual_moments" in arrays:

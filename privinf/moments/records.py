@@ -17,7 +17,14 @@ from privinf.inference.linear_scores import (
     quadratic,
     refuse_dependent_rows,
 )
-from privinf.moments.equation import FULLER_REASON, MomentMap, NoisyTotals, layout_of, spectral_edge
+from privinf.moments.equation import (
+    FULLER_REASON,
+    MomentMap,
+    NoisyTotals,
+    layout_of,
+    moments_law,
+    spectral_edge,
+)
 from privinf.releases import Release
 from privinf.typing import Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
@@ -189,7 +196,7 @@ class NoisyRecordMoments(LargeSample):
 
 def record_system(release: Release) -> NoisyRecordMoments:
     """Return the estimating equation of records' moments, scaled units, in the design's column order."""
-    arrays, law = release.arrays, release.law
+    arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
     return NoisyRecordMoments(
         arrays["moments"], public=arrays["public"], private=layout.private, order=order,

@@ -22,6 +22,7 @@ from privinf.validation import shown
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
 
 
 @doors
@@ -113,11 +114,19 @@ class Results(DescribedResults):
         """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it."""
         return summarize(self, alpha=alpha, title=title)
 
-    def plot(self, **options: Any) -> Any:
+    def plot(
+        self,
+        *,
+        simultaneous: bool = False,
+        alpha: float = 0.05,
+        which: list[str] | None = None,
+        rng: RngLike = 0,
+        ax: Axes | None = None,
+    ) -> Axes:
         """Plot coefficients with total and noise-free intervals; see `privinf.plotting`."""
         from privinf.plotting import coefficients
 
-        return coefficients(self, **options)
+        return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
 
     def save(self, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None) -> None:
         """Write the result to one file, without pickle.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -88,6 +88,25 @@ class Context:
         if self.point is not None and np.shape(self.point) != (p,):
             raise ArgumentError(f"point must have shape {(p,)}, got {np.shape(self.point)}")
         return self
+
+
+class Surroundings(TypedDict, total=False):
+    """Attributes of a `Context` that have a default."""
+
+    design: Design | None
+    release: Release | None
+    system: Any  # LinearScores, or an equation that a results class of a tower knows
+    sampling_cov: Floats | None
+    identification: Identification | None
+    target: str
+    model: str
+    method: str
+    options: Mapping[str, str]
+    settings: Mapping[str, Any]
+    rsquared: float | None
+    scale: float | None
+    notes: tuple[str, ...]
+    point: Floats | None
 
 
 def unavailable(name: str, reason: str) -> Any:

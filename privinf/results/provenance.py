@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from privinf.inference.estimate import Estimate
 from privinf.results import scoring
 from privinf.results import simultaneous as joint
 from privinf.results.constraints import ConstraintLike, linear_constraints
-from privinf.results.context import Context
+from privinf.results.context import Context, Surroundings
 from privinf.results.wald import WaldResults
 from privinf.typing import ArrayLike, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
@@ -49,7 +49,7 @@ class ModelLabels:
 class DescribedResults(WaldResults):
     """An estimate with its provenance, both kinds of error, and inference that holds under strong noise."""
 
-    def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Any) -> None:
+    def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Unpack[Surroundings]) -> None:
         surroundings = Context(report=report, **context).fit_to(estimate)
         self.__dict__.update(_estimate=estimate, _context=surroundings)
 

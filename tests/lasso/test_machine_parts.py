@@ -8,8 +8,8 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.lasso.heterogeneous.fit import check_machine_plan
-from privinf.lasso.heterogeneous.parts import MachineBudget, machine_fits
+from privinf.lasso.heterogeneous.fit import check_site_plan
+from privinf.lasso.heterogeneous.parts import SiteBudget, site_fits
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
@@ -29,8 +29,8 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
     server = TrustedServer(InProcessFederation(sites), rng=rng)
     units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
     parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
-    budget = rho if isinstance(rho, MachineBudget) else MachineBudget(*(share * rho for share in SHARES))
-    found = machine_fits(
+    budget = rho if isinstance(rho, SiteBudget) else SiteBudget(*(share * rho for share in SHARES))
+    found = site_fits(
         SparseSums(server, units, server.nobs), parties, targets, budget,
         shared_sparsity=shared, own_sparsity=own, **kind,
     )  # fmt: skip
@@ -92,12 +92,12 @@ def test_the_ledger_counts_every_coordinate(strong):
 def test_a_joint_plan_costs_its_budget_and_others_what_they_say(joint, machine):
     design = LassoDesign(machines=2, n=3_000, p=12, sparsity=3, shared_sparsity=2)
     targets = [0, 5, 7]
-    plan = check_machine_plan(
+    plan = check_site_plan(
         0.5, sparsity=3, shared_sparsity=2, neighbours=3, shares=None, targets=3, p=12, rows=[3_000, 3_000],
         accounting="joint" if joint else "per-interval", precision="machine" if machine else "pooled",
     )  # fmt: skip
     found, server, _ = fitted(
-        design.draw(0), plan.budget, targets, 1, shared=2, own=1, joint=joint, machine=machine
+        design.draw(0), plan.budget, targets, 1, shared=2, own=1, joint=joint, own_precision=machine
     )
     assert server.ledger.total().rho == pytest.approx(plan.joint, rel=1e-9)
     assert plan.joint == 0.5 if joint else plan.joint > 0.5

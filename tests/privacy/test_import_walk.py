@@ -44,7 +44,7 @@ def test_room_imports_only_what_it_may(module):
 
 
 @pytest.mark.parametrize("tower", sorted(TOWERS))
-def test_towers_reach_rows_only_through_the_doors_of_mechanisms(tower):
+def test_models_reach_rows_only_through_the_mechanisms_doors(tower):
     modules = [module for module in MODULES if room_of(module) == tower]
     assert modules
     for module in modules:

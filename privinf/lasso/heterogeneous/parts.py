@@ -1,11 +1,11 @@
 """Sites whose coefficients share a part: u from all rows, v_i from site i's, intervals for each site.
 
 1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
-   `machine_grams`.
+   `site_grams`.
 2. u: columns picked and fitted on all rows, the sites' own parts being noise.
 3. v_i: columns picked on site i's residuals in blocks, each fitted before the next: `own_fits`.
 4. Scores of single targets, their slopes and variances; precision columns have the site's
-   picked columns in them: `machine_scores`.
+   picked columns in them: `site_scores`.
 
 Sizes of residuals only set clips.
 """
@@ -20,14 +20,14 @@ import numpy as np
 
 from privinf.lasso.coordinates import Debiased
 from privinf.lasso.heterogeneous.own import (
-    MachineGrams,
     OwnFit,
     SharedPart,
+    SiteGrams,
     clipped_step,
-    machine_grams,
     own_fits,
+    site_grams,
 )
-from privinf.lasso.heterogeneous.scores import ScorePrices, machine_scores
+from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
@@ -48,7 +48,7 @@ SIZES, POOLED_LOOKS, BLOCK_LOOKS, LAST_LOOK = 0.35, 0.30, 0.10, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class MachineBudget:
+class SiteBudget:
     """Prices, zCDP, of what one interval uses: a site's rows pay for shared and own parts alike."""
 
     selection: float
@@ -63,7 +63,7 @@ class MachineBudget:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MachineFits:
+class SiteFits:
     """Everything released: the shared fit, and per site its fit, its debiased targets, its columns.
 
     Attributes
@@ -88,19 +88,19 @@ class MachineFits:
     differs: Mapping[str, float]
 
 
-def machine_fits(
+def site_fits(
     pooled: SparseSums,
     sites: Mapping[str, SparseSums],
     targets: Sequence[int],
-    budget: MachineBudget,
+    budget: SiteBudget,
     *,
     shared_sparsity: int,
     own_sparsity: int,
     neighbours: int = 3,
     extra: tuple[int, int] = (1, 2),
     joint: bool = False,
-    machine: bool = False,
-) -> MachineFits:
+    own_precision: bool = False,
+) -> SiteFits:
     """Return the fits of all sites.
 
     Parameters
@@ -110,14 +110,14 @@ def machine_fits(
     sites : mapping of str to SparseSums
         Over each site's rows.
     targets : sequence of int
-    budget : MachineBudget
+    budget : SiteBudget
     shared_sparsity, own_sparsity : int
     neighbours : int
     extra : (int, int)
         Columns picked too many, for the shared and the own parts.
     joint : bool
         Whether Gram matrices are made for few columns, under one budget.
-    machine : bool
+    own_precision : bool
         Whether precision columns are each site's own.
 
     Notes
@@ -128,22 +128,20 @@ def machine_fits(
     p = len(pooled.units.scale)
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbours)
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
-    grams = machine_grams(pooled, sites, budget.gram, size, joint=joint, machine=machine)
+    grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
     looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales
     own = own_fits(
         sites, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
     )
-    near = _neighbours(pooled, sites, machine, targets, shared.support, neighbours, budget.neighbours)
+    near = _neighbours(pooled, sites, own_precision, targets, shared.support, neighbours, budget.neighbours)
     members = {
         name: sorted({*fit.support, *targets, *(j for chosen in near[name] for j in chosen)})
         for name, fit in own.items()
     }
     correlations = grams.precision(members)
-    scores = machine_scores(
-        sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score)
-    )
-    return MachineFits(
+    scores = site_scores(sites, correlations, own, targets, near, ScorePrices.of(budget.slopes, budget.score))
+    return SiteFits(
         shared.support, shared.beta, scores.targets, own, scores.debiased, scores.columns,
         {name: one.values for name, one in correlations.items()}, scores.differs,
     )  # fmt: skip
@@ -155,7 +153,7 @@ def interval_columns(shared: int, own: int, extra: tuple[int, int], neighbours: 
 
 
 def _shared(
-    pooled: SparseSums, grams: MachineGrams, budget: MachineBudget, sparsity: int, extra: int
+    pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
 ) -> SharedPart:
     p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
     scale = pooled.residual_scale((), np.empty(0), look, "scale of the response")
@@ -177,7 +175,7 @@ def _shared(
 def _neighbours(
     pooled: SparseSums,
     sites: Mapping[str, SparseSums],
-    machine: bool,
+    own_precision: bool,
     targets: Sequence[int],
     shared: list[int],
     count: int,
@@ -191,13 +189,13 @@ def _neighbours(
     if count == 0:
         return {name: [[] for _ in targets] for name in sites}
     price = rho * len(targets)
-    if machine:
+    if own_precision:
         return {name: sums.neighbours(targets, count, allowed, price) for name, sums in sites.items()}
     return dict.fromkeys(sites, pooled.neighbours(targets, count, allowed, price))
 
 
 @dataclass(frozen=True, slots=True)
-class MachineSize:
+class RequestSize:
     """The size of a request: rows of all sites and of a typical one, columns, columns picked."""
 
     total: int
@@ -209,18 +207,18 @@ class MachineSize:
     neighbours: int
 
 
-def machine_shares(
-    rho: float, size: MachineSize, *, targets: int = 1, joint: bool = False, machine: bool = False
+def site_shares(
+    rho: float, size: RequestSize, *, targets: int = 1, joint: bool = False, own_precision: bool = False
 ) -> dict[str, float]:
     """Return the default shares of one interval's rho, or of a joint one; they sum to one.
 
     Parameters
     ----------
     rho : float
-    size : MachineSize
+    size : RequestSize
     targets : int
         Whose intervals share a joint budget.
-    joint, machine : bool
+    joint, own_precision : bool
         Whether the budget is joint, and whether neighbours and precision columns are each site's own.
 
     Notes
@@ -228,7 +226,7 @@ def machine_shares(
     **Privacy.** A function of public numbers.
     """
     one, every = rho * size.rows**2, rho * size.total**2
-    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if machine else every)
+    near = NEIGHBOUR_SUM * size.neighbours * (targets if joint else 1) / (one if own_precision else every)
     gram = _within(0.03 * (REFERENCE / one) ** 0.4, 0.02, 0.07)
     shares = {
         "selection": _within(_picking(size.shared, size, every), 0.015, 0.2),
@@ -236,8 +234,8 @@ def machine_shares(
         "scales": SCALES,
         "own_selection": _within(_picking(size.own, size, one), 0.15, 0.33),
         "own_refit": _within(0.04 * (REFERENCE / one) ** 0.25 * math.sqrt(size.own), 0.08, 0.18),
-        "neighbours": _within(near, 0.004, 0.12 if joint or machine else 0.05),
-        "gram": SEPARATE_GRAMS if joint or machine else gram,
+        "neighbours": _within(near, 0.004, 0.12 if joint or own_precision else 0.05),
+        "gram": SEPARATE_GRAMS if joint or own_precision else gram,
         "slopes": SLOPES,
     }
     used = sum(shares.values())
@@ -246,7 +244,7 @@ def machine_shares(
     return shares | {"score": 1.0 - sum(shares.values())}
 
 
-def _picking(picks: int, size: MachineSize, strength: float) -> float:
+def _picking(picks: int, size: RequestSize, strength: float) -> float:
     return PICKING * picks * (picks + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
 
 

@@ -77,7 +77,7 @@ class _Released:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MachineScores:
+class SiteScores:
     """By site: targets with a slope of their own, debiased, their precision columns, and `differs`.
 
     `differs` is how far a site's slopes stand off the others'.
@@ -89,14 +89,14 @@ class MachineScores:
     differs: dict[str, float]
 
 
-def machine_scores(
+def site_scores(
     sites: Mapping[str, SparseSums],
     grams: Mapping[str, Correlations],
     own: Mapping[str, OwnFit],
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
-) -> MachineScores:
+) -> SiteScores:
     """Return every site's debiased targets and its precision columns.
 
     Targets whose slope stands far below the average are left out: products of columns with rare large values
@@ -144,7 +144,7 @@ def machine_scores(
         columns[name] = columns[name][:, at]
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return MachineScores(kept, debiased, columns, differs)
+    return SiteScores(kept, debiased, columns, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from privinf.accounting import (
     GaussianLoss,
@@ -28,10 +28,8 @@ from privinf.accounting import (
 )
 from privinf.accounting.exact import exact, float_down
 from privinf.errors import ArgumentError
-from privinf.typing import Calibration
+from privinf.typing import Calibration, LabelKind
 from privinf.validation import check_choice, check_fraction, check_positive
-
-LabelKind = Literal["response", "gaussian", "clear"]
 
 # Of an epsilon named as a whole, the features get two parts and the label one.
 DEFAULT_SHARES = (2.0, 1.0)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.mechanisms.local.budget import LabelKind
 from privinf.mechanisms.rows import Rows
+from privinf.release_laws import UnitsLaw
 from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
 from privinf.schema.reading import Reader
 from privinf.schema.terms import Column, Indicator, Piece, Plain
-from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, Missing
+from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
 from privinf.validation import check_choice, check_positive
 
 ZERO_ONE: tuple[Level, ...] = (0, 1)
@@ -95,7 +95,7 @@ class FeaturePlan:
         ranks = np.cumsum(self.design.private) - 1
         return [int(ranks[column]) for column in columns]
 
-    def units(self) -> dict[str, list[float]]:
+    def units(self) -> UnitsLaw:
         """Return centre and scale, each (p,), of the columns as sent: ``sent = (x - center) / scale``.
 
         Those of the design, but 0 and 1 for a feature under randomized response: indicators stay 0 and 1.

@@ -19,6 +19,7 @@ from privinf.mechanisms.local.channels import indicators_of, label_design, plan_
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
 from privinf.noise import NoiseSource, get_source
+from privinf.release_laws import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
@@ -326,17 +327,20 @@ class LocalExamples:
             return noise.perturb(labels[:, None], plan.label_scale)[:, 0]
         return labels if self.label.levels is None else labels.astype(np.int64)
 
-    def _law(self, plan: _ExamplesPlan, delta: float | None) -> dict[str, Any]:
+    def _law(self, plan: _ExamplesPlan, delta: float | None) -> ExamplesLaw:
         gaussian = np.flatnonzero(self.features.gaussian)
-        responses = [
-            {"name": feature.name, "columns": self.features.private_positions(feature.columns)} | _law_of(law)
+        responses: list[AnswerLaw] = [
+            {
+                "name": feature.name, "columns": self.features.private_positions(feature.columns),
+                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
+            }
             for feature, law in zip(self.features.responded, plan.responses, strict=True)
-        ]
-        label: dict[str, Any] = {"kind": self.label.kind}
+        ]  # fmt: skip
+        label: LabelLaw = {"kind": self.label.kind}
         if self.label.levels is not None:
             label["levels"] = list(self.label.levels)
-        if plan.label_response is not None:
-            label |= {key: value for key, value in _law_of(plan.label_response).items() if key != "levels"}
+        if (answer := plan.label_response) is not None:
+            label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
         if self.label.kind == "gaussian":
             label["scale"] = plan.label_scale
         return {
@@ -348,13 +352,3 @@ class LocalExamples:
             "delta": delta,
             "noise_free": plan.noise_free,
         }
-
-
-def _law_of(response: RandomizedResponse) -> dict[str, Any]:
-    """Return the public law of one answer."""
-    return {
-        "levels": response.levels,
-        "keep": response.keep,
-        "other": response.other,
-        "epsilon": response.epsilon,
-    }

@@ -20,6 +20,7 @@ from privinf.mechanisms.local.modulation_map import (
     planned_response_share,
 )
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
+from privinf.release_laws import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
@@ -324,7 +325,7 @@ class ModulationSession:
         if self._rows.weights is not None:
             arrays["weights"] = self._rows.weights
         parameters = self._mechanism.map
-        law = {
+        law: ModulationLaw = {
             "contraction": parameters.contraction,
             "amplitude": self.amplitude,
             "frequency": parameters.frequency,

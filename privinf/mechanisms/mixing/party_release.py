@@ -17,9 +17,10 @@ from privinf.mechanisms.blocks import RowBlocks
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import BLOCK, Rows, scale_private
+from privinf.release_laws import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Flags, Floats, Integers, Missing, Table
+from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 
 # Numbers are multiples of this before they are summed: |x| <= 1, so sums over 2^29 people stay exact.
@@ -105,7 +106,7 @@ class PartyMechanism:
     labels : PartyLabels
     """
 
-    kind: str
+    kind: MixingMethod
     label: str
 
     def __init__(
@@ -194,7 +195,7 @@ class PartyMechanism:
             raise AlignmentError(f"{n} rows: a release needs between 1 and 2^29 people")
         return rows
 
-    def _law(self, spending: Spending, scale: float, n: int) -> dict[str, Any]:
+    def _law(self, spending: Spending, scale: float, n: int) -> GaussianRowsLaw:
         return {
             "method": self.kind,
             "party": self.labels.party,
@@ -208,6 +209,6 @@ class PartyMechanism:
         }
 
     def _release(
-        self, arrays: dict[str, Floats], law: dict[str, Any], entries: tuple[LedgerEntry, ...], n: int
+        self, arrays: dict[str, Floats], law: GaussianRowsLaw, entries: tuple[LedgerEntry, ...], n: int
     ) -> Release:
         return Release(self.kind, arrays, law, self.design, entries, n)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.report import DEFAULT_DELTA
@@ -40,6 +40,17 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_count, check_number, check_path, shown
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
+
+
+class PlanOptions(TypedDict, total=False):
+    """Attributes of a `MixingPlan` that `MixingPlan.new` takes as they are."""
+
+    kind: MixingKind
+    seed: int
+    id: str | None
+    ids_sha256: str | None
+    diameter: DiameterChoice
+    calibration: Calibration
 
 
 @doors
@@ -143,16 +154,11 @@ class MixingPlan:
         n: int,
         method: MixingMethod = "random-mixing",
         k: int | Literal["auto"] = "auto",
-        kind: MixingKind = "countsketch",
-        seed: int = 0,
         intercept: bool | None = None,
         share: float | None = None,
         rsquared: float | None = None,
         label: str | None = None,
-        id: str | None = None,
-        ids_sha256: str | None = None,
-        diameter: DiameterChoice = "own",
-        calibration: Calibration = "exact",
+        **attributes: Unpack[PlanOptions],
     ) -> MixingPlan:
         """Return a plan, with its open numbers chosen from public ones.
 
@@ -163,8 +169,6 @@ class MixingPlan:
         method : {"random-mixing", "gaussian-rows"}
         k : int or "auto"
             "auto": `auto_rows` from n, the noise and the guess of R^2.
-        kind, seed, id, ids_sha256, diameter, calibration
-            As the attributes.
         intercept : bool, optional
             Default: True for random mixing, False for single rows.
         share : float, optional
@@ -173,6 +177,8 @@ class MixingPlan:
             Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
         label : str, optional
             A released column that will be the response, for k="auto"; default: any of them.
+        **attributes
+            kind ("countsketch"), seed (0), id, ids_sha256, diameter, calibration: as the attributes.
 
         Raises
         ------
@@ -181,19 +187,20 @@ class MixingPlan:
         SchemaError
             For a column that two parties have.
         """
-        check_parties(parties, id)
+        given: PlanOptions = {"kind": "countsketch", "seed": 0, **attributes}
+        check_parties(parties, given.get("id"))
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
         centred = mixing if intercept is None else intercept
         common: dict[str, Any] = {
-            "parties": parties, "n": check_count(n, "n"), "method": method, "seed": seed, "kind": kind,
-            "intercept": centred, "id": id, "ids_sha256": ids_sha256, "diameter": diameter,
-            "calibration": calibration,
+            "parties": parties, "n": check_count(n, "n"), "method": method, "intercept": centred, **given
         }  # fmt: skip
         if not mixing and (k not in ("auto", n) or share is not None):
             raise ArgumentError("k= and share= belong to method='random-mixing'")
         if rsquared is not None and not (mixing and k == "auto"):
             raise ArgumentError("rsquared= is for k='auto' of random mixing: leave it out")
-        columns = plan_columns(parties, centred, diameter, calibration)
+        columns = plan_columns(
+            parties, centred, given.get("diameter", "own"), given.get("calibration", "exact")
+        )
         guess = columns.guess(label, DEFAULT_RSQUARED if rsquared is None else rsquared)
         if not mixing:
             return cls(k=n, share=0.0, **common)
@@ -279,12 +286,7 @@ class MixingPlan:
         """
         chosen = self.party(party)
         return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(
-            rows,
-            **chosen.spending,
-            calibration=self.calibration,
-            ledger=ledger,
-            rng=rng,
-            source=source,
+            rows, **chosen.spending, calibration=self.calibration, ledger=ledger, rng=rng, source=source
         )
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
@@ -309,11 +311,8 @@ class MixingPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
         parties = {name: party.to_dict() for name, party in self.parties.items()}
-        names = ("n", "method", "k", "kind", "seed", "intercept", "share", "id", "ids_sha256", "diameter")
-        rest = {name: getattr(self, name) for name in names}
-        return {
-            "format": FORMAT, "version": VERSION, "parties": parties, **rest, "calibration": self.calibration,
-        }  # fmt: skip
+        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parties"}
+        return {"format": FORMAT, "version": VERSION, "parties": parties, **rest}
 
     @classmethod
     @reads("a mixing plan")

@@ -28,6 +28,7 @@ from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party_release import GRID_SLACK, MOST_PEOPLE, UNIT, PartyLabels, PartyMechanism
 from privinf.mechanisms.mixing.theory import default_share
 from privinf.mechanisms.rows import BLOCK
+from privinf.release_laws import RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName, Table
@@ -278,8 +279,10 @@ class RandomMixing(PartyMechanism):
         if scale > 0.0:
             for name in ("rows", "ones_row")[: 1 + self.intercept]:  # a fixed order: seeded noise repeats
                 arrays[name] = spending.source.perturb(arrays[name], scale)
-        law = self._law(spending, scale, n)
-        law |= {"k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share}
+        law: RandomMixingLaw = {
+            **self._law(spending, scale, n),
+            "k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share,
+        }  # fmt: skip
         return self._release(arrays, law, recorded, n)
 
     def _share(self, scale: float, n: int) -> float:

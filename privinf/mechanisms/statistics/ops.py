@@ -219,7 +219,7 @@ class SiteOp:
         ----------
         args : mapping
         public : SiteBlock
-            Made-up rows within the public bounds (`site_rows.made_up`).
+            Made-up rows within the public bounds (`block.made_up`).
         rows : int
             Number of the site's rows.
         bounded : bool
