@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +63,35 @@ Which = Literal["mean", "linear"]
 # "distributed" is what older lines call a secure sum.
 TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "distributed"]
 
+
+class SpendingWords(TypedDict, total=False):
+    """What `fit` and `release` may spend, and on whose noise; None is as if a word was not given.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        (epsilon, delta) of everything that the call releases; ``epsilon=inf`` adds no noise.
+    mu : float
+        Instead: the level in Gaussian DP.
+    rho : float
+        Instead: the level in zCDP. Beside `mu` or `rho`, `delta` is the one at which epsilon is reported.
+    calibration : {"exact", "classic"}
+        How epsilon and delta become noise; "classic" is the textbook formula, for reproduction only.
+    rng : None, int or Generator
+        A seed makes simulation noise, stamped wherever it is shown; None is secure noise.
+    source : {"lattice", "opendp"}
+        Who makes secure noise.
+    """
+
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    calibration: Calibration | None
+    rng: RngLike
+    source: SourceName | None
+
+
 __all__ = [
     "Adjacency",
     "AnyPath",
@@ -103,6 +132,7 @@ __all__ = [
     "SensitivityRule",
     "SitePairs",
     "SourceName",
+    "SpendingWords",
     "Stabilization",
     "SumRelation",
     "Table",

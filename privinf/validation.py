@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -140,3 +141,12 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
         kind = type(rng).__name__
         raise ArgumentError(f"{name} must be None, a seed >= 0 or a numpy Generator, got {kind}")
     return np.random.default_rng(int(rng))
+
+
+def check_words(given: Iterable[str], words: Collection[str]) -> None:
+    """Raise ArgumentError for a keyword that is none of the `words`, a misspelt one say."""
+    for name in given:
+        if name not in words:
+            near = get_close_matches(name, words, 1)
+            told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
+            raise ArgumentError(f"{name!r} is no option of this call: {told}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Self, Unpack
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
@@ -12,47 +11,18 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.registry import NOTHING
 from privinf.fitting.rows import ModelRows, refuse_federation, rows_of_table
+from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Missing, RngLike, SourceName, Table
+from privinf.typing import Missing, SpendingWords, Table
+from privinf.validation import check_words
 
 # ---- spending
 
 # Why a word means nothing for some models.
 SITES_NOISE = "is for rows in one place that are released once: here the noise is the federation's"
 NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
-
-
-class SpendingWords(TypedDict, total=False):
-    """What `fit` and `release` may spend, and on whose noise; None is as if a word was not given.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        (epsilon, delta) of everything that the call releases; ``epsilon=inf`` adds no noise.
-    mu : float
-        Instead: the level in Gaussian DP.
-    rho : float
-        Instead: the level in zCDP. Beside `mu` or `rho`, `delta` is the one at which epsilon is reported.
-    calibration : {"exact", "classic"}
-        How epsilon and delta become noise; "classic" is the textbook formula, for reproduction only.
-    rng : None, int or Generator
-        A seed makes simulation noise, stamped wherever it is shown; None is secure noise.
-    source : {"lattice", "opendp"}
-        Who makes secure noise.
-    """
-
-    epsilon: float | None
-    delta: float | None
-    mu: float | None
-    rho: float | None
-    calibration: Calibration | None
-    rng: RngLike
-    source: SourceName | None
-
-
-WORDS = tuple(SpendingWords.__annotations__)
 
 
 def spending_of(
@@ -90,15 +60,6 @@ def spending_of(
         if name in refused:
             raise ArgumentError(f"{name}= {refused[name]}")
     return told
-
-
-def check_words(given: Iterable[str], words: Collection[str]) -> None:
-    """Raise ArgumentError for a keyword that is none of the `words`, a misspelt one say."""
-    for name in given:
-        if name not in words:
-            near = get_close_matches(name, words, 1)
-            told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"
-            raise ArgumentError(f"{name!r} is no option of this call: {told}")
 
 
 # ---- models of one release

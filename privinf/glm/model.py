@@ -15,7 +15,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.fitting.model import SITES_NOISE, SpendingWords, spending_of
+from privinf.fitting.model import SITES_NOISE, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -41,6 +41,7 @@ from privinf.typing import (
     Pair,
     RngLike,
     SitePairs,
+    SpendingWords,
     SumRelation,
     Table,
     Trust,

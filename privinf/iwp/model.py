@@ -10,7 +10,7 @@ import numpy as np
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
-from privinf.fitting.model import ReleaseModel, SpendingWords, check_words, spending_of
+from privinf.fitting.model import ReleaseModel, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import CLIPPED, fit_measures
 from privinf.iwp.equation import Correction, ExampleScores, check_options
@@ -54,9 +54,10 @@ from privinf.typing import (
     LossName,
     Missing,
     Pair,
+    SpendingWords,
     Table,
 )
-from privinf.validation import check_choice, check_number
+from privinf.validation import check_choice, check_number, check_words
 
 SERIES = (
     "correction='series' leaves the loss biased by up to {:.2g} per record at the estimate (the criterion of "

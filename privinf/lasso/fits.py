@@ -18,7 +18,7 @@ from privinf.accounting import (
 )
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.fitting.model import NO_LEVEL, SITES_NOISE, SpendingWords
+from privinf.fitting.model import NO_LEVEL, SITES_NOISE
 from privinf.fitting.registry import studied
 from privinf.inference.normal import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
@@ -36,7 +36,7 @@ from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
-from privinf.typing import Multipliers, Precision, RngLike, Trust
+from privinf.typing import Multipliers, Precision, RngLike, SpendingWords, Trust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]

@@ -17,8 +17,8 @@ from privinf.errors import ArgumentError, SensitivityError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
-from privinf.typing import Calibration, Floats, Relation, RngLike, SourceName, TrustModel
-from privinf.validation import check_choice, check_positive
+from privinf.typing import Calibration, Floats, Relation, RngLike, SourceName, SpendingWords, TrustModel
+from privinf.validation import check_choice, check_positive, check_words
 
 # The grid of secure noise ends at 2^45 steps, and noise spans at least 2^20 of them.
 REACH = 2.0**24
@@ -33,6 +33,24 @@ NO_CLIENT = "the sites and their numbers of records are public; one site contrib
 CLEAR_RESPONSE = "covers features only; y released in clear"
 PUBLIC_ROWS = "which rows belong to one unit is public"
 DATA_BOUNDS = "bounds were taken from the data: the claim does not cover them"
+
+
+WORDS = tuple(SpendingWords.__annotations__)
+
+
+def total_mu(words: SpendingWords) -> float:
+    """Return the Gaussian mu of everything that a call may spend.
+
+    Raises
+    ------
+    ArgumentError
+        No level is named, or two are.
+    """
+    level: dict[str, Any] = {name: words.get(name) for name in ("epsilon", "mu", "rho")}
+    calibration = check_choice(words.get("calibration") or "exact", Calibration, "calibration")
+    if all(value is None for value in level.values()):
+        raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
+    return calibrate_mu(**level, delta=words.get("delta"), calibration=calibration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +71,12 @@ class Spending:
     ledger: Ledger
 
     @classmethod
-    def of(
-        cls,
-        *,
-        epsilon: float | None,
-        mu: float | None,
-        rho: float | None,
-        delta: float | None,
-        calibration: Calibration,
-        ledger: Ledger | None,
-        rng: RngLike,
-        source: SourceName,
-    ) -> Spending:
-        """Check the budget arguments of a `release` or `fit` call (before any row is read)."""
-        check_choice(calibration, Calibration, "calibration")
-        account = check_ledger(ledger)
-        if epsilon is None and mu is None and rho is None:
-            raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
-        total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
-        chosen = get_source(rng=rng, source=source)
-        return cls(total, delta, chosen, account)
+    def of(cls, words: SpendingWords, ledger: Ledger | None) -> Spending:
+        """Check the spending words of a `release` or `fit` call (before any row is read)."""
+        check_words(words, WORDS)
+        total, account = total_mu(words), check_ledger(ledger)
+        source = get_source(rng=words.get("rng"), source=words.get("source") or "lattice")
+        return cls(total, words.get("delta"), source, account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +258,10 @@ def noisy_scalar(
     >>> round(noisy_scalar(3.0, 0.01, mu=1.0, rng=0), 1)
     3.0
     """
-    spending = Spending.of(
-        epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration="exact",
-        ledger=ledger, rng=rng, source=source,
-    )  # fmt: skip
+    words: SpendingWords = {
+        "epsilon": epsilon, "mu": mu, "rho": rho, "delta": delta, "rng": rng, "source": source,
+    }  # fmt: skip
+    spending = Spending.of(words, ledger)
     line = Line(
         label=label, mechanism="gaussian", sensitivity=check_positive(sensitivity, "sensitivity"),
         derivation="replace-one change of the number", dimension=1, mu=spending.mu, unit="record",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import Calibration, CovType, Floats, Missing, RngLike, SourceName, Trust
+from privinf.typing import CovType, Floats, Missing, SpendingWords, Trust
 from privinf.validation import check_choice, check_flag, check_fraction, check_positive
 
 __all__ = [
@@ -128,14 +128,8 @@ class Moments:
         *,
         cov_type: CovType | None = None,
         robust_share: float | None = None,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger | None = None,
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the second moments once; with ``cov_type="HC0"`` (central) the residual moments too.
 
@@ -162,34 +156,31 @@ class Moments:
         if robust_share is not None and not robust:
             raise ArgumentError("robust_share= belongs to cov_type='HC0' with trust='central'")
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
-        spending = Spending.of(
-            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
-            calibration=calibration, ledger=ledger, rng=rng, source=source,
-        )  # fmt: skip
+        budget = Spending.of(spending, ledger)
         shares = [1.0 - share, share] if robust else [1.0]
-        parts = split_mu(spending.mu, shares)
+        parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
-        spending.ledger.check([GaussianLoss(part) for part in parts])
+        budget.ledger.check([GaussianLoss(part) for part in parts])
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
         if self.trust == "central":
-            warn_of_large_delta(spending.delta, len(encoded.response))
+            warn_of_large_delta(budget.delta, len(encoded.response))
         n = len(encoded.response)
         q2 = float(_squared_norms(encoded.public).max(initial=0.0))
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         asked = self._asked(weight, q2, robust=robust)
         lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
-        scales, entries = zip(*(line.calibrated(spending.source) for line in lines), strict=True)
+        scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
         if self.trust == "central":
             for one, scale in zip(asked, scales, strict=True):
-                check_room(n * one.reach.bound / max_rows(self.design), scale, spending.source)
-        recorded = spending.ledger.spend(*entries)
-        arrays = self._moment_arrays(encoded, asked[0], scales[0], spending.source)
+                check_room(n * one.reach.bound / max_rows(self.design), scale, budget.source)
+        recorded = budget.ledger.spend(*entries)
+        arrays = self._moment_arrays(encoded, asked[0], scales[0], budget.source)
         law: dict[str, Any] = {
             "trust": self.trust,
             "response_weight": weight,
             "scale": scales[0],
-            "delta": spending.delta,
-            "noise_free": math.isinf(spending.mu),
+            "delta": budget.delta,
+            "noise_free": math.isinf(budget.mu),
         }
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
@@ -197,7 +188,7 @@ class Moments:
             unit = plan.largest if law["noise_free"] else plan.bound
             told = {"response_factor": 1.0 / unit, "coefficients": plan.coefficients / unit}
             second = replace(asked[1], args={**asked[1].args, **told})
-            total = noisy_total(second, self._block(encoded), scales[1], spending.source)
+            total = noisy_total(second, self._block(encoded), scales[1], budget.source)
             arrays["residual_moments"] = total * unit**2
             law |= {
                 "residual_bound": math.inf if law["noise_free"] else unit,

@@ -9,7 +9,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import SpendingWords, check_words, spending_of
+from privinf.fitting.model import spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
@@ -27,8 +27,16 @@ from privinf.mixing.joined import (
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Missing, MixingMethod, PartyColumns, Table, Target
-from privinf.validation import as_generator
+from privinf.typing import (
+    Calibration,
+    Missing,
+    MixingMethod,
+    PartyColumns,
+    SpendingWords,
+    Table,
+    Target,
+)
+from privinf.validation import as_generator, check_words
 
 PLAIN = (
     "plain least squares on the released rows is biased towards zero by the noise (`bias` estimates by how "

@@ -11,7 +11,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.fitting.model import ReleaseModel, SpendingWords, check_words, spending_of
+from privinf.fitting.model import ReleaseModel, spending_of
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results
 from privinf.mechanisms import Modulation
@@ -35,11 +35,12 @@ from privinf.typing import (
     Pair,
     ResponseMode,
     SensitivityRule,
+    SpendingWords,
     Stabilization,
     Table,
     Target,
 )
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_words
 
 ModulationMethod = Literal["one-shot", "iterative"]
 

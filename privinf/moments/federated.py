@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, calibrate_mu, split_mu
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, split_mu
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.fitting.rows import ModelRows
+from privinf.mechanisms.gaussian import total_mu
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
     MomentLayout,
@@ -27,7 +28,7 @@ from privinf.mechanisms.moments import (
 )
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, CovType, Floats, RngLike, Trust
+from privinf.typing import CovType, Floats, RngLike, SpendingWords, Trust
 from privinf.validation import check_choice, check_fraction, check_positive
 
 # ---- parties
@@ -85,15 +86,10 @@ class FederatedMoments:
         *,
         cov_type: CovType | None = None,
         robust_share: float | None = None,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger,
-        rng: RngLike = None,
         max_colluding: int = 0,
         checkpoint: Checkpoint = None,
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the second moments once; with ``cov_type="HC0"`` the residual moments in a second round.
 
@@ -125,10 +121,7 @@ class FederatedMoments:
         LargeDeltaWarning
             delta >= 1/n.
         """
-        if epsilon is None and mu is None and rho is None:
-            raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
-        check_choice(calibration, Calibration, "calibration")
-        total = calibrate_mu(epsilon=epsilon, mu=mu, rho=rho, delta=delta, calibration=calibration)
+        total, delta = total_mu(spending), spending.get("delta")
         parts = _parts(total, cov_type, robust_share)
         folder = None
         if checkpoint is not None:
@@ -138,7 +131,7 @@ class FederatedMoments:
         left = total if folder is None else folder.unspent(total, ledger)
         if left > 0.0:
             ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
-        server = self._server(ledger, rng, max_colluding)
+        server = self._server(ledger, spending.get("rng"), max_colluding)
         n, p = server.nobs, len(self.design.names)
         if n < p:
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")

@@ -9,7 +9,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.fitting.model import SITES_NOISE, ReleaseModel, SpendingWords, spending_of
+from privinf.fitting.model import SITES_NOISE, ReleaseModel, spending_of
 from privinf.fitting.rows import (
     AT_SITES,
     NEEDS_SITES,
@@ -36,6 +36,7 @@ from privinf.typing import (
     Missing,
     Pair,
     SitePairs,
+    SpendingWords,
     Stabilization,
     Table,
     Target,

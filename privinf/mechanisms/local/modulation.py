@@ -24,7 +24,14 @@ from privinf.release_laws import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import ArrayLike, Calibration, Floats, Missing, ResponseMode, RngLike, SourceName, Table
+from privinf.typing import (
+    ArrayLike,
+    Floats,
+    Missing,
+    ResponseMode,
+    SpendingWords,
+    Table,
+)
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
 
@@ -130,14 +137,8 @@ class Modulation:
         self,
         rows: Table,
         *,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger | None = None,
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release every row once (the one-shot protocol).
 
@@ -159,10 +160,7 @@ class Modulation:
         -------
         Release of kind "modulation".
         """
-        session = self.open(
-            rows, rounds=1, epsilon=epsilon, mu=mu, rho=rho, delta=delta,
-            calibration=calibration, ledger=ledger, rng=rng, source=source,
-        )  # fmt: skip
+        session = self.open(rows, rounds=1, ledger=ledger, **spending)
         public = np.random.default_rng(self.public_seed)
         session.send(orthonormal_directions(public, self.map.directions, self.columns))
         return session.release()
@@ -173,28 +171,19 @@ class Modulation:
         *,
         rounds: int,
         schedule: ArrayLike | None = None,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger | None = None,
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        **spending: Unpack[SpendingWords],
     ) -> ModulationSession:
         """Charge all rounds and return the session in which the holders answer them.
 
         `schedule` : sequence of `rounds` positive numbers, the relative mu^2 of the rounds (default: equal).
         """
-        spending = Spending.of(
-            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
-            calibration=calibration, ledger=ledger, rng=rng, source=source,
-        )  # fmt: skip
-        plan = self._plan(spending, check_count(rounds, "rounds"), schedule)
-        spending.ledger.check([entry.loss for entry in plan.entries])
+        budget = Spending.of(spending, ledger)
+        plan = self._plan(budget, check_count(rounds, "rounds"), schedule)
+        budget.ledger.check([entry.loss for entry in plan.entries])
         encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
-        recorded = spending.ledger.spend(*plan.entries)
-        return ModulationSession(self, encoded, replace(plan, entries=recorded), spending)
+        recorded = budget.ledger.spend(*plan.entries)
+        return ModulationSession(self, encoded, replace(plan, entries=recorded), budget)
 
     def feature_distance(self) -> float:
         """Return the largest distance between two units' features, scaled units."""

@@ -16,7 +16,7 @@ the size of a partial sum can move a digit; that rounding, and the one to the no
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from privinf.mechanisms.rows import BLOCK
 from privinf.release_laws import RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import Calibration, Floats, Missing, MixingKind, RngLike, SourceName, Table
+from privinf.typing import Floats, Missing, MixingKind, SpendingWords, Table
 from privinf.validation import check_choice, check_count, check_flag, check_number
 
 
@@ -87,14 +87,8 @@ class GaussianRows(PartyMechanism):
         self,
         rows: Table,
         *,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger | None = None,
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the rows once; see `RandomMixing.release`.
 
@@ -102,24 +96,21 @@ class GaussianRows(PartyMechanism):
         -------
         Release of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
         """
-        spending = Spending.of(
-            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
-            calibration=calibration, ledger=ledger, rng=rng, source=source,
-        )  # fmt: skip
-        line = self._line(spending.mu, self.width)
-        spending.ledger.check([GaussianLoss(line.mu)])
+        budget = Spending.of(spending, ledger)
+        line = self._line(budget.mu, self.width)
+        budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
         released = np.empty((len(table), self.width))
         for position, block in self._blocks(table):
             run = isinstance(position, (int, np.integer))
             released[slice(position, position + len(block)) if run else position] = block
-        scale, entry = line.calibrated(spending.source)
-        recorded = spending.ledger.spend(entry)
+        scale, entry = line.calibrated(budget.source)
+        recorded = budget.ledger.spend(entry)
         if scale > 0.0:
             for start in range(0, len(released), BLOCK):
                 part = released[start : start + BLOCK]
-                part[:] = spending.source.perturb(part, scale)
-        law = self._law(spending, scale, len(table))
+                part[:] = budget.source.perturb(part, scale)
+        law = self._law(budget, scale, len(table))
         return self._release({"rows": released}, law, recorded, len(table))
 
 
@@ -220,14 +211,8 @@ class RandomMixing(PartyMechanism):
         self,
         rows: Table,
         *,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        rho: float | None = None,
-        delta: float | None = None,
-        calibration: Calibration = "exact",
         ledger: Ledger | None = None,
-        rng: RngLike = None,
-        source: SourceName = "lattice",
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the party's columns once.
 
@@ -259,18 +244,15 @@ class RandomMixing(PartyMechanism):
             A column is missing or not as declared.
         BudgetExceededError
         """
-        spending = Spending.of(
-            epsilon=epsilon, mu=mu, rho=rho, delta=delta,
-            calibration=calibration, ledger=ledger, rng=rng, source=source,
-        )  # fmt: skip
+        budget = Spending.of(spending, ledger)
         reached = (1 if self.mixing == "countsketch" else self.k) + int(self.intercept)
-        line = self._line(spending.mu, math.ceil(reached * self.width * GRID_SLACK))
-        spending.ledger.check([GaussianLoss(line.mu)])
+        line = self._line(budget.mu, math.ceil(reached * self.width * GRID_SLACK))
+        budget.ledger.check([GaussianLoss(line.mu)])
         table = self._checked(rows)
         n = len(table)
-        sums, totals = self._sums(table, exact=not math.isinf(spending.mu))
-        scale, entry = line.calibrated(spending.source)
-        recorded = spending.ledger.spend(entry)
+        sums, totals = self._sums(table, exact=not math.isinf(budget.mu))
+        scale, entry = line.calibrated(budget.source)
+        recorded = budget.ledger.spend(entry)
         share = self._share(scale, n)
         weight = math.sqrt(1.0 - share) * self.matrix(n).scale
         arrays = {"rows": sums[:, :-1] * weight, "ones": sums[:, -1] * weight}
@@ -278,9 +260,9 @@ class RandomMixing(PartyMechanism):
             arrays["ones_row"] = totals * math.sqrt(share)
         if scale > 0.0:
             for name in ("rows", "ones_row")[: 1 + self.intercept]:  # a fixed order: seeded noise repeats
-                arrays[name] = spending.source.perturb(arrays[name], scale)
+                arrays[name] = budget.source.perturb(arrays[name], scale)
         law: RandomMixingLaw = {
-            **self._law(spending, scale, n),
+            **self._law(budget, scale, n),
             "k": self.k, "kind": self.mixing, "public_seed": self.seed, "share": share,
         }  # fmt: skip
         return self._release(arrays, law, recorded, n)
