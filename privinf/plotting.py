@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.results.provenance import DescribedResults
 from privinf.typing import ArrayLike, ColumnsLike, Floats, RngLike
 from privinf.validation import check_fraction

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_fraction
 

@@ -7,10 +7,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count
+
+
+def upper_tail(z: ArrayLike) -> Floats:
+    """Return P(Z > z), accurate far in the tail."""
+    return np.asarray(ndtr(-np.asarray(z, dtype=np.float64)), dtype=np.float64)
+
+
+def two_sided_pvalue(z: ArrayLike, df: float = np.inf) -> Floats:
+    """Return P(abs(Z) > abs(z)), Z normal, or t with finite `df`."""
+    size = np.abs(np.asarray(z, dtype=np.float64))
+    if np.isinf(df):
+        return 2.0 * upper_tail(size)
+    return np.asarray(2.0 * stdtr(df, -size), dtype=np.float64)
+
+
+def upper_quantile(p: float, df: float = np.inf) -> float:
+    """Return z with P(Z > z) = p, Z normal, or t with finite `df`."""
+    return float(-ndtri(p)) if np.isinf(df) else float(-stdtrit(df, p))
+
 
 _SYMMETRY_TOLERANCE = 1e-8
 

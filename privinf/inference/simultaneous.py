@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import BLOCK, covariance_root, multiplier_sums, unit_influence
-from privinf.inference.normal import two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import two_sided_pvalue, upper_quantile
 from privinf.typing import ArrayLike, Floats, Integers, Multipliers, RngLike
 from privinf.validation import as_generator, check_array, check_count, check_fraction
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.iwp.transforms.bernoulli import inverse_weights
-from privinf.release_laws import ExamplesLaw
+from privinf.release_kinds import ExamplesLaw
 from privinf.releases import Release
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_number

@@ -20,7 +20,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.fitting.model import NO_LEVEL, SITES_NOISE
 from privinf.fitting.registry import studied
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
 from privinf.lasso.extras import check_extras, run_extras
 from privinf.lasso.heterogeneous.fit import (

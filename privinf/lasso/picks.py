@@ -34,7 +34,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.federation.rounds import SumOptions
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.radii import norm_moments
 from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers

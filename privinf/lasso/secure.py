@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.federation import SecureServer
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.picks import PickRelease, VectorServer, sharpest
 from privinf.lasso.plan import LassoPlan

@@ -14,7 +14,7 @@ from privinf.accounting import Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.accounting.released import appended
 from privinf.doors import door, doors, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.signs import SignCounts, exact_limits, minimax_rate, sign_estimate
 from privinf.mechanisms.local.signs import SignChannel
 from privinf.typing import ArrayLike, Floats, RngLike, SourceName

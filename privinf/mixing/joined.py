@@ -13,7 +13,7 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting.solve import Fit
 from privinf.mechanisms.mixing.party import party_design, released_columns
-from privinf.release_laws import JoinedMixingLaw, RandomMixingLaw
+from privinf.release_kinds import JoinedMixingLaw, RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT

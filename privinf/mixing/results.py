@@ -18,7 +18,7 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
-from privinf.release_laws import MixingRegressionLaw
+from privinf.release_kinds import MixingRegressionLaw
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.typing import ArrayLike, ColumnsLike, Floats

@@ -14,7 +14,7 @@ from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.mechanisms import Modulation, Rows
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
-from privinf.release_laws import ModulationLaw
+from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import Flags, Floats

@@ -11,7 +11,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
 from privinf.modulation.equation import feature_noise, modulation_law, modulation_system
-from privinf.release_laws import ModulationLaw
+from privinf.release_kinds import ModulationLaw
 from privinf.results import Results
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
 from privinf.mechanisms.moments import MomentLayout
-from privinf.release_laws import MomentsLaw
+from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
 from privinf.schema import Design
 from privinf.typing import CovType, Flags, Floats, Integers, SamplingKind

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError, SchemaError
 from privinf.inference.delta_method import DeltaMethod, MeanPrediction
-from privinf.inference.normal import two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import two_sided_pvalue, upper_quantile
 from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, LossName, Names
 from privinf.validation import check_array, check_fraction

@@ -15,7 +15,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.results import scoring
+from privinf.results import context as scoring
 from privinf.results import simultaneous as joint
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.context import Context, Surroundings

@@ -10,8 +10,7 @@ import pandas as pd
 
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import BLOCK
-from privinf.inference.estimate import Estimate
-from privinf.inference.normal import two_sided_pvalue
+from privinf.inference.estimate import Estimate, two_sided_pvalue
 from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike

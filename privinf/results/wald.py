@@ -14,8 +14,7 @@ import pandas as pd
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method, predict_mean
-from privinf.inference.estimate import Estimate
-from privinf.inference.normal import two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile
 from privinf.results.constraints import (
     ConstraintLike,
     check_independent,

@@ -14,8 +14,8 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(218, 220),
-    "lines": Limit(45_450, 44_872),  # 5,500 fewer than at the gate's commit
+    "modules": Limit(215, 220),
+    "lines": Limit(45_374, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
@@ -34,14 +34,14 @@ LIMITS = {
     "constants written twice": Limit(0, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(26, 28),
-    "modules that a central MomentOLS loads": Limit(86, 90),
-    "files that a central MomentOLS visits": Limit(46, 45),
-    "files that a DebiasedLasso visits": Limit(65, 53),
+    "modules that a central MomentOLS loads": Limit(83, 90),
+    "files that a central MomentOLS visits": Limit(44, 45),
+    "files that a DebiasedLasso visits": Limit(63, 53),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
-EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version", "release_laws"}
+EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
 # Rooms and modules that see everything.
 FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
@@ -66,10 +66,9 @@ FLOOR: dict[str, set[str]] = {
     "accounting": set(),
     "noise": set(),
     "release_kinds": {"schema"},
-    "release_laws": set(),
     "releases": {"schema", "accounting", "storage", "release_kinds"},
     "inference": set(),
-    "mechanisms": {"schema", "accounting", "noise", "releases", "storage"},
+    "mechanisms": {"schema", "accounting", "noise", "releases", "release_kinds", "storage"},
     "results": {"inference", "accounting", "schema", "releases", "storage", "plotting"},
     "plotting": {"accounting", "inference", "results"},
     "federation": {"mechanisms", "accounting", "noise", "schema", "releases", "storage"},

@@ -14,8 +14,7 @@ from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
-from privinf.inference.estimate import Estimate
-from privinf.inference.normal import upper_quantile
+from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.coordinates import joint_covariance, score_correlation
 from privinf.lasso.heterogeneous.own import gram_factor
 from privinf.lasso.heterogeneous.parts import (

@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows
-from privinf.release_laws import UnitsLaw
+from privinf.release_kinds import UnitsLaw
 from privinf.schema import Design, Factor, Response, Schema
 from privinf.schema.declared import Level
 from privinf.schema.reading import Reader

@@ -19,7 +19,7 @@ from privinf.mechanisms.local.channels import indicators_of, label_design, plan_
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode
 from privinf.noise import NoiseSource, get_source
-from privinf.release_laws import AnswerLaw, ExamplesLaw, LabelLaw
+from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level

@@ -20,7 +20,7 @@ from privinf.mechanisms.local.modulation_map import (
     planned_response_share,
 )
 from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
-from privinf.release_laws import ModulationLaw
+from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design

@@ -17,7 +17,7 @@ from privinf.mechanisms.blocks import RowBlocks
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import BLOCK, Rows, scale_private
-from privinf.release_laws import GaussianRowsLaw
+from privinf.release_kinds import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, Table

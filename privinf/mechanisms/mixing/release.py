@@ -28,7 +28,7 @@ from privinf.mechanisms.mixing.matrix import MixingMatrix
 from privinf.mechanisms.mixing.party_release import GRID_SLACK, MOST_PEOPLE, UNIT, PartyLabels, PartyMechanism
 from privinf.mechanisms.mixing.theory import default_share
 from privinf.mechanisms.rows import BLOCK
-from privinf.release_laws import RandomMixingLaw
+from privinf.release_kinds import RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Floats, Missing, MixingKind, SpendingWords, Table
