@@ -84,12 +84,14 @@ TOWERS_IMPORT = {
     "fitting",
     "inference",
     "mechanisms",
+    "release_kinds",
     "releases",
     "results",
     "schema",
 }
 ROW_DOORS = {
     "privinf.mechanisms",
+    "privinf.mechanisms.gaussian",  # for what the spending words come to
     "privinf.mechanisms.arrays",  # for the types of what users give
     "privinf.mechanisms.local.channels",  # for the names of label channels
     "privinf.mechanisms.local.modulation_map",
