@@ -26,9 +26,7 @@ NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
 
 
 def spending_of(
-    given: Mapping[str, object],
-    refused: Mapping[str, str] = NOTHING,
-    words: Collection[str] = WORDS,
+    given: Mapping[str, object], refused: Mapping[str, str] = NOTHING, words: Collection[str] = WORDS
 ) -> dict[str, Any]:
     """Return the words that say something, once each of them means something here.
 

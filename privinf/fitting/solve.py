@@ -138,11 +138,7 @@ def build_results(
     """
     design = release.design
     solution = solve(
-        system,
-        stabilization=fit.stabilization,
-        ridge=fit.ridge,
-        fuller_a=fit.fuller,
-        target=fit.target,
+        system, stabilization=fit.stabilization, ridge=fit.ridge, fuller_a=fit.fuller, target=fit.target
     )
     transform, shift = design.to_user
     if reported is None:

@@ -24,14 +24,7 @@ from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import (
-    ArrayLike,
-    Floats,
-    Missing,
-    ResponseMode,
-    SpendingWords,
-    Table,
-)
+from privinf.typing import ArrayLike, Floats, Missing, ResponseMode, SpendingWords, Table
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
 
@@ -134,11 +127,7 @@ class Modulation:
             )
 
     def release(
-        self,
-        rows: Table,
-        *,
-        ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
+        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
     ) -> Release:
         """Release every row once (the one-shot protocol).
 

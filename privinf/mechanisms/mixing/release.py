@@ -84,11 +84,7 @@ class GaussianRows(PartyMechanism):
         )  # fmt: skip
 
     def release(
-        self,
-        rows: Table,
-        *,
-        ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
+        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
     ) -> Release:
         """Release the rows once; see `RandomMixing.release`.
 
@@ -208,11 +204,7 @@ class RandomMixing(PartyMechanism):
         return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
 
     def release(
-        self,
-        rows: Table,
-        *,
-        ledger: Ledger | None = None,
-        **spending: Unpack[SpendingWords],
+        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
     ) -> Release:
         """Release the party's columns once.
 
