@@ -78,12 +78,9 @@ class FitFolder:
         if math.isinf(mu):
             return mu
         standing = {entry.id: entry for entry in ledger.entries}
-        recorded = {line.id: standing[line.id] for line in self._lines if line.id in standing}
-        own = [
-            recorded[line.id]
-            for line in self._lines
-            if line.id in recorded and _alike(recorded[line.id], line)
-        ]
+        # A line is itself wherever in the ledger it was filed.
+        found = ((standing[line.id], line) for line in self._lines if line.id in standing)
+        own = [entry for entry, line in found if replace(entry, scope=()) == replace(line, scope=())]
         if not own:
             return mu
         rest = mu**2 - total_of((entry.scope, entry.loss) for entry in own).mu ** 2
@@ -231,8 +228,7 @@ def _planned(folder: FitFolder, name: str, question: str) -> PlannedSum:
     try:
         return _unpacked(header, arrays)
     except PrivinfError:
-        pass
-    raise _damaged(folder.path / name)
+        raise _damaged(folder.path / name) from None
 
 
 @reads("a planned release")
@@ -259,11 +255,6 @@ def _lines_of(path: Path, header: Mapping[str, Any]) -> tuple[LedgerEntry, ...]:
     if not lines:
         raise _damaged(path)
     return lines
-
-
-def _alike(one: LedgerEntry, other: LedgerEntry) -> bool:
-    """Return whether two lines are one, wherever in the ledger it was filed."""
-    return replace(one, scope=()) == replace(other, scope=())
 
 
 def _damaged(path: Path) -> StorageError:

@@ -222,11 +222,7 @@ def _question(message: tuple[dict[str, Any], Message]) -> tuple[str, Query]:
     header, (text, arrays) = message
     if set(header) != {"to"} or not isinstance(header["to"], str):
         raise StorageError("the message names no site")
-    try:
-        return header["to"], Query.unpack(text, arrays)
-    except Exception:
-        # Anything may stand in a text of unknown origin; its errors may quote it.
-        raise StorageError("the message is not a Query") from None
+    return header["to"], Query.unpack(text, arrays)
 
 
 # The socket.

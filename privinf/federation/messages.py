@@ -290,10 +290,10 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
     first = descriptions[names[0]]
     for name in names[1:]:
         other = descriptions[name]
-        versions = [one.get("version", "unknown") for one in (other, first)]
-        if versions[0] != versions[1]:
+        own, known = (one.get("version", "unknown") for one in (other, first))
+        if own != known:
             raise AlignmentError(
-                f"site {name!r} runs privinf {versions[0]}, site {names[0]!r} {versions[1]}: install the same"
+                f"site {name!r} runs privinf {own}, site {names[0]!r} {known}: install the same"
             )
         # A digest leaves out bounds whose last bit may depend on the platform.
         for part, told in (("schema", "schema"), ("digest", "design")):
@@ -314,13 +314,8 @@ def _difference(first: Any, other: Any) -> str:
     """Say in what two descriptions differ."""
     if first is None or other is None:
         return "another kind of schema"
-    columns = [_names(one["columns"]) for one in (first, other)]
-    if columns[0] != columns[1]:
-        return "other columns"
-    return "other bounds or levels"
-
-
-def _names(columns: Any) -> list[Any]:
-    if isinstance(columns, Mapping):
-        return sorted(columns)
-    return list(columns)
+    one, two = (
+        sorted(columns) if isinstance(columns, Mapping) else list(columns)
+        for columns in (first["columns"], other["columns"])
+    )
+    return "other columns" if one != two else "other bounds or levels"

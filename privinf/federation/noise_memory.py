@@ -56,10 +56,10 @@ class NoiseMemory:
         NotAvailableError
             Another answer was given to the question before.
         """
-        commitment = self.key.commitment(question, roster, total)
-        if self._answers.get(question, commitment) != commitment:
+        if not self.fits(question, roster, total):
             raise NotAvailableError("the question was answered before by other sites, or with another sum")
         if question not in self._answers:
+            commitment = self.key.commitment(question, roster, total)
             self._write({"question": question, "answer": commitment})
             self._answers[question] = commitment
 

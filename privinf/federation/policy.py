@@ -324,11 +324,5 @@ def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
 
 def _amount(loss: Loss) -> float:
     match loss:
-        case GaussianLoss(mu):
-            return mu
-        case ConcentratedLoss(rho):
-            return rho
-        case PureLoss(epsilon):
-            return epsilon
-        case ApproximateLoss(epsilon):
-            return epsilon
+        case GaussianLoss(amount) | ConcentratedLoss(amount) | PureLoss(amount) | ApproximateLoss(amount):
+            return amount

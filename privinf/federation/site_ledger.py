@@ -316,8 +316,7 @@ def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
         return JournalAccount(budget, str(header["name"]), str(header["id"]))
     except (ArgumentError, KeyError, TypeError):
-        pass
-    raise StorageError(f"the ledger {path} is damaged")
+        raise StorageError(f"the ledger {path} is damaged") from None
 
 
 def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:

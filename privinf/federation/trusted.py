@@ -43,17 +43,7 @@ from privinf.validation import check_choice, check_fraction
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadySum:
-    """A plan that holds, with what follows from it.
-
-    Attributes
-    ----------
-    planned : PlannedSum
-    entry : LedgerEntry
-        Its line.
-    question : str
-        Digest of its question.
-    reach : Reach
-    """
+    """A plan that holds, with what follows from it: its line, the digest of its question, its reach."""
 
     planned: PlannedSum
     entry: LedgerEntry
@@ -170,16 +160,7 @@ class TrustedServer(Rounds):
         self._memory = NoiseFile(path, self._memory.key, secure=self.secure)
         return self._memory.key.seal()
 
-    def vector_sum(
-        self,
-        op: str,
-        args: Args,
-        *,
-        label: str,
-        mu: float | None = None,
-        rho: float | None = None,
-        sites: Sequence[str] | None = None,
-    ) -> NoisySum:
+    def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
 
         Parameters
@@ -202,7 +183,7 @@ class TrustedServer(Rounds):
         SensitivityError
             The noise is too small against the sum for 64-bit integers.
         """
-        return self._made(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
+        return self._made(self._ready(op, args, label=label, **options))
 
     def planned(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> PlannedSum:
         """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked."""
@@ -285,10 +266,9 @@ class TrustedServer(Rounds):
         if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
             del total
             return self._asked_anew(planned, answered)
-        values = total
         if scale > 0.0:
-            values = self._source(query, question, answered, total).perturb(total, scale)
-        return NoisySum(values, self._count(answered), answered, scale, planned.mu, lines)
+            total = self._source(query, question, answered, total).perturb(total, scale)
+        return NoisySum(total, self._count(answered), answered, scale, planned.mu, lines)
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release a sum of one entry, as a number; `options` as for `vector_sum`."""

@@ -92,15 +92,16 @@ class IdentityKey:
         """Write the secret to a new file that only its owner may read; StorageError if it exists."""
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise StorageError(f"there is a file at {path}: an identity key is never replaced") from None
         except OSError as problem:
-            told = _not_made(path, problem)
-        else:
-            with os.fdopen(handle, "w", encoding="ascii") as stream:
-                stream.write(f"{self.secret_bytes().hex()}\n{_seal(self.secret_bytes())}\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            return
-        raise told
+            raise StorageError(
+                f"{path} cannot be made ({problem.strerror or type(problem).__name__})"
+            ) from None
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(f"{self.secret_bytes().hex()}\n{_seal(self.secret_bytes())}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
 
     @classmethod
     @reads("an identity key")
@@ -191,8 +192,7 @@ class Roster:
         try:
             return cls(record.get("keys"))  # type: ignore[arg-type]
         except ArgumentError as problem:
-            reason = str(problem)
-        raise StorageError(f"the text is not a roster: {reason}")
+            raise StorageError(f"the text is not a roster: {problem}") from None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -216,12 +216,6 @@ def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
 def _seal(secret: bytes) -> str:
     """Return the checksum of a key, which its file holds."""
     return hashlib.sha256(b"privinf identity key" + secret).hexdigest()
-
-
-def _not_made(path: str | PathLike[str], problem: OSError) -> StorageError:
-    if isinstance(problem, FileExistsError):
-        return StorageError(f"there is a file at {path}: an identity key is never replaced")
-    return StorageError(f"{path} cannot be made ({problem.strerror or type(problem).__name__})")
 
 
 def _is_hex(text: str) -> bool:

@@ -116,10 +116,8 @@ def apply_masks(values: Words, own: str, keys: Iterable[tuple[str, bytes]]) -> W
     """Return values plus the masks shared with others, given by name and mask key, modulo 2^64."""
     masked = values.copy()
     for other, key in keys:
-        if own > other:
-            masked += stream(key, values.size)
-        else:
-            masked -= stream(key, values.size)
+        mask = stream(key, values.size)
+        masked += mask if own > other else -mask
     return masked
 
 
@@ -209,20 +207,16 @@ def plan_sum(
 
     Parameters
     ----------
-    reach : Reach
     mu : float
         Infinity adds no noise.
     label, op : str
         For the ledger.
-    sites : int
-        On the roster.
     rows : int
         Of the largest site; 1 where sites are the units.
     grid_bits : int
         The noise of one site spans 2^grid_bits to twice as many steps.
     secure : bool
         False for simulation noise.
-    relation : {"replace-one", "zero-out"}
 
     Raises
     ------

@@ -83,11 +83,6 @@ class MaskedSum:
     silent: tuple[str, ...]
 
 
-def _words(query: Query) -> dict[str, int]:
-    """Return what else sites know a question by: in other words it is another one, with noise of its own."""
-    return {"asked_bits": query.args.get("bits", 0)}
-
-
 def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, int]) -> MaskedSum:
     """Ask the roster of a query once and unmask the sum.
 
@@ -113,8 +108,17 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     **Privacy.** Sees masked words; their sum is the release.
     """
     roster = list(query.masking["roster"])
-    replies = by_site(federation.ask(query, roster))
-    check_replies(replies, roster, size, rows)
+    answers = federation.ask(query, roster)
+    replies = {reply.site: reply for reply in answers}
+    if len(replies) < len(answers):
+        raise AlignmentError("a site answered twice")
+    for reply in answers:
+        if reply.error:
+            raise refusal_of(reply)
+    for name, reply in replies.items():
+        fits = reply.masked.shape == (size,) and reply.masked.dtype == np.uint64
+        if name not in roster or not fits or reply.rows != rows[name]:
+            raise AlignmentError(f"site {name!r} sent an answer that does not fit the question")
     silent = tuple(name for name in roster if name not in replies)
     if silent:
         return MaskedSum(None, silent)
@@ -122,31 +126,9 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     return MaskedSum(total.view(np.int64), ())
 
 
-def by_site(replies: list[Reply]) -> dict[str, Reply]:
-    """Return replies by site; AlignmentError if a site answered twice."""
-    found = {reply.site: reply for reply in replies}
-    if len(found) < len(replies):
-        raise AlignmentError("a site answered twice")
-    return found
-
-
-def check_replies(replies: dict[str, Reply], roster: list[str], size: int, rows: dict[str, int]) -> None:
-    """Raise what sites refuse with, and AlignmentError for answers of another shape."""
-    for reply in replies.values():
-        if reply.error:
-            raise refusal_of(reply)
-    for name, reply in replies.items():
-        fits = reply.masked.shape == (size,) and reply.masked.dtype == np.uint64
-        if name not in roster or not fits or reply.rows != rows[name]:
-            raise AlignmentError(f"site {name!r} sent an answer that does not fit the question")
-
-
 def add_words(words: Sequence[Words]) -> Words:
     """Return the sum of vectors of words modulo 2^64."""
-    total = np.zeros_like(words[0])
-    for one in words:
-        total += one
-    return total
+    return np.asarray(np.sum(words, axis=0, dtype=np.uint64))
 
 
 @doors
@@ -262,7 +244,8 @@ class SecureServer(TrustedServer):
             (plan.entry.to_dict(),), self._terms(plan, asked),
         )  # fmt: skip
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
-        return PlannedSum(with_question(query, **_words(query)), tuple(asked), plan.site_scale, level)
+        # Sites know a question by its digits too: with others it is another one, with noise of its own.
+        return PlannedSum(with_question(query, asked_bits=bits), tuple(asked), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str]) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent."""
@@ -279,7 +262,7 @@ class SecureServer(TrustedServer):
         planned : PlannedSum
             Charged unless its line, all of it, stands in the ledger.
         """
-        check_question(planned, **_words(planned.query))
+        check_question(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
@@ -333,12 +316,12 @@ class SecureServer(TrustedServer):
         """Ask for descriptions, and read from them which roster is pinned."""
         replies = super()._round(query, asked)
         pinned = {reply.site: reply.facts.get("roster") for reply in replies}
+        first, self._pinned = next(iter(pinned.items()))
         for name, digest in pinned.items():
             if digest is None:
                 raise NotAvailableError(f"site {name!r} has no key and roster for secure sums")
-            if digest != next(iter(pinned.values())):
-                raise AlignmentError(f"site {name!r} has another pinned roster than {next(iter(pinned))!r}")
-        self._pinned = str(next(iter(pinned.values())))
+            if digest != self._pinned:
+                raise AlignmentError(f"site {name!r} has another pinned roster than {first!r}")
         return replies
 
     def __repr__(self) -> str:
