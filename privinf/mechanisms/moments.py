@@ -244,9 +244,7 @@ class Moments:
                 block if scale == 0.0 else source.perturb(block, scale)
                 for block in self._records(encoded, asked.args["response_factor"])
             ]
-            arrays: dict[str, Any] = {"moments": np.concatenate(blocks), "public": encoded.public}
-            kept = {"groups": encoded.groups, "weights": encoded.weights}
-            return arrays | {name: array for name, array in kept.items() if array is not None}
+            return {"moments": np.concatenate(blocks), "public": encoded.public, **encoded.beside}
         total = noisy_total(asked, self._block(encoded), scale, source)
         clear = encoded.public if encoded.weights is None else encoded.public * encoded.weights[:, None]
         return {"moments": total, "public_moments": encoded.public.T @ clear}

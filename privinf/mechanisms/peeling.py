@@ -124,12 +124,10 @@ def _without_noise(values: bool) -> PeelingCost:
 
 
 def _pure_cost(k: int, method: PeelingMethod, values: bool, epsilon: float) -> PeelingCost:
-    if method == "gumbel":
-        if values:
-            raise ArgumentError("epsilon without delta: Gaussian values need delta; or ask for values=False")
-        return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
     if not values:
         return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
+    if method == "gumbel":
+        raise ArgumentError("epsilon without delta: Gaussian values need delta; or ask for values=False")
     # A pick costs 2 lambda/b and a value lambda/b.
     selection = float_down(exact(epsilon) * 2 / 3)
     rest = float_down(exact(epsilon) - exact(selection))

@@ -83,6 +83,12 @@ class EncodedRows:
     groups: Integers | None = None
     weights: Floats | None = None
 
+    @property
+    def beside(self) -> dict[str, Any]:
+        """Groups and weights, where there are any, as a release has them beside its numbers."""
+        both = {"groups": self.groups, "weights": self.weights}
+        return {name: array for name, array in both.items() if array is not None}
+
     def __reduce__(self) -> Any:
         raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
 

@@ -316,12 +316,13 @@ class SecureServer(TrustedServer):
         """Ask for descriptions, and read from them which roster is pinned."""
         replies = super()._round(query, asked)
         pinned = {reply.site: reply.facts.get("roster") for reply in replies}
-        first, self._pinned = next(iter(pinned.items()))
+        first, common = next(iter(pinned.items()))
         for name, digest in pinned.items():
             if digest is None:
                 raise NotAvailableError(f"site {name!r} has no key and roster for secure sums")
-            if digest != self._pinned:
+            if digest != common:
                 raise AlignmentError(f"site {name!r} has another pinned roster than {first!r}")
+        self._pinned = str(common)
         return replies
 
     def __repr__(self) -> str:

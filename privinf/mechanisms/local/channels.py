@@ -258,7 +258,7 @@ def label_design(
     while stand_in in schema:
         stand_in += "_"
     design = schema.design(f"{stand_in} ~ {right}", response="public", radius=radius)
-    return replace(design, formula=formula, outcome=_unbounded(name))
+    return replace(design, formula=formula, outcome=Response(Column(name, (Plain(name),)), True, None))
 
 
 def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | None) -> tuple[Label, Design]:
@@ -303,10 +303,6 @@ def _factor_response(schema: Schema, formula: str) -> tuple[str | None, str]:
         name = name[2:-1].strip()
     known = name in schema and isinstance(schema[name], Factor)
     return (name if known else None), right
-
-
-def _unbounded(name: str) -> Response:
-    return Response(Column(name, (Plain(name),)), True, None)
 
 
 def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Level, ...] | None:

@@ -265,13 +265,8 @@ class LocalExamples:
         )
 
     def _line(self, **what: Any) -> Line:
-        return Line(
-            mechanism="gaussian",
-            unit=unit_name(self.design),
-            trust="local",
-            assumptions=self._assumptions(),
-            **what,
-        )
+        unit, stated = unit_name(self.design), self._assumptions()
+        return Line(mechanism="gaussian", unit=unit, trust="local", assumptions=stated, **what)
 
     def _answer(
         self, levels: int, epsilon: float, label: str, noise: NoiseSource
@@ -311,14 +306,12 @@ class LocalExamples:
             answers = response.respond(truth, noise)
             positions = self.features.private_positions(feature.columns)
             features[:, positions] = indicators_of(answers, feature.levels)
-        arrays: dict[str, Any] = {
+        return {
             "features": features,
             "labels": self._sent_labels(encoded.response, plan, noise),
             "public": encoded.public[:, ~private[~gaussian]],
+            **encoded.beside,
         }
-        if encoded.groups is not None:
-            arrays["groups"] = encoded.groups
-        return arrays
 
     def _sent_labels(self, labels: Floats, plan: _ExamplesPlan, noise: NoiseSource) -> Any:
         if plan.label_response is not None:

@@ -297,11 +297,8 @@ class ModulationSession:
             "directions": self._directions[0] if one else np.stack(self._directions),
             "response": self.response,
             "public": self.public,
+            **self._rows.beside,
         }
-        if self._rows.groups is not None:
-            arrays["groups"] = self._rows.groups
-        if self._rows.weights is not None:
-            arrays["weights"] = self._rows.weights
         parameters = self._mechanism.map
         law: ModulationLaw = {
             "contraction": parameters.contraction,

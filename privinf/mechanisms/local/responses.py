@@ -115,6 +115,7 @@ class RandomizedResponse:
     ) -> LedgerEntry:
         """Return the ledger line of one answer a unit."""
         clear = math.isinf(self.epsilon)
+        law = "none" if clear else "randomized response"
         return LedgerEntry(
             mechanism="randomized response",
             label=label,
@@ -124,11 +125,7 @@ class RandomizedResponse:
             sensitivity=Sensitivity(
                 norm="discrete", value=1.0, derivation=f"any two of the {self.levels} public levels"
             ),
-            noise={
-                "law": "none" if clear else "randomized response",
-                "levels": self.levels,
-                "keep": self.keep,
-            },
+            noise={"law": law, "levels": self.levels, "keep": self.keep},
             loss=PureLoss(self.epsilon),
             source="none" if clear else source.name,
             secure=not clear and source.secure,

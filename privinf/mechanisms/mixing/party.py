@@ -12,11 +12,12 @@ from privinf.accounting import calibrate_mu
 from privinf.accounting.losses import json_number
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.mixing.theory import LABEL_SPREAD, MixingGuess, check_rsquared, guessed_variances
+from privinf.mechanisms.mixing.theory import LABEL_SPREAD, MixingGuess, guessed_variances
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.terms import Column, Indicator, Plain, Response
 from privinf.typing import Calibration, DiameterChoice
+from privinf.validation import check_fraction
 
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
@@ -97,7 +98,7 @@ class PlanColumns:
             label_noise=float(noise[response].mean()),
             signal=float(variances[features].mean()) if features.any() else float(variances.mean()),
             label_variance=LABEL_SPREAD * float(variances[response].mean()),
-            rsquared=check_rsquared(rsquared),
+            rsquared=check_fraction(rsquared, "rsquared"),
         )
 
 

@@ -92,18 +92,10 @@ class PartyMechanism:
 
     Parameters
     ----------
-    schema : Schema
-        The party's columns, all private, with public bounds or levels.
-    n : int, optional
-        Public number of people; rows of another length are refused.
-    centred : bool
+    schema, n, diameter, missing, data_bounds, labels
+        As for `RandomMixing`.
+    intercept : bool
         Whether numeric columns are centred at the middle of their bounds.
-    diameter : float, optional
-        Noise is calibrated to this instead of the party's own diameter, if larger (the paper's d_max).
-    missing : {"raise", "impute-public"}
-    data_bounds : bool
-        Whether bounds were taken from the rows (a leak that every ledger line names).
-    labels : PartyLabels
     """
 
     kind: MixingMethod
@@ -113,23 +105,23 @@ class PartyMechanism:
         self,
         schema: Schema,
         *,
-        n: int | None,
-        centred: bool,
-        diameter: float | None,
-        missing: Missing,
-        data_bounds: bool,
-        labels: PartyLabels,
+        n: int | None = None,
+        intercept: bool = False,
+        diameter: float | None = None,
+        missing: Missing = "raise",
+        data_bounds: bool = False,
+        labels: PartyLabels | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
             raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
-        self.design = party_design(schema, centred=centred)
-        self.centred = centred
+        self.centred = check_flag(intercept, "intercept")
+        self.design = party_design(schema, centred=self.centred)
         self.n = None if n is None else check_count(n, "n")
         own = self.design.diameter
         self.diameter = max(own, own if diameter is None else check_positive(diameter, "diameter"))
         self.missing: Missing = check_choice(missing, Missing, "missing")
         self.data_bounds = check_flag(data_bounds, "data_bounds")
-        self.labels = labels
+        self.labels = labels or PartyLabels()
 
     @property
     def width(self) -> int:

@@ -32,7 +32,7 @@ from privinf.release_kinds import RandomMixingLaw
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import Floats, Missing, MixingKind, SpendingWords, Table
-from privinf.validation import check_choice, check_count, check_flag, check_number
+from privinf.validation import check_choice, check_count, check_number
 
 
 @doors
@@ -66,22 +66,6 @@ class GaussianRows(PartyMechanism):
 
     kind = "gaussian-rows"
     label = "rows"
-
-    def __init__(
-        self,
-        schema: Schema,
-        *,
-        n: int | None = None,
-        intercept: bool = False,
-        diameter: float | None = None,
-        missing: Missing = "raise",
-        data_bounds: bool = False,
-        labels: PartyLabels | None = None,
-    ) -> None:
-        super().__init__(
-            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
-            data_bounds=data_bounds, labels=labels or PartyLabels(),
-        )  # fmt: skip
 
     def release(
         self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
@@ -185,8 +169,8 @@ class RandomMixing(PartyMechanism):
         labels: PartyLabels | None = None,
     ) -> None:
         super().__init__(
-            schema, n=n, centred=check_flag(intercept, "intercept"), diameter=diameter, missing=missing,
-            data_bounds=data_bounds, labels=labels or PartyLabels(),
+            schema, n=n, intercept=intercept, diameter=diameter, missing=missing, data_bounds=data_bounds,
+            labels=labels,
         )  # fmt: skip
         self.k = check_count(k, "k")
         self.mixing: MixingKind = check_choice(kind, MixingKind, "kind")

@@ -18,7 +18,6 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.schema import Design
 from privinf.typing import Floats
-from privinf.validation import check_fraction
 
 IDENTIFIED = 3.0
 # The all-ones row is to give every column mean to this sd, in scaled units.
@@ -180,11 +179,6 @@ def identification_forecast(noise: float, signal: float, *, n: int, k: int, feat
     if noise == 0.0:
         return math.inf
     return n * signal / (2.0 * noise * math.sqrt(features * k))
-
-
-def check_rsquared(rsquared: float) -> float:
-    """Return a public guess of R^2, strictly between 0 and 1."""
-    return check_fraction(rsquared, "rsquared")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -187,10 +188,7 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
     if "batches" not in args:
         return block
     drawn = batch_of(block, int(args["seed"]), int(args["batches"])) == int(args["batch"])
-    return SiteBlock(
-        block.features[drawn], block.response[drawn], block.low, block.high,
-        block.response_low, block.response_high, block.start, block.stream,
-    )  # fmt: skip
+    return replace(block, features=block.features[drawn], response=block.response[drawn])
 
 
 def _sketched_score(block: SiteBlock, args: Args) -> Floats:

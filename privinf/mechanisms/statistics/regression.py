@@ -35,7 +35,7 @@ from privinf.mechanisms.statistics.block import (
     SiteBlock,
     clip_norms,
     clipped,
-    cut,
+    cut_sum,
     digits,
     positions,
     positive,
@@ -80,11 +80,9 @@ def from_isometric(entries: Floats) -> Floats:
 
 def clipped_products(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(x_j r, B) over the block, shape (p,)."""
-    bound, unit = float(args["bound"]), unit_of(args["bound"], digits(args)[0])
-    x = block.columns(args)
+    bound, x = float(args["bound"]), block.columns(args)
     x *= block.residual(args, args.get("residual_clip"))[:, None]
-    steps, unit = cut(clipped(x, bound), unit)
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(clipped(x, bound), bound, args)
 
 
 def _products_reach(args: Args, columns: int) -> Reach:
@@ -170,7 +168,7 @@ def _score_reach(args: Args, columns: int) -> Reach:
 
 def slopes(block: SiteBlock, args: Args) -> Floats:
     """Return sum (u_j x_j)_j 1(|r| < R), shape (m,)."""
-    bits, half = digits(args)
+    half = digits(args)[1]
     clip, column_clip, norm = float(args["clip"]), float(args["column_clip"]), args.get("norm")
     unit = unit_of(clip, half)
     u = directions(block, args, unit)
@@ -178,8 +176,7 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
     x *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
     if norm is not None:
         # The shrunk product is cut as one number a target: rounding the factors could raise its norm.
-        products, unit = cut(clip_norms(u * x, float(norm)), unit_of(float(norm), bits))
-        return np.asarray(products.sum(axis=0) * unit, dtype=np.float64)
+        return cut_sum(clip_norms(u * x, float(norm)), float(norm), args)
     u, u_unit = rounded(u, unit, clip)
     x, x_unit = rounded(x, unit_of(column_clip, half), column_clip)
     return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
@@ -201,9 +198,7 @@ def score_variances(block: SiteBlock, args: Args) -> Floats:
     bound = float(args["residual_clip"])
     u = directions(block, args)
     u *= block.residual(args, bound)[:, None]
-    top = (float(args["clip"]) * bound) ** 2
-    steps, unit = cut(np.square(u, out=u), unit_of(top, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
 
 
 def _variances_reach(args: Args, columns: int) -> Reach:
@@ -234,8 +229,7 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
     """Return sum psi_R(r)^2, shape (1,)."""
     bound = float(args["residual_clip"])
     r = block.residual(args, bound)
-    steps, unit = cut(np.square(r, out=r), unit_of(bound**2, digits(args)[0]))
-    return np.array([steps.sum() * unit])
+    return cut_sum(np.square(r, out=r), bound**2, args)[None]
 
 
 def _squares_reach(args: Args, columns: int) -> Reach:
@@ -246,8 +240,7 @@ def _squares_reach(args: Args, columns: int) -> Reach:
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
     """Return sum psi_R(r), shape (1,)."""
     bound = float(args["residual_clip"])
-    steps, unit = cut(block.residual(args, bound), unit_of(bound, digits(args)[0]))
-    return np.array([steps.sum() * unit])
+    return cut_sum(block.residual(args, bound), bound, args)[None]
 
 
 def _residual_sum_reach(args: Args, columns: int) -> Reach:
@@ -260,9 +253,7 @@ def _residual_sum_reach(args: Args, columns: int) -> Reach:
 def column_sums(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(x_j, c) of some columns, shape (k,)."""
     bound = float(args["bound"])
-    x = clipped(block.columns(args, np.asarray(args["columns"])), bound)
-    steps, unit = cut(x, unit_of(bound, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(clipped(block.columns(args, np.asarray(args["columns"])), bound), bound, args)
 
 
 def _column_sums_reach(args: Args, columns: int) -> Reach:
@@ -274,8 +265,7 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
     """Return sum clip(x_j, c)^2 of some columns, shape (k,)."""
     bound = float(args["bound"])
     x = clipped(block.columns(args, np.asarray(args["columns"])), bound)
-    steps, unit = cut(np.square(x, out=x), unit_of(bound**2, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(np.square(x, out=x), bound**2, args)
 
 
 def _column_squares_reach(args: Args, columns: int) -> Reach:

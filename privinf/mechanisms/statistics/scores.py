@@ -49,6 +49,7 @@ from privinf.mechanisms.statistics.block import (
     clip_norms,
     clipped,
     cut,
+    cut_sum,
     digits,
     positions,
     positive,
@@ -107,10 +108,7 @@ def _largest(args: Args) -> float:
 
 
 def _scores_reach(args: Args, columns: int) -> Reach:
-    transform = check_array(args.get("transform", ()), "transform", ndim=2)
-    if transform.shape[0] != len(positions(args, "columns", columns)):
-        raise ArgumentError("transform must have one row for each of columns")
-    size = int(transform.shape[1])
+    size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
     vector(args, "weights", size)
@@ -151,9 +149,7 @@ def paper_variances(block: SiteBlock, args: Args) -> Floats:
     bound = float(args["residual_clip"])
     forms = clipped_forms(block, args)
     forms *= block.residual(args, bound)[:, None]
-    top = (float(args["clip"]) * bound) ** 2
-    steps, unit = cut(np.square(forms, out=forms), unit_of(top, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(np.square(forms, out=forms), (float(args["clip"]) * bound) ** 2, args)
 
 
 def _paper_variances_reach(args: Args, columns: int) -> Reach:
@@ -164,8 +160,7 @@ def _paper_variances_reach(args: Args, columns: int) -> Reach:
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
     """Return sum Pi_Rv(v_k'x)^2 (Algorithm 5), shape (m,)."""
     forms = clipped_forms(block, args)
-    steps, unit = cut(np.square(forms, out=forms), unit_of(args["clip"] ** 2, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(np.square(forms, out=forms), float(args["clip"]) ** 2, args)
 
 
 def _quadratic_reach(args: Args, columns: int) -> Reach:
@@ -231,8 +226,7 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
     x = block.columns(args)
     x *= block.residual(args)[:, None]
     # Cut towards zero, as one number an entry: no norm is raised by it.
-    steps, unit = cut(clip_norms(clipped(x, bound), norm), unit_of(min(bound, norm), digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
+    return cut_sum(clip_norms(clipped(x, bound), norm), min(bound, norm), args)
 
 
 def _product_reach(args: Args, columns: int) -> Reach:
