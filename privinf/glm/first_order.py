@@ -232,12 +232,7 @@ Optimizer: TypeAlias = DPSGD | DPAdam | RandomSketch | DOME
 
 
 def optimise(
-    sums: GlmSums,
-    start: Floats,
-    mu: float,
-    options: Optimizer,
-    seed: int,
-    watched: Integers | None = None,
+    sums: GlmSums, start: Floats, mu: float, options: Optimizer, seed: int, watched: Integers | None = None
 ) -> Trajectory:
     """Run a private optimiser from a public start; the path keeps the iterates at the end of every epoch.
 

@@ -201,11 +201,7 @@ class Estimate:
         """Return the same estimate with another covariance (and the noise part that belongs to it)."""
         noise = None if noise_cov is None else np.asarray(noise_cov, dtype=np.float64)
         return replace(
-            self,
-            cov=np.asarray(cov, dtype=np.float64),
-            noise_cov=noise,
-            cov_type=cov_type,
-            weak_reason="",
+            self, cov=np.asarray(cov, dtype=np.float64), noise_cov=noise, cov_type=cov_type, weak_reason=""
         )
 
     def _transformed_scores(self, T: Floats) -> tuple[Floats | None, Floats | None]:

@@ -46,11 +46,7 @@ class NewtonPath:
 
 
 def newton(
-    equation: Equation,
-    start: Floats,
-    *,
-    max_steps: int = STEPS,
-    tolerance: float = TOLERANCE,
+    equation: Equation, start: Floats, *, max_steps: int = STEPS, tolerance: float = TOLERANCE
 ) -> NewtonPath:
     """Return the path of damped Newton steps on an equation.
 

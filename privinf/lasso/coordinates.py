@@ -194,13 +194,7 @@ def _unit_diagonal(matrix: Floats) -> Floats:
 
 
 def privacy_slack(
-    column: Floats,
-    members: Integers,
-    picked: int,
-    privacy_share: float,
-    ratio: float,
-    *,
-    eta: float = ETA,
+    column: Floats, members: Integers, picked: int, privacy_share: float, ratio: float, *, eta: float = ETA
 ) -> Floats:
     """Return the bound on what the privacy errors of coefficients and precision columns do together, (k,).
 

@@ -185,11 +185,7 @@ class Extras:
 
 
 def run_extras(
-    sums: SparseSums,
-    fit: SparseFit,
-    debiased: DebiasedFit,
-    plan: ExtrasPlan,
-    rho: float,
+    sums: SparseSums, fit: SparseFit, debiased: DebiasedFit, plan: ExtrasPlan, rho: float
 ) -> Extras:
     """Release the extras of a debiased fit.
 

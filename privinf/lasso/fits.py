@@ -205,10 +205,7 @@ def _server(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
     return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design, trust=rows.trust)
 
 
-REFUSED = {
-    "calibration": "has no choice here: all prices are exact",
-    "source": SITES_NOISE,
-}
+REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}
 NOT_GAUSSIAN = (
     "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
     "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"

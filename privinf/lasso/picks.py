@@ -19,8 +19,7 @@ of doing without a trusted server is a noise that grows as sqrt p, and it is pai
 of targets are correlated with all others likewise, m p products at a time.
 
 **What is found.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance is
-found, but for 5% each of a larger one elsewhere and of its own noise, from
-``(z(.05 / 2p) + z(.05)) sd`` on.
+found, but for 5% each of a larger one elsewhere and of its own noise, from ``(z(.05 / 2p) + z(.05)) sd`` on.
 """
 
 from __future__ import annotations

@@ -27,15 +27,7 @@ from privinf.mixing.joined import (
 from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import (
-    Calibration,
-    Missing,
-    MixingMethod,
-    PartyColumns,
-    SpendingWords,
-    Table,
-    Target,
-)
+from privinf.typing import Calibration, Missing, MixingMethod, PartyColumns, SpendingWords, Table, Target
 from privinf.validation import as_generator, check_words
 
 PLAIN = (

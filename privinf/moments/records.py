@@ -36,9 +36,8 @@ class NoisyRecordMoments(LargeSample):
     Parameters
     ----------
     moments : (n, m) array
-        Isometric entries of z z' for each record, z = (public, private, c y): the upper triangle row by
-        row, off-diagonal entries times sqrt 2, less the public x public block; noise of sd `scale` on
-        each.
+        Isometric entries of z z' for each record, z = (public, private, c y): the upper triangle row by row,
+        off-diagonal entries times sqrt 2, less the public x public block; noise of sd `scale` on each.
     public : (n, k) array, optional
         Public columns, in clear.
     private : int

@@ -133,11 +133,7 @@ def check_site_plan(
     else:
         given = _checked_shares(shares)
     many = factors(
-        targets,
-        p,
-        interval_columns(shared, own, extra, neighbours),
-        joint=joint,
-        own_precision=own_precision,
+        targets, p, interval_columns(shared, own, extra, neighbours), joint=joint, own_precision=own_precision
     )
     price = {name: share / (many[name] if joint else 1.0) for name, share in given.items()}
     total = sum(price[name] * many[name] for name in price)

@@ -19,14 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
-from privinf.lasso.heterogeneous.own import (
-    OwnFit,
-    SharedPart,
-    SiteGrams,
-    clipped_step,
-    own_fits,
-    site_grams,
-)
+from privinf.lasso.heterogeneous.own import OwnFit, SharedPart, SiteGrams, clipped_step, own_fits, site_grams
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
