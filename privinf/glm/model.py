@@ -365,13 +365,12 @@ class FederatedGLM:
             "ledger": self.ledger, "rng": rng, "relation": relation,
             "design": None if rows.design.schema is None else rows.design,
         }  # fmt: skip
-        if self._trust != "secure-sum" and max_colluding:
-            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
         if self._trust == "secure-sum":
             server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
+        elif max_colluding:
+            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
         else:
-            options["trust"] = self._trust
-            server = TrustedServer(rows.federation, **options)
+            server = TrustedServer(rows.federation, trust=self._trust, **options)
         constant = rows.design.constant if rows.family == "poisson" else None
         asked = server if folder is None else CheckpointedServer(server, folder)
         return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant, clients)

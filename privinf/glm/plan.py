@@ -117,7 +117,8 @@ def plan_fit(
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
     if block is not None and not possible:
-        optimizer = optimizer or _near(rows)
+        # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
+        optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
         final = mu if math.isinf(mu) else mu * math.sqrt(share := optimizer.final_share)
         _check_targets(block, rows, units, mu, final)
     chosen = optimizer or (Newton() if possible else DPSGD())
@@ -127,11 +128,6 @@ def plan_fit(
         weak = BINDING
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
     return FitPlan(mu, rest, 0.0 if weak else final, delta, chosen, seed, clients, robust, block, weak)
-
-
-def _near(rows: GlmRows) -> DPSGD:
-    """Return the descent that comes near all coefficients: full batches, whole scores, steps of 1/V."""
-    return DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
 
 
 def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:

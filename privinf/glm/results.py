@@ -156,15 +156,11 @@ def glm_results(
     """
     sampling = sandwich(step.bread, step.meat, rows.total)
     noise = sandwich(step.bread, step.noise_meat, 1)
-    names, back = rows.design.names, rows.to_user
+    step_names = names = rows.design.names
+    back, context = rows.to_user, description.context(rows, *([] if block is None else [APART]))
     if block is not None:
-        step_names = tuple(names[j] for j in block.columns)
+        step_names, context["design"] = tuple(names[j] for j in block.columns), None
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
-    else:
-        step_names = names
-    context = description.context(rows, *([] if block is None else [APART]))
-    if block is not None:
-        context["design"] = None
     reason = _unsettled(rows, step, description.trajectory, sampling + noise)
     if reason:
         weak = Estimate(
@@ -192,11 +188,8 @@ def weak_results(
     rows: GlmRows, description: FitDescription, reason: str, block: Block | None
 ) -> FederatedGLMResults:
     """Return the results of a fit without a last step: where its rounds ended, with the reason."""
-    names, params, context = (
-        rows.design.names,
-        rows.to_user @ description.trajectory.params,
-        description.context(rows),
-    )
+    names, context = rows.design.names, description.context(rows)
+    params = rows.to_user @ description.trajectory.params
     if block is not None:
         chosen = block.columns[: len(block.targets)]
         names, params, context["design"] = block.targets, params[chosen], None

@@ -184,17 +184,9 @@ class Estimate:
             raise ArgumentError(f"T must have at most {matrix.shape[1]} rows; linear(R) takes more")
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
         scores, bread = self._transformed_scores(matrix)
-        return Estimate(
-            params,
-            None if self.cov is None else matrix @ self.cov @ matrix.T,
-            tuple(names),
-            self.nobs,
-            scores,
-            bread,
-            None if self.noise_cov is None else matrix @ self.noise_cov @ matrix.T,
-            self.cov_type,
-            self.weak_reason,
-            self.df,
+        cov, noise_cov = (None if V is None else matrix @ V @ matrix.T for V in (self.cov, self.noise_cov))
+        return replace(
+            self, params=params, cov=cov, names=tuple(names), scores=scores, bread=bread, noise_cov=noise_cov
         )
 
     def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:

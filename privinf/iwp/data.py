@@ -70,7 +70,9 @@ class Examples:
             raise ArgumentError("noise must hold variances: none may be negative")
         _check_responses(responses, features, variances)
         if isinstance(label, LabelNoise):
-            _check_codes(codes, label.levels)
+            levels = label.levels
+            if ((codes != np.floor(codes)) | (codes < 0) | (codes >= levels)).any():
+                raise ArgumentError(f"labels must be the codes 0, ..., {levels - 1} of the declared levels")
         else:
             check_number(label, "label", low=0.0)
         sent = tuple(response for response in responses if not response.clear)
@@ -130,8 +132,3 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
         raise ArgumentError("a column under randomized response must have noise variance 0")
     for response in responses:
         response.check_sent(X)
-
-
-def _check_codes(codes: Floats, levels: int) -> None:
-    if ((codes != np.floor(codes)) | (codes < 0) | (codes >= levels)).any():
-        raise ArgumentError(f"labels must be the codes 0, ..., {levels - 1} of the declared levels")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +28,7 @@ def engine_for(data: Examples, loss: str, correction: str, truncation: int | Non
     if loss in {"squared", "quadratic"}:
         # The series of a quadratic is exact from its first term on.
         if correction == "series" and truncation == 0:
-            return LinearEngine(_without_gaussian(data), signed=True)
+            return LinearEngine(replace(data, noise=np.zeros_like(data.noise)), signed=True)
         return LinearEngine(data, signed=loss == "quadratic")
     combinations = data.combinations()
     if loss == "multinomial":
@@ -45,10 +45,6 @@ def _form(loss: str, correction: str, truncation: int | None, *, gaussian: bool)
     if loss == "exponential":
         return ExponentialForm()
     return PoissonForm() if loss == "poisson" else ConditionalForm(linear=not gaussian)
-
-
-def _without_gaussian(data: Examples) -> Examples:
-    return Examples(data.X, data.labels, np.zeros_like(data.noise), data.responses, data.label)
 
 
 def ignoring_noise(data: Examples) -> Examples:

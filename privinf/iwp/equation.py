@@ -245,16 +245,13 @@ class ExampleScores:
         for rows in self.blocks():
             part = self._engine.clean_squares(theta, rows)
             if part is None:
-                return self._no_clean()
+                if self.correction == "series":
+                    return NO_CLEAN_SERIES
+                return NO_CLEAN_MANY if self.correction == "exact" else NO_CLEAN_CONDITIONAL
             total += part
         mean = self.mean_score(theta) + self._penalty * theta
         meat: Floats = (total + total.T) / (2 * self.n) - np.outer(mean, mean)
         return meat
-
-    def _no_clean(self) -> str:
-        if self.correction == "series":
-            return NO_CLEAN_SERIES
-        return NO_CLEAN_MANY if self.correction == "exact" else NO_CLEAN_CONDITIONAL
 
     def _has_noise(self) -> bool:
         return not (self.noise_free.all() and self.data.clear_label)

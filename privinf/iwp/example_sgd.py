@@ -191,7 +191,8 @@ def example_gradient(system: ExampleScores) -> Gradient:
     """
     penalty = system.ridge * np.tile(system.penalized, system.p // len(system.penalized))
     data = system.effective
-    if data.responses or system.loss == "multinomial" or _other_series(system):
+    other_series = system.correction == "series" and system.loss != "logistic"
+    if data.responses or system.loss == "multinomial" or other_series:
         return lambda theta, rows: penalty * theta - system.block_scores(theta, rows).mean(axis=0)
     X, noise, form = data.X, data.noise, _form(system)
     labels = _labels(system, signed=form.signed, linear=form.linear)
@@ -208,10 +209,6 @@ def example_gradient(system: ExampleScores) -> Gradient:
         return np.asarray(penalty * theta - (factor @ x + shift * t) / len(x), dtype=np.float64)
 
     return gradient
-
-
-def _other_series(system: ExampleScores) -> bool:
-    return system.correction == "series" and system.loss != "logistic"
 
 
 class _ScoreForm(Protocol):

@@ -130,7 +130,7 @@ class _Profile:
 
     def end(self, centre: NullPoint, unit: float, reach: float) -> float:
         """Return the end of the set on the side of `unit`, infinite where none is found."""
-        origin, point = self._value(centre), centre
+        origin, point = float(centre.theta[self.kept][self.coordinate]), centre
         inside, outside, distance = (0.0, centre), 0.0, 1.0
         while distance * abs(unit) <= reach:
             moved = self._at(origin + distance * unit, point)
@@ -230,6 +230,3 @@ class _Profile:
             influence = self.system.block_scores(point.theta, rows) @ point.projection.T
             largest = max(largest, float(np.einsum("ij,jk,ik->i", influence, inverse, influence).max()))
         return largest
-
-    def _value(self, point: NullPoint) -> float:
-        return float(point.theta[self.kept][self.coordinate])

@@ -179,7 +179,8 @@ def sgd(
     batch, steps = schedule.batch, -(-check_count(n, "n") // schedule.batch)
     burnt, late = min(math.ceil(schedule.burn_in * steps), steps - 1), steps // 2
     theta, _ = _projected(np.array(check_array(start, "start", ndim=1)), radius)
-    kept = _kept_batches(steps, check_count(keep, "keep", least=0))
+    marks = np.linspace(0, steps, min(check_count(keep, "keep", least=0), steps) + 1).round().astype(int)
+    kept = {*marks.tolist()[1:], steps}
     iterates, total, outside, skipped = [theta], np.zeros_like(theta), 0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for t, size in enumerate(schedule.sizes(steps), start=1):
@@ -274,7 +275,3 @@ def checked_radius(theta_radius: float | None) -> float:
 def _projected(theta: Floats, radius: float) -> tuple[Floats, bool]:
     norm = math.sqrt(float(theta @ theta))
     return (theta, False) if norm <= radius else (theta * (radius / norm), True)
-
-
-def _kept_batches(steps: int, keep: int) -> frozenset[int]:
-    return frozenset(np.linspace(0, steps, min(keep, steps) + 1).round().astype(int).tolist()[1:]) | {steps}

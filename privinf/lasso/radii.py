@@ -123,14 +123,11 @@ def clip_radii(k: int, n: int, rho: float) -> ClipRadii:
         return ClipRadii(math.inf, math.inf, 1.0)
     root = math.sqrt(k)
     norm, residual = root, 1.5
+    variance = partial(relative_variance, k=k, n=n, rho=rho)
     for _ in range(_SWEEPS):
-        norm = _minimum(partial(_at_norm, residual=residual, k=k, n=n, rho=rho), 0.02 * root, 6.0 * root)
-        residual = _minimum(partial(relative_variance, norm, k=k, n=n, rho=rho), 0.02, 6.0)
+        norm = _minimum(partial(variance, residual=residual), 0.02 * root, 6.0 * root)
+        residual = _minimum(partial(variance, norm), 0.02, 6.0)
     return ClipRadii(norm, residual, relative_variance(norm, residual, k, n, rho))
-
-
-def _at_norm(norm: float, *, residual: float, k: int, n: int, rho: float) -> float:
-    return relative_variance(norm, residual, k, n, rho)
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:

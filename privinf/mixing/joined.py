@@ -156,7 +156,8 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
     positions = {name: k for k, name in enumerate(design.names)}
     if not isinstance(label, str) or label not in design.private_names:
         raise SchemaError(f"label {shown(label)} is not a released column: {', '.join(design.private_names)}")
-    if design.columns[positions[label]].indicator:
+    at = positions[label]
+    if design.columns[at].indicator:
         raise SchemaError(f"label {label!r} is an indicator of a factor: choose a numeric column")
     names = [name for name in order or design.private_names if name != label]
     chosen = [positions[name] for name in ([CONSTANT] if design.constant is not None else []) + names]
@@ -172,7 +173,7 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
         high=design.high[chosen],
         blocks=_blocks(design, chosen),
         radius=None,
-        outcome=_outcome(design, positions[label]),
+        outcome=Response(design.columns[at], False, Interval(float(design.low[at]), float(design.high[at]))),
     )
 
 
@@ -192,21 +193,13 @@ def formula_design(released: Design, formula: str) -> Design:
     known = released_columns(released)
     for column in (*design.columns, design.outcome.column):
         if column.pieces and column.pieces not in known:
-            what = "another coding of a factor" if _coding(column) else "a function of released columns"
+            coding = len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
+            what = "another coding of a factor" if coding else "a function of released columns"
             raise NotAvailableError(
                 f"{column.name!r} is {what}: the releases hold {', '.join(released.private_names)}; "
                 "a holder can declare and release a derived column"
             )
     return design
-
-
-def _coding(column: Column) -> bool:
-    return len(column.pieces) == 1 and isinstance(column.pieces[0], Indicator)
-
-
-def _outcome(design: Design, position: int) -> Response:
-    bounds = Interval(float(design.low[position]), float(design.high[position]))
-    return Response(design.columns[position], False, bounds)
 
 
 def _blocks(design: Design, chosen: Sequence[int]) -> tuple[tuple[int, ...], ...]:

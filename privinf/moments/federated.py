@@ -147,7 +147,10 @@ class FederatedMoments:
         if len(parts) > 1:
             plan = self._plan(arrays, n, first.scale, parts[1])
             bound = plan.largest if law["noise_free"] else plan.bound
-            asked = self._residual_args(plan.coefficients, bound)
+            asked = self._shared_args() | {
+                "response_factor": 1.0 / self.design.y_scale, "coefficients": plan.coefficients,
+                "residual_clip": bound,
+            }  # fmt: skip
             second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
             arrays["residual_moments"] = second.values
             law |= {
@@ -194,12 +197,6 @@ class FederatedMoments:
         bound = weight * self.design.y_norm
         return self._shared_args() | {
             "response_factor": weight / self.design.y_scale, "response_bound": bound
-        }  # fmt: skip
-
-    def _residual_args(self, coefficients: Floats, bound: float) -> dict[str, Any]:
-        return self._shared_args() | {
-            "response_factor": 1.0 / self.design.y_scale, "coefficients": coefficients,
-            "residual_clip": bound,
         }  # fmt: skip
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
-from privinf.results import resampling as draw_containers
 from privinf.results.context import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, Context, unavailable
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
@@ -99,7 +98,7 @@ class Results(DescribedResults):
         Needs the extra ``privinf[arviz]``.
         """
         found = parametric_bootstrap(self._estimate.params, self._estimate.covariance, draws=n, rng=rng)
-        return draw_containers.draws_dataset(
+        return resampling.draws_dataset(
             found.draws,
             self.names,
             distribution="normal sampling distribution",
@@ -108,7 +107,7 @@ class Results(DescribedResults):
 
     def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
         """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
-        return draw_containers.to_arviz(self.draws(n, rng=rng), group)
+        return resampling.to_arviz(self.draws(n, rng=rng), group)
 
     def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
         """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it."""

@@ -95,9 +95,7 @@ def _matrices(given: ConstraintLike, names: tuple[str, ...]) -> tuple[Floats, Fl
 
 
 def _is_text(given: Any) -> bool:
-    return (
-        isinstance(given, (list, tuple)) and len(given) > 0 and all(isinstance(item, str) for item in given)
-    )
+    return isinstance(given, (list, tuple)) and bool(given) and all(isinstance(item, str) for item in given)
 
 
 def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
@@ -114,9 +112,8 @@ def _parsed(given: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
             f"cannot read the restriction {shown(given)} ({reason}); coefficients are: {', '.join(names)}"
         ) from None
     # patsy leaves negative zeros behind, which labels and tables would print
-    return np.asarray(found.coefs, dtype=np.float64) + 0.0, np.asarray(
-        found.constants, np.float64
-    ).ravel() + 0.0
+    R, q = (np.asarray(part, dtype=np.float64) + 0.0 for part in (found.coefs, found.constants))
+    return R, q.ravel()
 
 
 def _label(row: Floats, names: Sequence[str]) -> str:

@@ -133,15 +133,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     def _sections(self) -> list[list[Row]]:
         """Return rectangular blocks of cells, empty ones left out; the table's first cell is empty."""
         facts: dict[str, list[Row]] = {
-            name: [(*a, *b) for a, b in _paired(block)] for name, block in self._blocks.items()
+            name: [(*a, *b) for a, b in itertools.zip_longest(*block, fillvalue=("", ""))]
+            for name, block in self._blocks.items()
         }
         table: list[Row] = [("", *self._header), *self._rows]
         return [part for part in (facts["top"], table, facts["tests"], facts["privacy"]) if part]
-
-
-def _paired(block: Facts) -> list[tuple[Fact, Fact]]:
-    left, right = block
-    return list(itertools.zip_longest(left, right, fillvalue=("", "")))
 
 
 def _fact_lines(block: Facts, width: int) -> list[str]:
