@@ -53,14 +53,7 @@ KEPT_REACHES = 16
 class CheckedQuery:
     """A question about rows that has passed every check but its turn and its price.
 
-    Attributes
-    ----------
-    op : SiteOp
-    reach : Reach
-    entries : tuple of LedgerEntry
-        The site's own lines for it.
-    terms : SumTerms or None
-        Of a secure sum.
+    `entries` are the site's own lines for it, `terms` those of a secure sum.
     """
 
     op: SiteOp

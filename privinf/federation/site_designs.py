@@ -129,7 +129,9 @@ class SiteDesigns:
     def public(self, digest: str) -> SiteBlock:
         """Return made-up rows within the bounds of a design."""
         design = self.named(digest)
-        return made_up(design.low, design.high, *_ends(design))
+        assert design.y_low is not None
+        assert design.y_high is not None
+        return made_up(design.low, design.high, design.y_low, design.y_high)
 
     def placed(self, digest: str, name: str) -> SiteBlock:
         """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`."""
@@ -157,12 +159,6 @@ def check_sums(design: Design) -> None:
         raise SchemaError(f"the response {design.response!r} needs public bounds (y_bounds)")
     if design.schema is not None and design.schema.max_rows > 1:
         raise NotAvailableError("sites answer for one row a unit: max_rows > 1 is not offered")
-
-
-def _ends(design: Design) -> tuple[float, float]:
-    assert design.y_low is not None
-    assert design.y_high is not None
-    return design.y_low, design.y_high
 
 
 def _design_of(content: Any) -> Design:

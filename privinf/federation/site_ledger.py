@@ -206,7 +206,10 @@ class FileJournal(Journal):
             raise StorageError(f"the ledger {self.path} is damaged")
         self.account.journal = self
         enlist(self.account)
-        self._stream = _opened(self.path)
+        try:
+            self._stream = self.path.open("ab")
+        except OSError as problem:
+            raise unreadable(self.path, problem) from None
         self._stream.truncate(length)
 
     def _replayed(self, line: dict[str, Any]) -> bool:
@@ -338,11 +341,3 @@ def _create(path: Path, content: bytes) -> None:
             stream.write(content)
     except OSError as problem:
         raise StorageError(f"the ledger {path} cannot be made ({problem.strerror})") from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """Return a file to which lines are added."""
-    try:
-        return path.open("ab")
-    except OSError as problem:
-        raise unreadable(path, problem) from None

@@ -323,9 +323,7 @@ def table_of_parties(
     data: Table, schema: Schema, parties: PartyColumns, *, missing: Missing = "raise"
 ) -> PartyTable:
     """Return a table and what each party holds of it; columns that no party holds are not released."""
-    arrays.check_cover({name: [str(c) for c in columns] for name, columns in parties.items()}, None)
-    schemas = {
-        name: Schema({str(column): schema[str(column)] for column in columns})
-        for name, columns in parties.items()
-    }
+    assigned = {name: [str(column) for column in columns] for name, columns in parties.items()}
+    arrays.check_cover(assigned, None)
+    schemas = {name: Schema({c: schema[c] for c in columns}) for name, columns in assigned.items()}
     return PartyTable(Rows(data, None, missing), schemas)

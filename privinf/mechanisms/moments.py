@@ -19,13 +19,7 @@ from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
 from privinf.mechanisms.statistics.block import EXACT_BITS, Args, SiteBlock
-from privinf.mechanisms.statistics.moments import (
-    MOMENT_OPS,
-    MomentLayout,
-    default_response_weight,
-    residual_moment_sensitivity,
-    second_moment_sensitivity,
-)
+from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout, default_response_weight
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
@@ -33,22 +27,6 @@ from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import CovType, Floats, Missing, SpendingWords, Trust
 from privinf.validation import check_choice, check_flag, check_fraction, check_positive
-
-__all__ = [
-    "ROBUST_SHARE",
-    "CovType",
-    "MomentLayout",
-    "MomentScale",
-    "Moments",
-    "ResidualPlan",
-    "Trust",
-    "default_response_weight",
-    "noisy_total",
-    "residual_moment_sensitivity",
-    "second_moment_sensitivity",
-    "warn_of_large_delta",
-]
-
 
 ROBUST_SHARE = 0.25
 
@@ -271,17 +249,9 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class OwnSum:
-    """A sum of a statistic over the holder's own rows.
+    """A sum of a statistic over the holder's own rows, and how far one person can move it.
 
-    Attributes
-    ----------
-    op : SiteOp
-    label : str
-        What it is, for the ledger.
-    args : mapping
-        What only the holder may say of its rows among them.
-    reach : Reach
-        How far one person can move it.
+    What only the holder may say of its rows stands among `args`; `label` is for the ledger.
     """
 
     op: SiteOp

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
-from privinf.mechanisms.moments import MomentLayout
+from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
 from privinf.schema import Design

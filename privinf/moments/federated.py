@@ -17,14 +17,12 @@ from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.gaussian import total_mu
-from privinf.mechanisms.moments import (
-    ROBUST_SHARE,
+from privinf.mechanisms.moments import ROBUST_SHARE, warn_of_large_delta
+from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
+from privinf.mechanisms.statistics.moments import (
     MomentLayout,
-    MomentScale,
-    ResidualPlan,
     default_response_weight,
     residual_moment_sensitivity,
-    warn_of_large_delta,
 )
 from privinf.releases import Release
 from privinf.schema import Schema

@@ -9,10 +9,13 @@ from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.moments import default_response_weight, second_moment_sensitivity
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits, unit_of
-from privinf.mechanisms.statistics.moments import FEWEST
+from privinf.mechanisms.statistics.moments import (
+    FEWEST,
+    default_response_weight,
+    second_moment_sensitivity,
+)
 
 P, EDGE, LOW, HIGH = 3, 2.0, -1.0, 3.0
 CONSTANT = 1

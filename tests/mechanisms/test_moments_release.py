@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import privinf as pi
-from privinf.mechanisms.moments import MomentLayout, OwnSum, noisy_total, second_moment_sensitivity
+from privinf.mechanisms.moments import OwnSum, noisy_total
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.moments import MomentLayout, second_moment_sensitivity
 from privinf.noise import LatticeNoise, grid_step
 
 

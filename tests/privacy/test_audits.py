@@ -373,7 +373,7 @@ def exact_moment_mu(pair):
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "blind"), (2.0, "exceeded")])
 def test_mutants_of_the_isometric_factor_are_caught(factor, verdict, monkeypatch):
     """Off-diagonal factor 1: noise wasted (blind against the exact loss); 2: sensitivity exceeded."""
-    from privinf.mechanisms.moments import MomentLayout
+    from privinf.mechanisms.statistics.moments import MomentLayout
 
     pair = tilted_pair()
     exact = exact_moment_mu(pair)  # the tilted pair is not the worst one: y is 0
@@ -652,7 +652,7 @@ def test_no_pair_of_records_moves_a_message_further_than_declared():
 
 @pytest.mark.parametrize("constant", [False, True])
 def test_no_pair_of_records_moves_the_moments_further_than_declared(constant):
-    from privinf.mechanisms.moments import second_moment_sensitivity
+    from privinf.mechanisms.statistics.moments import second_moment_sensitivity
 
     rng = np.random.default_rng(1)
     n = 6

@@ -17,7 +17,7 @@ from privinf.federation import InProcessFederation, SecureServer, Site
 from privinf.federation.secure.masking import PURPOSE, apply_masks
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.moments import default_response_weight
+from privinf.mechanisms.statistics.moments import default_response_weight
 from privinf.schema import Design
 
 MU, DRAWS = 3.0, 2500
