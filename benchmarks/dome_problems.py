@@ -218,4 +218,4 @@ def fit(
     limits = -np.ones(problem.d), np.ones(problem.d)
     sums = GlmSums(server, model, len(problem.y), problem.d, *limits)
     found = optimise(sums, np.zeros(problem.d), mu, optimizer, seed)
-    return Outcome(found.params, problem.excess(found.params), sums.meter.up, sums.meter.down)
+    return Outcome(found.params, problem.excess(found.params), sums.traffic.up, sums.traffic.down)

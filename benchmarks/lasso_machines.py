@@ -77,7 +77,7 @@ def five_targets(design: LassoDesign) -> list[int]:
     return [0, shared // 2, shared - 1, shared, 400]
 
 
-def of_five(r: pi.LassoResults, sample: LassoSample, machine: int, five: list[int]) -> dict:
+def of_five(r: pi.models.LassoResults, sample: LassoSample, machine: int, five: list[int]) -> dict:
     """Return what is measured of one machine with few targets."""
     truth = sample.params[machine]
     own, sparse = (truth != 0.0) & (sample.shared == 0.0), r.sparse_params.to_numpy()
@@ -90,7 +90,9 @@ def of_five(r: pi.LassoResults, sample: LassoSample, machine: int, five: list[in
     }
 
 
-def of_machine(r: pi.LassoResults, sample: LassoSample, machine: int, rng: np.random.Generator) -> dict:
+def of_machine(
+    r: pi.models.LassoResults, sample: LassoSample, machine: int, rng: np.random.Generator
+) -> dict:
     """Return what is measured of one machine."""
     truth = sample.params[machine]
     support, own = truth != 0.0, (truth != 0.0) & (sample.shared == 0.0)

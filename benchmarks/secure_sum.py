@@ -100,6 +100,12 @@ def whole_sum(size: int) -> float:
     return max(times[1:])
 
 
+def rows_of(site: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a site's made-up response and columns."""
+    rng = np.random.default_rng(site)
+    return rng.uniform(-1, 1, ROWS), rng.uniform(-1, 1, (ROWS, width))
+
+
 def federation_of(count: int, width: int = WIDTH, *, simulation: bool = False) -> InProcessFederation:
     """Return so many sites with a few made-up rows each."""
     keys, roster = pinned_keys(f"s{i:04d}" for i in range(count))
@@ -108,9 +114,7 @@ def federation_of(count: int, width: int = WIDTH, *, simulation: bool = False) -
     design = Design.from_arrays(names, bounds=[(-1.0, 1.0)] * width, y_bounds=(-1.0, 1.0))
     sites = {}
     for i, name in enumerate(keys):
-        rng = np.random.default_rng(i)
-        rows = rng.uniform(-1, 1, ROWS), rng.uniform(-1, 1, (ROWS, width))
-        sites[name] = Site(rows, design, policy=policy, key=keys[name], roster=roster)
+        sites[name] = Site(rows_of(i, width), design, policy=policy, key=keys[name], roster=roster)
     return InProcessFederation(sites)
 
 
@@ -118,7 +122,7 @@ def scaling(count: int) -> tuple[str, bool]:
     """Return a row: rounds of a federation of so many sites."""
     federation = federation_of(count)
     server = SecureServer(federation, max_colluding=count // 10)
-    exact = sum(site._rows.features.sum(axis=0) for site in federation._sites.values())
+    exact = sum(rows_of(i, WIDTH)[1].sum(axis=0) for i in range(count))
     walls, cpus, z = [], [], []
     for _ in range(ROUNDS):
         wall, cpu = time.perf_counter(), time.process_time()

@@ -48,10 +48,7 @@ def test_the_first_spend_makes_the_file_and_every_door_reads_it(path, make_entry
 
 def test_it_is_the_ledger_of_a_release(path):
     ledger = LedgerFile(path, LIMIT)
-    spending = Spending.of(
-        epsilon=None, mu=0.5, rho=None, delta=None,
-        calibration="exact", ledger=ledger, rng=0, source="lattice",
-    )  # fmt: skip
+    spending = Spending.of({"mu": 0.5, "rng": 0}, ledger)
     assert spending.ledger is ledger
 
 
