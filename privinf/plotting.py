@@ -188,10 +188,7 @@ def _spread(exog: Floats, cov: Floats) -> Floats:
 def new_axes(ax: Axes | None, *, width: float, height: float) -> Axes:
     """Return `ax`, or the axes of a new figure of this size in inches.
 
-    Raises
-    ------
-    NotAvailableError
-        matplotlib is not installed.
+    Raises NotAvailableError if matplotlib is not installed.
     """
     if ax is not None:
         return ax

@@ -41,10 +41,7 @@ def unsealed(record: object, what: str, fields: Iterable[str]) -> dict[str, Any]
     A record without a checksum passes: it was written by an earlier version of the package. One that has
     other fields does not: a checksum whose name is damaged is none.
 
-    Raises
-    ------
-    StorageError
-        It is no JSON object with these fields, or its checksum does not match.
+    Raises StorageError if it is no JSON object with these fields, or its checksum does not match.
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
         raise StorageError(f"the text is not {what} of a version that this privinf reads")

@@ -153,10 +153,8 @@ class Budget:
     def cost(self, loss: Loss) -> Fraction:
         """Return what `loss` costs in this currency.
 
-        Raises
-        ------
-        BudgetExceededError
-            If it costs infinitely much: no noise at all, or no finite cost follows from what is known.
+        Raises BudgetExceededError if it costs infinitely much: no noise at all, or no finite cost follows
+        from what is known.
         """
         return cost_in(self.currency, loss)
 

@@ -23,22 +23,10 @@ from privinf.validation import check_choice, check_number, shown, told
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 
-_FORBIDDEN = frozenset(
-    {
-        "seed",
-        "rng",
-        "state",
-        "draw",
-        "draws",
-        "sample",
-        "samples",
-        "value",
-        "values",
-        "statistic",
-        "count",
-        "counts",
-    }
-)
+_FORBIDDEN = frozenset({
+    "seed", "rng", "state", "draw", "draws", "sample", "samples",
+    "value", "values", "statistic", "count", "counts",
+})  # fmt: skip
 
 
 @doors

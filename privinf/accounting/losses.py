@@ -172,10 +172,7 @@ _KINDS: dict[str, type[Loss]] = {
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     """Read back what ``loss.to_dict()`` wrote.
 
-    Raises
-    ------
-    ArgumentError
-        If the kind is unknown, a parameter is missing or out of range.
+    Raises ArgumentError if the kind is unknown, a parameter is missing or out of range.
     """
     if not isinstance(record, Mapping):
         raise ArgumentError("not a loss: a mapping with its kind and its numbers is needed")

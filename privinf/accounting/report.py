@@ -193,14 +193,12 @@ class PrivacyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
-        own = {entry.id for entry in self.entries}
+        fit, recorded = [entry.id for entry in self.entries], [entry.id for entry in self.recorded]
         everything = {entry.id: entry for entry in (*self.recorded, *self.entries)}
         return {
             "entries": [entry.to_dict() for entry in everything.values()],
-            "fit": [entry.id for entry in self.entries],
-            "recorded": [entry.id for entry in self.recorded]
-            if own != {e.id for e in self.recorded}
-            else None,
+            "fit": fit,
+            "recorded": None if set(fit) == set(recorded) else recorded,
             "budget": None if self.budget is None else self.budget.to_dict(),
             "default_delta": self.default_delta,
         }
@@ -241,11 +239,7 @@ class PrivacyReport:
     def _row(self, entry: LedgerEntry) -> tuple[Any, ...]:
         total, sensitivity = compose([entry.loss]), entry.sensitivity
         return (
-            entry.label,
-            entry.mechanism,
-            entry.unit,
-            entry.relation,
-            entry.trust,
+            *(entry.label, entry.mechanism, entry.unit, entry.relation, entry.trust),
             math.nan if sensitivity is None else sensitivity.value,
             "" if sensitivity is None else sensitivity.norm,
             entry.noise.get("scale", math.nan),
@@ -259,21 +253,9 @@ class PrivacyReport:
 
 
 _COLUMNS = (
-    "label",
-    "mechanism",
-    "unit",
-    "relation",
-    "trust",
-    "sensitivity",
-    "norm",
-    "noise_scale",
-    "mu",
-    "rho",
-    "epsilon",
-    "source",
-    "secure",
-    "scope",
-)
+    "label", "mechanism", "unit", "relation", "trust", "sensitivity", "norm", "noise_scale",
+    "mu", "rho", "epsilon", "source", "secure", "scope",
+)  # fmt: skip
 
 
 def _joined(values: Iterable[str]) -> str:

@@ -114,11 +114,7 @@ def _released(
         mechanism.labels = dataclasses.replace(mechanism.labels, ids=rows.ids_sha256)
     spending: dict[str, Any] = plan.party(party).spending
     return mechanism.release(
-        _ShownRows(rows, quiet),
-        **spending,
-        calibration=plan.calibration,
-        ledger=ledger,
-        rng=seed,
+        _ShownRows(rows, quiet), **spending, calibration=plan.calibration, ledger=ledger, rng=seed
     )
 
 

@@ -23,10 +23,8 @@ __all__ = [
 def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:
     """Return seeded simulation noise if `rng` is given, else the named secure source.
 
-    Raises
-    ------
-    ArgumentError
-        Both a seed and a source other than the default are named: secure noise has no seed.
+    Raises ArgumentError if both a seed and a source other than the default are named: secure noise has no
+    seed.
     """
     check_choice(source, SourceName, "source")
     if rng is not None:

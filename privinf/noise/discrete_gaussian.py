@@ -79,10 +79,7 @@ class ProposalTable:
 def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> Integers:
     """Return `count` independent draws, shape (count,), made of the words of `entropy`.
 
-    Raises
-    ------
-    ArgumentError
-        `sigma` is outside [2^-20, 2^50].
+    Raises ArgumentError if `sigma` is outside [2^-20, 2^50].
     """
     sigma = check_number(sigma, "sigma", low=SMALLEST_SIGMA, high=LARGEST_SIGMA)
     table = _table(sigma, TAIL)

@@ -38,11 +38,9 @@ class Entropy(Protocol):
 
     def words(self, count: int) -> Words:
         """Return so many words."""
-        ...
 
     def word(self) -> int:
         """Return one word."""
-        ...
 
 
 class SystemEntropy:

@@ -14,6 +14,7 @@ what reports print.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,10 +92,7 @@ class LatticeNoise:
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus independent discrete Gaussian noise, `sigma` in steps.
 
-        Raises
-        ------
-        ArgumentError
-            `sigma` is outside [2^-20, 2^50].
+        Raises ArgumentError if `sigma` is outside [2^-20, 2^50].
         """
         steps = np.asarray(steps, dtype=np.int64)
         noise = np.empty(steps.size, dtype=np.int64)
@@ -133,20 +131,20 @@ class LatticeNoise:
 
     def gumbel(self, scale: float, size: Size) -> Floats:
         """Return Gumbel numbers with mode 0, rounded to the grid of `scale` (and without other error)."""
-        step = grid_step(scale)
-        noise = np.empty(_count(size))
-        for start in range(0, noise.size, CHUNK):
-            count = min(CHUNK, noise.size - start)
-            noise[start : start + count] = gumbel_steps(scale / step, count, self._entropy) * step
-        return noise.reshape(size)
+        return self._by_inversion(gumbel_steps, scale, size)
 
     def laplace(self, scale: float, size: Size) -> Floats:
         """Return discrete Laplace numbers on the grid of `scale`, P(x) proportional to exp(-|x|/scale)."""
+        return self._by_inversion(laplace_steps, scale, size)
+
+    def _by_inversion(
+        self, steps: Callable[[float, int, Entropy], Integers], scale: float, size: Size
+    ) -> Floats:
         step = grid_step(scale)
         noise = np.empty(_count(size))
         for start in range(0, noise.size, CHUNK):
             count = min(CHUNK, noise.size - start)
-            noise[start : start + count] = laplace_steps(scale / step, count, self._entropy) * step
+            noise[start : start + count] = steps(scale / step, count, self._entropy) * step
         return noise.reshape(size)
 
 

@@ -33,52 +33,39 @@ class NoiseSource(Protocol):
 
     def new_key(self) -> NoiseKey | None:
         """Return a new secret key for `at`; None from a source that cannot be keyed."""
-        ...
 
     def at(self, stream: bytes) -> NoiseSource:
         """Return the same noise, drawn from the words of one stream key (`NoiseKey.stream`)."""
-        ...
 
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return ``values + N(0, scale^2)``; secure sources put values and noise on `grid_step`'s grid."""
-        ...
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus discrete Gaussian noise, `sigma` in steps."""
-        ...
 
     def inflation(self, scale: float, dimension: int) -> float:
         """Return what rounding to the grid can add to an l2 sensitivity over `dimension` numbers."""
-        ...
 
     def uniform(self, size: Size) -> Floats:
         """Return independent uniforms on [0, 1), multiples of 2^-53."""
-        ...
 
     def bernoulli(self, p: float, size: Size) -> Flags:
         """Return independent flags, True with probability `p`."""
-        ...
 
     def integers(self, k: int, size: Size) -> Integers:
         """Return independent uniforms on 0, ..., k - 1."""
-        ...
 
     def gumbel(self, scale: float, size: Size) -> Floats:
         """Return independent Gumbel numbers with mode 0, as noisy maxima need them."""
-        ...
 
     def laplace(self, scale: float, size: Size) -> Floats:
         """Return independent Laplace numbers; secure sources draw them on `grid_step`'s grid."""
-        ...
 
 
 def grid_step(scale: float) -> float:
     """Return the grid of secure noise of sd `scale`: the power of two 2^(floor(log2 scale) - 20).
 
-    Raises
-    ------
-    ArgumentError
-        `scale` is not a number above 2^-1000, below which doubles have no such grid.
+    Raises ArgumentError if `scale` is not a number above 2^-1000, below which doubles have no such grid.
     """
     check_number(scale, "scale", low=2.0**-1000)
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)

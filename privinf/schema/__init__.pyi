@@ -7,13 +7,4 @@ from .table import ResponseMode as ResponseMode
 from .table import Schema as Schema
 from .terms import Response as Response
 
-__all__ = [
-    "Design",
-    "Factor",
-    "Interval",
-    "Numeric",
-    "Response",
-    "ResponseMode",
-    "Schema",
-    "add_constant",
-]
+__all__ = ["Design", "Factor", "Interval", "Numeric", "Response", "ResponseMode", "Schema", "add_constant"]

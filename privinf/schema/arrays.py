@@ -83,10 +83,7 @@ def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[s
 def checked_pair(name: str, pair: Pair) -> Interval:
     """Return the bounds of column `name`.
 
-    Raises
-    ------
-    SchemaError
-        If `pair` is not two finite increasing numbers.
+    Raises SchemaError if `pair` is not two finite increasing numbers.
     """
     try:
         low, high = pair

@@ -131,10 +131,7 @@ class Factor:
     def interval(self) -> Interval:
         """The least and the greatest level, where levels are numbers.
 
-        Raises
-        ------
-        SchemaError
-            If the levels are not numbers.
+        Raises SchemaError if the levels are not numbers.
         """
         if self.categorical:
             raise SchemaError("it has levels that are no numbers, so it can be used only as a factor")
@@ -152,10 +149,8 @@ Declaration: TypeAlias = Numeric | Factor
 def as_declaration(name: str, value: object) -> Declaration:
     """Return the declaration of column `name` from what a user wrote for it.
 
-    Raises
-    ------
-    SchemaError
-        If it is none of a pair of bounds, a list of levels, `Numeric` and `Factor`; names the column.
+    Raises SchemaError if it is none of a pair of bounds, a list of levels, `Numeric` and `Factor`; names the
+    column.
     """
     try:
         if isinstance(value, (Numeric, Factor)):

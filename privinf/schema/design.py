@@ -213,10 +213,7 @@ class Design(DesignFields):
     def y_diameter(self) -> float:
         """Width of the scaled response.
 
-        Raises
-        ------
-        SensitivityError
-            If the response is public.
+        Raises SensitivityError if the response is public.
         """
         bounds = self._y_bounds
         return (bounds.high - bounds.low) / self.y_scale
@@ -225,10 +222,7 @@ class Design(DesignFields):
     def y_norm(self) -> float:
         """Largest absolute value of the scaled response.
 
-        Raises
-        ------
-        SensitivityError
-            If the response is public.
+        Raises SensitivityError if the response is public.
         """
         bounds = self._y_bounds
         return max(abs(bounds.low - self.y_center), abs(bounds.high - self.y_center)) / self.y_scale
@@ -290,10 +284,7 @@ class Design(DesignFields):
         Total unless `extrapolate`: no row of opened columns can make it fail, warn or leave the finite
         numbers. Derived private columns end up inside their bounds.
 
-        Raises
-        ------
-        SchemaError
-            With `extrapolate`: a derived column is not finite in some of the new rows.
+        With `extrapolate`, raises SchemaError if a derived column is not finite in some of the new rows.
         """
         result = np.empty((len(reader), len(self.columns)))
         for position, column in enumerate(self.columns):
@@ -322,10 +313,8 @@ class Design(DesignFields):
     def evaluate_response(self, reader: Reader) -> Floats:
         """Return the response of opened columns, shape (n,), in user units; total where it is protected.
 
-        Raises
-        ------
-        SchemaError
-            A response that is sent in clear is not finite in some rows, and its columns have no bounds.
+        Raises SchemaError if a response that is sent in clear is not finite in some rows, and its columns
+        have no bounds.
         """
         column, bounds = self.outcome.column, self.outcome.bounds
         declared = self.schema is not None and all(name in self.schema for name in column.inputs)
@@ -348,10 +337,7 @@ class Design(DesignFields):
     def from_dict(cls, content: Json) -> Design:
         """Return the design that `to_dict` described.
 
-        Raises
-        ------
-        SchemaError
-            If the content does not describe a design.
+        Raises SchemaError if the content does not describe a design.
         """
         return design_from_dict(cls, content)
 

@@ -133,10 +133,7 @@ _ARRAYS: Algebra[Any] = Algebra(np.float64, power, _array_function)
 def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
     """Return the bounds of `source` when every column lies in its own bounds.
 
-    Raises
-    ------
-    SchemaError
-        If the expression is outside the whitelist or is not bounded over the declared bounds.
+    Raises SchemaError if the expression is outside the whitelist or is not bounded over the declared bounds.
     """
     try:
         image: Interval = _evaluate(parse(source), bounds, _INTERVALS)
@@ -148,10 +145,7 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
 def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
     """Return `source` evaluated row by row, total: inside its `interval`, whatever the rows hold.
 
-    Raises
-    ------
-    SchemaError
-        As `interval`, and only where that does: never for what a row holds.
+    Raises SchemaError only where `interval` does: never for what a row holds.
     """
     with np.errstate(all="ignore"):
         ranged: Ranged = _evaluate(parse(source), read, _RANGED)
@@ -178,10 +172,7 @@ def inputs(source: str) -> tuple[str, ...]:
 def parse(source: str) -> ast.expr:
     """Return the checked syntax tree of `source`.
 
-    Raises
-    ------
-    SchemaError
-        If the text is no expression, too long, or uses anything outside the whitelist.
+    Raises SchemaError if the text is no expression, too long, or uses anything outside the whitelist.
     """
     if len(source) > MAX_LENGTH:
         raise SchemaError(f"an expression may have at most {MAX_LENGTH} characters")

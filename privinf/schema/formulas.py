@@ -190,10 +190,7 @@ Source: TypeAlias = Categorical | tuple[Piece, ...]
 def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
     """Return the levels of a column.
 
-    Raises
-    ------
-    SchemaError
-        If it is not declared with levels.
+    Raises SchemaError if it is not declared with levels.
     """
     item = schema[column]
     if not isinstance(item, Factor):
@@ -204,10 +201,7 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
 def source_of(schema: Schema, code: str) -> Source:
     """Return what one factor of the formula stands for: a coded factor, or numeric pieces.
 
-    Raises
-    ------
-    SchemaError
-        If it names unknown columns, would learn from the rows, or is outside the whitelist.
+    Raises SchemaError if it names unknown columns, would learn from the rows, or is outside the whitelist.
     """
     node = syntax(code)
     name = expressions.column_of(node)

@@ -175,10 +175,7 @@ def identity(design: DesignFields) -> dict[str, Any]:
 def design_from_dict(kind: type[D], content: Json) -> D:
     """Return the design that `design_to_dict` described.
 
-    Raises
-    ------
-    SchemaError
-        If the content describes no design, or one that does not follow from its own schema.
+    Raises SchemaError if the content describes no design, or one that does not follow from its own schema.
     """
     try:
         if content["format"] != FORMAT:

@@ -78,10 +78,8 @@ class Interval:
     def power(self, exponent: float) -> Interval:
         """Return the image under x ** exponent, for a fixed exponent.
 
-        Raises
-        ------
-        SchemaError
-            For a fractional power of negative values or a negative power of values that can be zero.
+        Raises SchemaError for a fractional power of negative values or a negative power of values that can be
+        zero.
         """
         if exponent < 0.0 and self.low <= 0.0 <= self.high:
             raise SchemaError("it raises values that can be zero to a negative power")
@@ -96,10 +94,7 @@ class Interval:
     def monotone(self, function: Callable[[Floats], Floats], *, least: float, open_end: bool) -> Interval:
         """Return the image under an increasing function whose domain starts at `least`.
 
-        Raises
-        ------
-        SchemaError
-            If the interval leaves the domain or the image is unbounded.
+        Raises SchemaError if the interval leaves the domain or the image is unbounded.
         """
         if self.low <= least if open_end else self.at_least(least).low < least:
             raise SchemaError(f"it needs values {'above' if open_end else 'of at least'} {least:g}")

@@ -73,11 +73,8 @@ class Reader:
     def open(self, names: Iterable[str]) -> None:
         """Read and check columns; nothing that is computed from them afterwards can fail.
 
-        Raises
-        ------
-        SchemaError
-            A column is absent or there twice, has missing values (where they are not imputed), infinities,
-            texts for numbers or undeclared levels. For the holder: it depends on the rows.
+        Raises SchemaError if a column is absent or there twice, has missing values (where they are not
+        imputed), infinities, texts for numbers or undeclared levels. For the holder: it depends on the rows.
         """
         listed = tuple(names)
         self.require(listed)
@@ -182,10 +179,7 @@ class Reader:
 def as_frame(table: Table) -> pd.DataFrame:
     """Return `table` as a DataFrame with one column a variable.
 
-    Raises
-    ------
-    SchemaError
-        If it is no table, or its columns differ in length.
+    Raises SchemaError if it is no table, or its columns differ in length.
     """
     if isinstance(table, pd.DataFrame):
         return table

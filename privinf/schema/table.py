@@ -109,10 +109,7 @@ class Schema:
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column used as a number.
 
-        Raises
-        ------
-        SchemaError
-            If the column is unknown or its levels are not numbers.
+        Raises SchemaError if the column is unknown or its levels are not numbers.
         """
         item = self[name]
         try:
@@ -164,10 +161,7 @@ class Schema:
     def from_dict(cls, content: Json) -> Schema:
         """Return the schema that `to_dict` described.
 
-        Raises
-        ------
-        SchemaError
-            If the content does not describe a schema.
+        Raises SchemaError if the content does not describe a schema.
         """
         try:
             columns = {

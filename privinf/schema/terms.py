@@ -148,10 +148,7 @@ class Column:
     def interval(self, schema: Schema) -> Interval:
         """Bounds that follow from the declarations.
 
-        Raises
-        ------
-        SchemaError
-            If the product is not bounded.
+        Raises SchemaError if the product is not bounded.
         """
         bounds = [piece.interval(schema) for piece in self.pieces]
         try:
@@ -222,10 +219,7 @@ class Response:
     def declared(cls, schema: Schema, column: Column, *, public: bool) -> Response:
         """Return the response with bounds from the schema.
 
-        Raises
-        ------
-        SchemaError
-            If it is to be protected and a column that it is made of is not declared.
+        Raises SchemaError if it is to be protected and a column that it is made of is not declared.
         """
         unknown = [name for name in column.inputs if name not in schema]
         if not public and unknown:
