@@ -53,10 +53,6 @@ def coefficients(
         For the joint critical value.
     ax : matplotlib Axes, optional
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     NotAvailableError
@@ -109,10 +105,6 @@ def bands(
         Horizontal axis.
     simultaneous : bool
         Total band that covers the whole curve at once instead of each point.
-
-    Returns
-    -------
-    matplotlib Axes
     """
     check_fraction(alpha, "alpha")
     axis = np.asarray(x, dtype=np.float64)
@@ -245,10 +237,6 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     report : PrivacyReport
         ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Notes
     -----
     The total is less than the sum of the parts wherever composition is better than adding epsilons.
@@ -276,12 +264,7 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
 
 
 def noise_share(result: DescribedResults, *, ax: Axes | None = None) -> Axes:
-    """Plot which share of each coefficient's variance the privacy noise causes.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """Plot which share of each coefficient's variance the privacy noise causes."""
     share = result.noise_share
     ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(share))
     rows = np.arange(len(share))

@@ -252,16 +252,7 @@ _KINDS: dict[str, _Kind] = {
 def check_kind(
     kind: str, arrays: Mapping[str, np.ndarray[Any, Any]], law: Mapping[str, Any], design: Design, nobs: int
 ) -> None:
-    """Raise StorageError unless arrays and law are those of a release of `kind`, of `nobs` records.
-
-    Parameters
-    ----------
-    kind : str
-    arrays : mapping of str to ndarray
-    law : mapping
-    design : Design
-    nobs : int
-    """
+    """Raise StorageError unless arrays and law are those of a release of `kind`, of `nobs` records."""
     local = kind == "moments" and law.get("trust") == "local"
     expected = _KINDS.get("local moments" if local else kind)
     if expected is None:

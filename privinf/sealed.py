@@ -171,14 +171,11 @@ def reads(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except Exception as problem:
-                kept = isinstance(problem, (PrivinfError, PrivinfWarning))
-                told = (
-                    problem
-                    if kept and not isinstance(problem, UnforeseenError)
-                    else StorageError(
-                        f"the content does not describe {what}: it is damaged, or of another version"
-                    )
-                )
+                told = problem
+                known = isinstance(problem, (PrivinfError, PrivinfWarning))
+                if not known or isinstance(problem, UnforeseenError):
+                    words = "it is damaged, or of another version"
+                    told = StorageError(f"the content does not describe {what}: {words}")
             told.__context__ = told.__cause__ = None
             raise told
 

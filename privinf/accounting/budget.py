@@ -162,11 +162,9 @@ class Budget:
         if self.currency == "pure":
             return f"epsilon <= {self.epsilon():.6g} (pure)"
         amount = f"mu <= {self.mu:.6g}" if self.currency == "mu2" else f"rho <= {self.rho:.6g}"
-        return (
-            amount
-            if self.delta is None
-            else f"{amount} (epsilon {self.epsilon():.6g} at delta {self.delta:g})"
-        )
+        if self.delta is None:
+            return amount
+        return f"{amount} (epsilon {self.epsilon():.6g} at delta {self.delta:g})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; the limit as a fraction in text."""

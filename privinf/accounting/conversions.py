@@ -104,20 +104,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 for which a mu-GDP mechanism is (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    mu : float
-        In [0, inf]; infinity gives infinity.
-    delta : float
-        In (0, 1).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is out of range.
-
-    Notes
-    -----
+    Arguments and errors are as for `gaussian_delta`, with `delta` in (0, 1); an infinite `mu` gives infinity.
     Rounded upwards: ``gaussian_delta`` at the returned value does not exceed `delta`.
 
     Examples
@@ -137,17 +124,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP: the exact calibration.
 
-    Parameters
-    ----------
-    epsilon : float
-        In [0, inf]; infinity gives infinity.
-    delta : float
-        In (0, 1).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is out of range.
+    Arguments and errors are as for `gaussian_epsilon`; an infinite `epsilon` gives infinity.
 
     Notes
     -----
@@ -259,17 +236,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 def rho_to_delta(rho: float, epsilon: float) -> float:
     """Return the best known delta for which every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    rho : float
-        In [0, inf]; infinity gives 1.
-    epsilon : float
-        In [0, inf).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is out of range.
+    Arguments and errors are as for `rho_to_epsilon`, with a finite `epsilon` >= 0; an infinite `rho` gives 1.
 
     Notes
     -----
@@ -295,17 +262,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive; infinity gives infinity.
-    delta : float
-        In (0, 1).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is out of range.
+    Arguments and errors are as for `rho_to_epsilon`, with a positive `epsilon`; infinity gives infinity.
 
     Notes
     -----

@@ -59,6 +59,10 @@ class Sensitivity:
         value = check_number(self.value, "sensitivity.value", low=0.0, infinite=True)
         object.__setattr__(self, "value", value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        return {"norm": self.norm, "value": json_number(self.value), "derivation": self.derivation}
+
 
 @doors
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +190,7 @@ class LedgerEntry:
             "unit": self.unit,
             "relation": self.relation,
             "trust": self.trust,
-            "sensitivity": None
-            if sensitivity is None
-            else {
-                "norm": sensitivity.norm,
-                "value": json_number(sensitivity.value),
-                "derivation": sensitivity.derivation,
-            },
+            "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
             "noise": {name: json_number(value) for name, value in self.noise.items()},
             "loss": self.loss.to_dict(),
             "scope": list(self.scope),

@@ -135,8 +135,6 @@ class FileAccount(Account):
                 with written_whole(self.path, lasting=True) as stream:
                     stream.write(sealed_json(account.to_dict(), indent=1).encode())
                 self._found, self.identity = True, account.identity
-        except FileMissingError:
-            raise
         except Timeout:
             raise StorageError(
                 f"the ledger {self.path} is locked by another process: try again when it has ended"

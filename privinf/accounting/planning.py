@@ -171,22 +171,10 @@ def _gaussian(fields: Mapping[str, Any], delta: float) -> Loss:
     return GaussianLoss(calibrate_mu(**({"delta": delta} | dict(fields))))
 
 
-def _pure(fields: Mapping[str, Any], _: float) -> Loss:
-    return PureLoss(*_take(fields, "epsilon"))
-
-
-def _concentrated(fields: Mapping[str, Any], _: float) -> Loss:
-    return ConcentratedLoss(*_take(fields, "rho"))
-
-
-def _external(fields: Mapping[str, Any], _: float) -> Loss:
-    return ApproximateLoss(*_take(fields, "epsilon", "delta"))
-
-
 _READERS: dict[str, Callable[[Mapping[str, Any], float], Loss]] = {
     "gaussian": _gaussian,
-    "randomized_response": _pure,
-    "pure": _pure,
-    "concentrated": _concentrated,
-    "external": _external,
+    "randomized_response": lambda fields, _: PureLoss(*_take(fields, "epsilon")),
+    "pure": lambda fields, _: PureLoss(*_take(fields, "epsilon")),
+    "concentrated": lambda fields, _: ConcentratedLoss(*_take(fields, "rho")),
+    "external": lambda fields, _: ApproximateLoss(*_take(fields, "epsilon", "delta")),
 }

@@ -133,9 +133,7 @@ def audit_mechanism(
     if any(len(one) != count for one in scores):
         raise ArgumentError(f"draw and log_ratio must give {count} scores")
     proved = lower_bounds(scores[0], scores[1], delta=delta, confidence=confidence)
-    exceeded, blind, reason = _verdict(
-        proved.epsilon, proved.mu, epsilon_claim, mu_claim, exact_epsilon, exact_mu
-    )
+    exceeded, blind, reason = _verdict(proved, (epsilon_claim, mu_claim), (exact_epsilon, exact_mu))
     return AuditResult(
         name=name,
         draws=count,
@@ -174,20 +172,17 @@ def _claims(
 
 
 def _verdict(
-    epsilon: float,
-    mu: float,
-    epsilon_claim: float,
-    mu_claim: float,
-    exact_epsilon: float | None,
-    exact_mu: float | None,
+    proved: TradeoffBounds, claims: tuple[float, float], exact_losses: tuple[float | None, float | None]
 ) -> tuple[bool, bool, str]:
-    for proved, claimed, word in ((epsilon, epsilon_claim, "epsilon"), (mu, mu_claim, "mu")):
-        if proved > claimed:
-            return True, False, f"{word} is at least {proved:.4g}, the claim is {claimed:.4g}"
-    for proved, exact, word in ((epsilon, exact_epsilon, "epsilon"), (mu, exact_mu, "mu")):
-        if exact is not None and proved < SIGHT * exact:
-            return False, True, f"blind: proves {word} {proved:.4g} where the exact loss is {exact:.4g}"
-    return False, False, f"epsilon at least {epsilon:.4g}, mu at least {mu:.4g}"
+    """Return exceeded, blind and the reason; claims and exact losses are of epsilon and of mu."""
+    bounds = {"epsilon": proved.epsilon, "mu": proved.mu}
+    for (word, bound), claimed in zip(bounds.items(), claims, strict=True):
+        if bound > claimed:
+            return True, False, f"{word} is at least {bound:.4g}, the claim is {claimed:.4g}"
+    for (word, bound), exact in zip(bounds.items(), exact_losses, strict=True):
+        if exact is not None and bound < SIGHT * exact:
+            return False, True, f"blind: proves {word} {bound:.4g} where the exact loss is {exact:.4g}"
+    return False, False, f"epsilon at least {proved.epsilon:.4g}, mu at least {proved.mu:.4g}"
 
 
 def gaussian_log_ratio(outputs: Floats, mean0: Floats, mean1: Floats, scale: float) -> Floats:

@@ -35,8 +35,5 @@ def main() -> None:
     """  # noqa: D301
 
 
-main.add_command(plan_group)
-main.add_command(release_command)
-main.add_command(join_command)
-main.add_command(fit_command)
-main.add_command(site_group)
+for command in (plan_group, release_command, join_command, fit_command, site_group):
+    main.add_command(command)

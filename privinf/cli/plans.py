@@ -59,38 +59,24 @@ def plan_group() -> None:
 
 
 @plan_group.command("new")
-@click.option(
-    "--columns",
-    type=FILE,
-    help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON file "
-    '{"party": {"column": [low, high] or ["level", ...]}}.',
-)
-@click.option(
-    "--column",
-    "specs",
-    multiple=True,
-    metavar="PARTY:COLUMN:LOW:HIGH",
-    help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. Repeat it.",
-)
+@click.option("--columns", type=FILE,
+              help="CSV file with the fields party,column,low,high,levels (levels separated by |), or a JSON "
+              'file {"party": {"column": [low, high] or ["level", ...]}}.')  # fmt: skip
+@click.option("--column", "specs", multiple=True, metavar="PARTY:COLUMN:LOW:HIGH",
+              help="One column, instead of a file or beside it; PARTY:COLUMN:LEVEL|LEVEL for categories. "
+              "Repeat it.")  # fmt: skip
 @click.option("--n", type=int, help="Number of people; not needed with --roster.")
 @click.option("--epsilon", type=float, required=True, help="What each party's release may reveal.")
 @click.option("--delta", type=float, required=True, help="Its delta; well below 1/n, such as 1e-6.")
-@click.option(
-    "--party-epsilon",
-    multiple=True,
-    metavar="PARTY=EPSILON",
-    help="Another epsilon for one party. Repeat it.",
-)
+@click.option("--party-epsilon", multiple=True, metavar="PARTY=EPSILON",
+              help="Another epsilon for one party. Repeat it.")  # fmt: skip
 @click.option("--id", "id_", metavar="COLUMN", help="Id column by which the rows of all parties are aligned.")
-@click.option(
-    "--roster", type=FILE, help="CSV or Parquet file whose id column lists the people of the study."
-)
+@click.option("--roster", type=FILE,
+              help="CSV or Parquet file whose id column lists the people of the study.")  # fmt: skip
 @click.option("--k", default="auto", show_default=True, help="Number of mixed rows, or auto.")
 @click.option("--label", help="Column that will be the response, if one is meant: improves the automatic k.")
-@click.option(
-    "--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
-    help="Guess of R-squared for the automatic k and the forecast.",
-)  # fmt: skip
+@click.option("--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
+              help="Guess of R-squared for the automatic k and the forecast.")  # fmt: skip
 @click.option("--kind", type=click.Choice(get_args(MixingKind)), default="countsketch", show_default=True,
               help="Mixing matrix; all are equally accurate.")  # fmt: skip
 @click.option("--seed", type=int, help="Public seed of the mixing matrix; default: a fresh one.")
@@ -150,10 +136,8 @@ def _plan_of(given: NewOptions) -> MixingPlan:
 
 @plan_group.command("check")
 @click.argument("plan", type=FILE)
-@click.option(
-    "--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
-    help="Guess of R-squared for the forecast.",
-)  # fmt: skip
+@click.option("--rsquared", type=float, default=DEFAULT_RSQUARED, show_default=True,
+              help="Guess of R-squared for the forecast.")  # fmt: skip
 def check_command(plan: Path, rsquared: float) -> None:
     """Print what a plan costs and whether it can identify a regression, before any row is read."""
     click.echo(_described(MixingPlan.load(plan), rsquared))
@@ -280,11 +264,11 @@ def _json_lines(path: Path) -> Lines:
     form = 'write {"party": {"column": [low, high] or ["level", "level", ...]}}'
     if not isinstance(content, dict) or not all(isinstance(own, dict) for own in content.values()):
         raise ArgumentError(f"{path}: {form}")
-    lines: Lines = []
-    for party, own in content.items():
-        for column, item in own.items():
-            lines.append((party, column, _from_json(item, f"{path}, column {column!r}", form)))
-    return lines
+    return [
+        (party, column, _from_json(item, f"{path}, column {column!r}", form))
+        for party, own in content.items()
+        for column, item in own.items()
+    ]
 
 
 def _from_json(item: Any, where: str, form: str) -> Declared:

@@ -8,16 +8,9 @@ from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice
 
 __all__ = [
-    "LatticeNoise",
-    "NoiseKey",
-    "NoiseSource",
-    "OpenDPNoise",
-    "SimulationNoise",
-    "SourceName",
-    "get_source",
-    "grid_step",
-    "solve_scale",
-]
+    "LatticeNoise", "NoiseKey", "NoiseSource", "OpenDPNoise", "SimulationNoise", "SourceName",
+    "get_source", "grid_step", "solve_scale",
+]  # fmt: skip
 
 
 def get_source(rng: RngLike = None, source: SourceName = "lattice") -> NoiseSource:

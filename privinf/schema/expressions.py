@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ _FUNCTIONS: dict[str, _Function] = {
     "sqrt": _Function(np.sqrt, 0.0),
 }
 FUNCTION_NAMES = ("abs", *_FUNCTIONS)
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,28 +286,17 @@ def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any])
     match node:
         case ast.Constant(value=value):
             return algebra.constant(float(value))  # type: ignore[arg-type]
-        case ast.UnaryOp(op=operator, operand=operand):
+        case ast.UnaryOp(op=sign, operand=operand):
             inner = _evaluate(operand, read, algebra)
-            return -inner if isinstance(operator, ast.USub) else inner
+            return -inner if isinstance(sign, ast.USub) else inner
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
             return algebra.power(_evaluate(left, read, algebra), _constant(right))
-        case ast.BinOp(op=operator, left=left, right=right):
-            return _combine(operator, _evaluate(left, read, algebra), _evaluate(right, read, algebra))
+        case ast.BinOp(op=operation, left=left, right=right):
+            combine = _OPERATIONS[type(operation)]
+            return combine(_evaluate(left, read, algebra), _evaluate(right, read, algebra))
         case ast.Call(args=[argument]):
             inner = _evaluate(argument, read, algebra)
             called = called_name(node)
             assert called is not None
             return inner if called == IDENTITY else algebra.function(called, inner)
     raise AssertionError("an unchecked expression reached the interpreter")
-
-
-def _combine(operator: ast.operator, left: Any, right: Any) -> Any:
-    match operator:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case _:
-            return left / right
