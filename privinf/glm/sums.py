@@ -23,11 +23,9 @@ class GlmServer(Protocol):
 
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> Any:
         """Release a vector with Gaussian noise."""
-        ...
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
         """Release a symmetric matrix."""
-        ...
 
 
 @dataclass(slots=True)

@@ -277,8 +277,7 @@ class CorrectedLeastSquares(LargeSample):
             X = self._X[rows] if self._weights is None else self._X[rows] * self._weights[rows, None]
             sums = self._units.totals(X, units)
             total += sums.T @ sums
-        between: Floats = total / self.n - squared_gram
-        return between
+        return np.asarray(total / self.n - squared_gram, dtype=np.float64)
 
 
 def _noise_covariance(value: ArrayLike, p: int) -> Floats:

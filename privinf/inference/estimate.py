@@ -120,16 +120,14 @@ class Estimate:
     @property
     def bse(self) -> Floats:
         """Standard errors, shape (p,); NotAvailableError where `cov` is None."""
-        errors: Floats = np.sqrt(np.diag(self.covariance))
-        return errors
+        return np.asarray(np.sqrt(np.diag(self.covariance)), dtype=np.float64)
 
     @property
     def noise_bse(self) -> Floats:
         """Standard errors that the privacy noise alone causes, shape (p,)."""
         if self.noise_cov is None:
             raise NotAvailableError("the noise part of the covariance is not known for this estimate")
-        errors: Floats = np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0))
-        return errors
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0)), dtype=np.float64)
 
     @property
     def covariance(self) -> Floats:

@@ -105,39 +105,30 @@ class LinearScores(Protocol):
 
     def scores(self, beta: Floats) -> Floats | None:
         """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
-        ...
 
     def residual_variance(self, beta: Floats) -> float:
         """Return mean (y - x'beta)^2 of the rows without noise, unbiased; it may be negative."""
-        ...
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(beta))``, shape (p, p): sampling and noise together."""
-        ...
 
     def null_meat(self, beta: Floats) -> Floats:
         """Return the meat that the score test of `beta` uses: `meat`, or a better one under the null."""
-        ...
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the part of the meat that the noise causes, given the clean rows; shape (p, p)."""
-        ...
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the meat that the same rows would have had without noise, and on what assumption."""
-        ...
 
     def tensor(self) -> Floats:
         """Return C, shape (p+1, p+1, p, p), with ``null_meat(b) = sum_kl w_k w_l C_kl`` at w = (b, 1)."""
-        ...
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return the metric (p, p) of the noise in A, and how far it spreads the spectrum in it."""
-        ...
 
     def fuller_gram(self, a: float | None) -> Floats:
         """Return Fuller's positive definite modification of A."""
-        ...
 
 
 class LargeSample:
@@ -258,8 +249,7 @@ class Units:
         if self._starts is None:
             return values
         starts = self._starts[units]
-        sums: Floats = np.add.reduceat(values, starts - starts[0], axis=0)
-        return sums
+        return np.asarray(np.add.reduceat(values, starts - starts[0], axis=0), dtype=np.float64)
 
     def covariance(self, gram: Floats, mean: Floats) -> Floats:
         """Return n Cov(mean) from the units' Gram matrix over n and the mean over records (centred)."""
@@ -296,8 +286,7 @@ class Concentrated:
 
     def coefficients(self, kept: Floats) -> Floats:
         """Return all p coefficients at the given kept ones."""
-        values: Floats = (self.lift @ np.append(kept, 1.0))[:-1]
-        return values
+        return np.asarray((self.lift @ np.append(kept, 1.0))[:-1], dtype=np.float64)
 
 
 def kept_columns(kept: ArrayLike | None, noise_free: Flags) -> Flags:

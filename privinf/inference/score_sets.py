@@ -182,8 +182,7 @@ class _Line:
 
     def value(self, angles: Floats) -> Floats:
         """Return b_j at the given angles, strictly inside (-pi/2, pi/2)."""
-        values: Floats = self.centre + self.scale * np.tan(angles)
-        return values
+        return np.asarray(self.centre + self.scale * np.tan(angles), dtype=np.float64)
 
     def normals(self, angles: Floats) -> Floats:
         """Return unit normals (N, m) of the hyperplanes {b_j fixed} in whitened coordinates."""
@@ -191,8 +190,7 @@ class _Line:
         normal[:, self.coordinate] = np.cos(angles)
         normal[:, -1] -= self.centre * np.cos(angles) + self.scale * np.sin(angles)
         normal = normal @ self.surface.unwhiten
-        unit: Floats = normal / np.linalg.norm(normal, axis=1, keepdims=True)
-        return unit
+        return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True), dtype=np.float64)
 
     def grid(self) -> Floats:
         """Return angles: an even grid with both ends, and the angles of all local minima of T."""
@@ -254,5 +252,4 @@ class _Line:
             f_low, f_high = f[rows, at - 1], f[rows, at]
             v_low, v_high = v[rows, at - 1], v[rows, at]
         share = (self.critical - f_low) / (f_high - f_low)
-        angles_at: Floats = low + np.clip(share, 0.0, 1.0) * (high - low)
-        return angles_at
+        return np.asarray(low + np.clip(share, 0.0, 1.0) * (high - low), dtype=np.float64)

@@ -88,8 +88,7 @@ class ScoreSurface:
         lift = 2.0 * np.trace(F) + 1.0
         P = np.eye(F.shape[0]) - np.einsum("ni,nj->nij", normals, normals)
         inside = P @ F @ P + lift * np.einsum("ni,nj->nij", normals, normals)
-        vectors: Floats = np.linalg.eigh(inside)[1][:, :, :count].transpose(0, 2, 1)
-        return vectors
+        return np.asarray(np.linalg.eigh(inside)[1][:, :, :count].transpose(0, 2, 1), dtype=np.float64)
 
     def minimise(self, v: Floats, normals: Floats) -> tuple[Floats, Floats]:
         """Return local minima of T on {v orthogonal to normal}, from N starting points.
@@ -160,5 +159,4 @@ def _newton_steps(
 
 
 def _unit(v: Floats) -> Floats:
-    unit: Floats = v / np.linalg.norm(v, axis=1, keepdims=True)
-    return unit
+    return np.asarray(v / np.linalg.norm(v, axis=1, keepdims=True), dtype=np.float64)

@@ -224,8 +224,7 @@ def score_meat(scores: Floats, n: int) -> Floats:
     """
     m = scores.shape[0]
     mean = scores.mean(axis=0)
-    meat: Floats = n / m * (scores.T @ scores / m - np.outer(mean, mean))
-    return meat
+    return np.asarray(n / m * (scores.T @ scores / m - np.outer(mean, mean)), dtype=np.float64)
 
 
 def semidefinite(matrix: Floats) -> Floats:

@@ -97,8 +97,7 @@ class LinearEngine:
 
     def totals(self, theta: Floats, rows: slice) -> Floats:
         """Return the sum of a block's scores, shape (p,)."""
-        total: Floats = self.scores(theta, rows).sum(axis=0)
-        return total
+        return np.asarray(self.scores(theta, rows).sum(axis=0), dtype=np.float64)
 
     def derivatives(
         self, theta: Floats, rows: slice, multipliers: Floats | None = None

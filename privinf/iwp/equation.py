@@ -201,8 +201,7 @@ class ExampleScores:
             gram += part.T @ part
             mean += part.sum(axis=0)
         mean /= self.n
-        meat: Floats = gram / self.n - np.outer(mean, mean)
-        return meat
+        return np.asarray(gram / self.n - np.outer(mean, mean), dtype=np.float64)
 
     def noise_meat(self, theta: Floats) -> Floats | None:
         """Return the part of the meat that the noise causes, given the clean rows; None where unknown.
@@ -250,8 +249,7 @@ class ExampleScores:
                 return NO_CLEAN_MANY if self.correction == "exact" else NO_CLEAN_CONDITIONAL
             total += part
         mean = self.mean_score(theta) + self._penalty * theta
-        meat: Floats = (total + total.T) / (2 * self.n) - np.outer(mean, mean)
-        return meat
+        return np.asarray((total + total.T) / (2 * self.n) - np.outer(mean, mean), dtype=np.float64)
 
     def _has_noise(self) -> bool:
         return not (self.noise_free.all() and self.data.clear_label)

@@ -32,7 +32,6 @@ class Equation(Protocol):
 
     def score_and_jacobian(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the mean score and minus its derivative."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +116,7 @@ def _solver(slope: Floats) -> Callable[[Floats], Floats] | None:
         scaled = scaled + (0.1 - smallest) * np.eye(len(scaled))
 
     def solve(vector: Floats) -> Floats:
-        solution: Floats = np.linalg.solve(scaled, vector / scale) / scale
-        return solution
+        return np.asarray(np.linalg.solve(scaled, vector / scale) / scale, dtype=np.float64)
 
     return solve
 

@@ -40,8 +40,7 @@ class _Block:
 
     def first(self, w: Floats) -> Floats:
         """Return sum w_if x_if, shape (p,)."""
-        total: Floats = self.base.T @ w.sum(axis=1) + w.sum(axis=0) @ self.offsets
-        return total
+        return np.asarray(self.base.T @ w.sum(axis=1) + w.sum(axis=0) @ self.offsets, dtype=np.float64)
 
     def second(self, w: Floats) -> Floats:
         """Return sum w_if x_if x_if', shape (p, p)."""
@@ -319,5 +318,4 @@ def _softmax(eta: Floats) -> Floats:
     """Return the probabilities of levels 1, ..., L - 1 against the reference's 0, shape (b, L - 1)."""
     top = np.maximum(eta.max(axis=1, keepdims=True), 0.0)
     e = np.exp(eta - top)
-    probabilities: Floats = e / (np.exp(-top) + e.sum(axis=1, keepdims=True))
-    return probabilities
+    return np.asarray(e / (np.exp(-top) + e.sum(axis=1, keepdims=True)), dtype=np.float64)

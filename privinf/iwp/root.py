@@ -161,8 +161,7 @@ def _calibrated(data: Examples, X: Floats) -> Floats:
     covariance += 1e-10 * float(np.diag(covariance).max()) * np.eye(len(mean))
     share, basis = linalg.eigh(np.diag(variance), covariance)
     share = np.minimum(share, 1.0 - _RELIABILITY)
-    guess: Floats = mean + centred - ((centred @ basis) * share) @ (basis.T @ covariance)
-    return guess
+    return np.asarray(mean + centred - ((centred @ basis) * share) @ (basis.T @ covariance), dtype=np.float64)
 
 
 UNSTABLE = (

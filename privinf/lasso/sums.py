@@ -34,17 +34,14 @@ class SparseServer(Protocol):
         self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
     ) -> Any:
         """Release a vector with Gaussian noise."""
-        ...
 
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
         """Release a symmetric matrix."""
-        ...
 
     def histogram_quantile(
         self, args: Mapping[str, Any], *, level: float, label: str, **options: Unpack[SumOptions]
     ) -> SupportsFloat:
         """Release a quantile of abs(r)."""
-        ...
 
     def top_k(
         self,
@@ -59,7 +56,6 @@ class SparseServer(Protocol):
         sites: Sites,
     ) -> Any:
         """Release positions of the largest entries."""
-        ...
 
 
 @dataclass(slots=True)

@@ -152,5 +152,4 @@ class ModulatedOLSResults(Results):
         user = check_array(self.params if beta is None else beta, "beta", ndim=1)
         if user.shape != shift.shape:
             raise ArgumentError(f"beta must have {len(shift)} entries, one per coefficient, got {len(user)}")
-        scaled: Floats = np.linalg.solve(transform, user - shift)
-        return scaled
+        return np.asarray(np.linalg.solve(transform, user - shift), dtype=np.float64)

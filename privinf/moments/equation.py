@@ -81,8 +81,7 @@ class MomentMap:
         J = np.zeros((self.size, self.size))
         J[self.order, np.arange(self.size - 1)] = -1.0
         J[-1, -1] = 1.0 / self.weight
-        form: Floats = J.T @ W @ J
-        return form
+        return np.asarray(J.T @ W @ J, dtype=np.float64)
 
     def loadings(self) -> Floats:
         """Return L, shape (p+1, p, m), with ``psi = sum_k w_k L_k m``."""
@@ -102,8 +101,7 @@ class MomentMap:
         Where every entry is noisy this is ``(s^2/2)[(|b|^2 + c^-2) I + b b']``.
         """
         L = self.loadings()[:, :, : self.noisy]
-        tensor: Floats = variance * np.einsum("kam,lbm->klab", L, L, optimize=True)
-        return tensor
+        return np.asarray(variance * np.einsum("kam,lbm->klab", L, L, optimize=True), dtype=np.float64)
 
 
 def positive_part(matrix: Floats) -> Floats:
@@ -111,8 +109,7 @@ def positive_part(matrix: Floats) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
     if values[0] >= 0.0:
         return matrix
-    nearest: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return nearest
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
 
 
 def spectral_edge(noise_free: Flags, sd: float) -> float:

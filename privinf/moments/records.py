@@ -126,8 +126,7 @@ class NoisyRecordMoments(LargeSample):
     def meat(self, beta: Floats) -> Floats:
         """Return the centred covariance of psi, divisor n; clustered where there are groups."""
         loading = self._at(beta)
-        meat: Floats = loading @ self._covariance @ loading.T
-        return meat
+        return np.asarray(loading @ self._covariance @ loading.T, dtype=np.float64)
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the noise part of the meat: exact."""
@@ -149,8 +148,7 @@ class NoisyRecordMoments(LargeSample):
     def tensor(self) -> Floats:
         """Return C with ``meat(b) = sum_kl w_k w_l C_kl``."""
         half = self._loadings @ self._covariance
-        tensor: Floats = np.einsum("kam,lbm->klab", half, self._loadings, optimize=True)
-        return tensor
+        return np.asarray(np.einsum("kam,lbm->klab", half, self._loadings, optimize=True), dtype=np.float64)
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return (I, sqrt(2 d/n) s), the spectral edge of the noise in the private block of A."""
@@ -165,8 +163,7 @@ class NoisyRecordMoments(LargeSample):
 
     def _at(self, beta: Floats) -> Floats:
         """Return L(b), shape (p, m), with ``psi_i = L(b) m_i``."""
-        loading: Floats = np.tensordot(np.append(beta, 1.0), self._loadings, axes=1)
-        return loading
+        return np.asarray(np.tensordot(np.append(beta, 1.0), self._loadings, axes=1), dtype=np.float64)
 
     def _entries(self, rows: slice) -> Floats:
         """Return all isometric entries of each row, public ones included, weighted."""

@@ -19,8 +19,7 @@ def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
     """Return ``(1{sent = l} - Q)/(P - Q)`` from the indicators (b, k) of the levels as sent."""
     if other == 0.0:
         return indicators
-    weights: Floats = (indicators - other) / (keep - other)
-    return weights
+    return np.asarray((indicators - other) / (keep - other), dtype=np.float64)
 
 
 def bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
@@ -52,8 +51,7 @@ def bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
     array([0.25, 0.75])
     """
     values = table_of_levels(g, keep, other)
-    expected: Floats = (keep - other) * values + other * values.sum(axis=0)
-    return expected
+    return np.asarray((keep - other) * values + other * values.sum(axis=0), dtype=np.float64)
 
 
 def table_of_levels(g: ArrayLike, keep: float, other: float) -> Floats:
@@ -209,5 +207,4 @@ def response_variances(g: ArrayLike, *, keep: float, other: float) -> Floats:
         )
     first = (keep - other) * values + other * values.sum()
     second = (keep - other) * values**2 + other * float(np.sum(values**2))
-    variances: Floats = (second - first**2) / (keep - other) ** 2
-    return variances
+    return np.asarray((second - first**2) / (keep - other) ** 2, dtype=np.float64)

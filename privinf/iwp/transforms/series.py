@@ -21,8 +21,7 @@ def series_coefficients(s2: float, truncation: int) -> Floats:
     if truncation < 0:
         return np.zeros(0)
     steps = -s2 / 2 / np.arange(1.0, truncation + 1.0)
-    coefficients: Floats = np.cumprod(np.append(1.0, steps))
-    return coefficients
+    return np.asarray(np.cumprod(np.append(1.0, steps)), dtype=np.float64)
 
 
 def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float, points: int = 41) -> float:
@@ -153,8 +152,7 @@ def _polynomial(order: int) -> Polynomial:
 def exponential_derivatives(z: Floats, order: int) -> Floats:
     """Return ``f(z) = e^-z`` and its derivatives up to `order`, shape (order + 1, ...)."""
     signs = (-1.0) ** np.arange(order + 1)
-    values: Floats = np.multiply.outer(signs, np.exp(-np.asarray(z, dtype=np.float64)))
-    return values
+    return np.asarray(np.multiply.outer(signs, np.exp(-np.asarray(z, dtype=np.float64))), dtype=np.float64)
 
 
 def quadratic_derivatives(z: Floats, order: int) -> Floats:
