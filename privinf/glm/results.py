@@ -78,19 +78,15 @@ class FederatedGLMResults(Results):
     @cached_property
     def trace(self) -> pd.DataFrame:
         """Public iterates, user units: one row a round, the start first."""
-        return pd.DataFrame(
-            np.array(self._context.settings["trace"]), columns=self._context.settings["names"]
-        )
+        settings = self._context.settings
+        return pd.DataFrame(np.array(settings["trace"]), columns=settings["names"])
 
     @cached_property
     def communication(self) -> pd.DataFrame:
         """What one site received and sent, question by question: floats and bytes, down and up."""
-        traffic = pd.DataFrame(
-            list(self._context.settings["rounds"]), columns=["question", "floats_down", "floats_up"]
-        )
-        return traffic.assign(
-            bytes_down=BYTES * traffic["floats_down"], bytes_up=BYTES * traffic["floats_up"]
-        )
+        rounds = list(self._context.settings["rounds"])
+        traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
+        return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
 
     def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
@@ -161,15 +157,12 @@ def glm_results(
     if block is not None:
         step_names, context["design"] = tuple(names[j] for j in block.columns), None
         names, back = block.targets, np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
-    reason = _unsettled(rows, step, description.trajectory, sampling + noise)
-    if reason:
-        weak = Estimate(
-            step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason
-        ).transformed(back, names=names)
-        return FederatedGLMResults(weak, **context)
-    estimate = Estimate(
-        step.params, sampling + noise, step_names, rows.total, None, step.bread, noise, cov_type=cov_type
-    ).transformed(back, names=names)
+    total = sampling + noise
+    if reason := _unsettled(rows, step, description.trajectory, total):
+        weak = Estimate(step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason)
+        return FederatedGLMResults(weak.transformed(back, names=names), **context)
+    found = Estimate(step.params, total, step_names, rows.total, None, step.bread, noise, cov_type=cov_type)
+    estimate = found.transformed(back, names=names)
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 

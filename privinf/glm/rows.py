@@ -159,16 +159,9 @@ def glm_rows(held: ModelRows, family: Family, radius: float | None, residual_cli
         if not private and not math.isfinite(top) and name != _constant_name(design):
             raise SensitivityError(f"the public column {name!r} needs bounds too: its rows enter the scores")
     center, scale = _units(design)
-    return GlmRows(
-        design,
-        held.sites,
-        family,
-        _radius(design, radius, *_limits(design, center, scale)),
-        _residual_clip(design, family, residual_clip),
-        center,
-        scale,
-        held.counted(),
-    )
+    longest = _radius(design, radius, *_limits(design, center, scale))
+    clip = _residual_clip(design, family, residual_clip)
+    return GlmRows(design, held.sites, family, longest, clip, center, scale, held.counted())
 
 
 def _constant_name(design: Design) -> str | None:

@@ -370,12 +370,8 @@ class IWPGLM(ReleaseModel):
         if self._release is None:
             responded = self.mechanism.features.responded
             check_combinations(self._loss, chosen, [feature.levels for feature in responded])
-        return {
-            "loss": self._loss,
-            "correction": chosen,
-            "truncation": truncation,
-            "ridge": check_number(ridge, "ridge", low=0.0),
-        }
+        penalty = check_number(ridge, "ridge", low=0.0)
+        return {"loss": self._loss, "correction": chosen, "truncation": truncation, "ridge": penalty}
 
     @property
     def _parameters(self) -> int:

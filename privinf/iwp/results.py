@@ -36,7 +36,7 @@ from privinf.results.resampling import BootstrapResults
 from privinf.results.summary import summarize
 from privinf.schema import Design
 from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, RngLike, Which
-from privinf.validation import check_array, check_choice, check_fraction
+from privinf.validation import check_array, check_choice
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
 QUICK = 20_000
@@ -198,12 +198,6 @@ class IWPGLMResults(Results):
     def score_sets_are_quick(self, alpha: float) -> bool:
         """Return whether they are known, or the records few: a nonlinear score is minimised many times."""
         return alpha in self.__dict__.get("_known_score_sets", {}) or self.nobs * len(self.names) <= QUICK
-
-    def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
-        known = self.__dict__.setdefault("_known_score_sets", {})
-        if alpha not in known:
-            known[alpha] = self._all_score_sets(check_fraction(alpha, "alpha"))
-        return cast("tuple[ScoreSet, ...]", known[alpha])
 
     def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         system, design = self._scored

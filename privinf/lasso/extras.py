@@ -170,17 +170,12 @@ class Extras:
 
     def settings(self, unit: Floats) -> dict[str, Any]:
         """Return everything as plain numbers, the bias bound divided by `unit`."""
-        bound = None if self.bias_bound is None else (self.bias_bound / unit).tolist()
-        parts = {
-            "bootstrap": self.bootstrap,
-            "eigenvalues": self.eigenvalues,
-            "noise_variance": self.noise_variance,
-        }
+        parts = {name: getattr(self, name) for name in ("bootstrap", "eigenvalues", "noise_variance")}
         plain: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
         if "bootstrap" in plain:
             plain["bootstrap"]["values"] = list(plain["bootstrap"]["values"])
-        if bound is not None:
-            plain["bias_bound"] = bound
+        if self.bias_bound is not None:
+            plain["bias_bound"] = (self.bias_bound / unit).tolist()
         return plain | {"reasons": dict(self.reasons)} if self.reasons else plain
 
 

@@ -97,13 +97,8 @@ class LassoShares:
     def debiasing(self, rho: float) -> DebiasingBudget:
         """Return the prices of the debiasing."""
         rho *= ROUNDING
-        return DebiasingBudget(
-            self.neighbours * rho,
-            self.gram * rho,
-            self.scales * rho * 0.125,
-            self.slopes * rho,
-            self.score * rho,
-        )
+        shares = self.neighbours, self.gram, self.scales * 0.125, self.slopes, self.score
+        return DebiasingBudget(*(share * rho for share in shares))
 
 
 @dataclass(frozen=True, slots=True)

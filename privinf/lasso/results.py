@@ -361,13 +361,9 @@ def lasso_results(
     parts, names, unit = debiased.coordinates, rows.names, sums.units.scale[chosen]
     back = np.outer(unit, unit)
     sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
+    reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
     estimate = Estimate(
-        parts.params / unit,
-        debiased.cov / back,
-        tuple(names[j] for j in chosen),
-        sums.n,
-        noise_cov=np.diag(parts.privacy) / back,
-        cov_type="HC0",
+        parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0"
     )
     values = fit.beta / sums.units.scale[fit.support]
     sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)

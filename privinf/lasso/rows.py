@@ -72,14 +72,9 @@ class LassoRows:
     def units(self) -> SparseUnits:
         """Return new units of columns and response, as declared."""
         low, high = self.y_bounds
-        return SparseUnits(
-            self.center,
-            self.scale.copy(),
-            self.half / self.scale,
-            (low + high) / 2.0,
-            (high - low) / 2.0,
-            set() if self.constant is None else {self.constant},
-        )
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        sized = set() if self.constant is None else {self.constant}
+        return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, sized)
 
 
 def lasso_limits(x_bound: float | None, bounds: Bounds, y_bounds: Pair | None) -> Limits:
@@ -106,17 +101,8 @@ def lasso_rows(held: ModelRows, trust: Trust, y_bounds: Pair | None, x_scale: Ar
     if design.constant is not None:
         bounded = bounded & (np.arange(len(low)) != design.constant)
         center[design.constant], half[design.constant] = 0.0, 1.0
-    return LassoRows(
-        design,
-        held.sites,
-        (float(y_low), float(y_high)),
-        center,
-        half,
-        _scales(x_scale, half, bounded),
-        held.named(),
-        held.counted(),
-        trust,
-    )
+    ends, scale = (float(y_low), float(y_high)), _scales(x_scale, half, bounded)
+    return LassoRows(design, held.sites, ends, center, half, scale, held.named(), held.counted(), trust)
 
 
 def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:

@@ -301,9 +301,7 @@ class PartyModel:
             reported = Reported(plain.params, PLAIN)
             if plain.bias is not None:
                 settings["bias"] = (design.to_user[0] @ plain.bias).tolist()
-        shown = {
-            "Fit": "shrunk for prediction" if options.shrink else "de-biased" if options.debias else "plain"
-        }
+        kind = "shrunk for prediction" if options.shrink else "de-biased" if options.debias else "plain"
         return build_results(
             MixingResults,
             system,
@@ -312,7 +310,7 @@ class PartyModel:
             model=type(self).__name__,
             method=_method(joined),
             fit=Fit(ridge=options.ridge if options.debias else 0.0, target=options.target),
-            options=shown,
+            options={"Fit": kind},
             settings=settings,
             reported=reported,
         )

@@ -176,14 +176,8 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
             **common,
         )
     mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)
-    return CorrectedLeastSquares(
-        _assemble(design, mean, arrays["public"]),
-        arrays["response"],
-        noise.cov,
-        groups=groups,
-        weights=clear,
-        **common,
-    )
+    X = _assemble(design, mean, arrays["public"])
+    return CorrectedLeastSquares(X, arrays["response"], noise.cov, groups=groups, weights=clear, **common)
 
 
 def _rounds(release: Release, name: str) -> Floats:

@@ -233,8 +233,11 @@ class DescribedResults(WaldResults):
     def _score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         known = self.__dict__.setdefault("_known_score_sets", {})
         if alpha not in known:
-            known[alpha] = scoring.all_score_sets(self._context, check_fraction(alpha, "alpha"))
+            known[alpha] = self._all_score_sets(check_fraction(alpha, "alpha"))
         return cast("tuple[ScoreSet, ...]", known[alpha])
+
+    def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        return scoring.all_score_sets(self._context, alpha)
 
     def _require_population(self, what: str) -> None:
         if self.target == "sample":
