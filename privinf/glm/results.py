@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,15 @@ APART = (
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
+class GlmSettings(TypedDict):
+    """What results keep: iterates in the user's units, and (question, floats down, floats up) of each one."""
+
+    family: str
+    trace: list[list[float]]
+    rounds: list[list[Any]]
+    names: list[str]
+
+
 @doors
 class FederatedGLMResults(Results):
     """Results of `FederatedGLM`.
@@ -56,7 +65,7 @@ class FederatedGLMResults(Results):
     """
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if len(self.names) < len(self._context.settings["names"]):
+        if len(self.names) < len(self._settings["names"]):
             raise NotAvailableError("predictions need all coefficients: this fit reports named targets alone")
         return super()._rows(exog, transform)
 
@@ -64,27 +73,30 @@ class FederatedGLMResults(Results):
     def _no_moments(self) -> str | None:
         return "this model releases no squares of residuals"
 
+    @property
+    def _settings(self) -> GlmSettings:
+        return cast(GlmSettings, self._context.settings)
+
     def _check_settings(self) -> None:
         check_choice(self.family, tuple(LOSSES), "family")
-        if any(len(line) != 3 for line in self._context.settings["rounds"]):
+        if any(len(line) != 3 for line in self._settings["rounds"]):
             raise ArgumentError("every question of a fit has a name, floats down and floats up")
         self.trace.astype(float), self.communication
 
     @property
     def family(self) -> str:
         """The family."""
-        return str(self._context.settings["family"])
+        return str(self._settings["family"])
 
     @cached_property
     def trace(self) -> pd.DataFrame:
         """Public iterates, user units: one row a round, the start first."""
-        settings = self._context.settings
-        return pd.DataFrame(np.array(settings["trace"]), columns=settings["names"])
+        return pd.DataFrame(np.array(self._settings["trace"]), columns=self._settings["names"])
 
     @cached_property
     def communication(self) -> pd.DataFrame:
         """What one site received and sent, question by question: floats and bytes, down and up."""
-        rounds = list(self._context.settings["rounds"])
+        rounds = list(self._settings["rounds"])
         traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
         return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
 
@@ -125,7 +137,7 @@ class FitDescription:
     def context(self, rows: GlmRows, *notes: str) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
         trace = [(rows.to_user @ theta).tolist() for theta in self.trajectory.path]
-        settings = {
+        settings: GlmSettings = {
             "family": rows.family, "trace": trace, "rounds": [list(one) for one in self.traffic.rounds],
             "names": list(rows.design.names),
         }  # fmt: skip

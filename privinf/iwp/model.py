@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from privinf.iwp.solving import (
     NUMERIC,
     WEIGHTS,
     ExampleFit,
+    ExampleSettings,
     SolvingMethod,
     averaged,
     binary_names,
@@ -345,7 +346,7 @@ class IWPGLM(ReleaseModel):
         if release is None:
             release = self._released(None, given)
         if settings["correction"] == "series" and truncation is None:
-            calibrated = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
+            calibrated: ExampleSettings = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))
         system = example_system(release, settings)
         if first is not None:
@@ -363,7 +364,7 @@ class IWPGLM(ReleaseModel):
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float
-    ) -> dict[str, Any]:
+    ) -> ExampleSettings:
         chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
         check_choice(chosen, Correction, "correction")
         check_options(self._loss, chosen, 1 if chosen == "series" and truncation is None else truncation)
@@ -383,7 +384,7 @@ class IWPGLM(ReleaseModel):
         return len(design.names) * (len(levels) - 1 if self._loss == "multinomial" else 1)
 
     def _results(
-        self, release: Release, system: ExampleScores, solved: ExampleFit, settings: Mapping[str, Any]
+        self, release: Release, system: ExampleScores, solved: ExampleFit, settings: ExampleSettings
     ) -> IWPGLMResults:
         names = parameter_names(release, self._loss)
         transform, shift = blocked_map(release, self._loss, len(names))
@@ -414,7 +415,7 @@ class IWPGLM(ReleaseModel):
         )
 
 
-def _described(settings: Mapping[str, Any]) -> str:
+def _described(settings: ExampleSettings) -> str:
     if settings["correction"] == "series":
         return f"series, K = {settings['truncation']}"
     return str(settings["correction"])

@@ -21,7 +21,7 @@ from privinf.iwp.noise import examples_law
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation
 from privinf.iwp.score_test import score_test as test_examples
-from privinf.iwp.solving import example_system, sent_units, user_map
+from privinf.iwp.solving import ExampleSettings, example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.prediction import (
@@ -57,7 +57,11 @@ class IWPGLMResults(Results):
     @property
     def loss(self) -> LossName:
         """The loss."""
-        return cast("LossName", self._context.settings["loss"])
+        return self._settings["loss"]
+
+    @property
+    def _settings(self) -> ExampleSettings:
+        return cast(ExampleSettings, self._context.settings)
 
     def _check_settings(self) -> None:
         check_choice(self.loss, LossName, "loss")
@@ -118,7 +122,7 @@ class IWPGLMResults(Results):
     def naive(self) -> pd.Series[float]:
         """Coefficients that ignoring the noise would have given, user units: biased, for comparison only."""
         release = self._kept_release
-        settings = {**self._context.settings, "correction": "none", "truncation": None}
+        settings: ExampleSettings = {**self._settings, "correction": "none", "truncation": None}
         root = solve_root(example_system(release, settings))
         transform, shift = self._map
         return self._labelled(transform @ root.params + shift, "naive")
@@ -225,7 +229,7 @@ class IWPGLMResults(Results):
         center, scale = sent_units(release)
         shifts[_constant(design)] -= center / scale
         moved = np.kron(np.eye(len(self.names) // len(design.names)), shifts)
-        system = example_system(release, self._context.settings, centred=False)
+        system = example_system(release, self._settings, centred=False)
         return system, np.asarray(moved @ self._scaled_params, dtype=np.float64)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -164,14 +164,23 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
     return found
 
 
-def example_system(release: Release, settings: Mapping[str, Any], *, centred: bool = True) -> ExampleScores:
+class ExampleSettings(TypedDict):
+    """What results keep to make their estimating function again."""
+
+    loss: LossName
+    correction: Correction
+    truncation: int | None
+    ridge: float
+
+
+def example_system(release: Release, settings: ExampleSettings, *, centred: bool = True) -> ExampleScores:
     """Return the estimating function of `release` for a loss, scaled units, in the design's column order.
 
     Parameters
     ----------
     release : Release
         Of kind "local-examples".
-    settings : mapping
+    settings : ExampleSettings
         loss, correction, truncation and ridge.
     centred : bool
         False: columns only divided by their scale, so that the constant is a multiple of the user's.

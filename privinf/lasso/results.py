@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import pandas as pd
@@ -58,6 +58,29 @@ ASTRAY_NOTE = (
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
 
+class SparseSettings(TypedDict):
+    """The sparse fit in the user's units; what version 0.1 wrote lacks the last three."""
+
+    columns: list[str]
+    positions: list[int]
+    values: list[float]
+    scale: float
+    constant: NotRequired[str | None]
+    intercept: NotRequired[float]
+    centred: NotRequired[bool]
+
+
+class LassoSettings(TypedDict):
+    """What results keep beside the estimate: the sparse fit, extras, and what secure picks could see."""
+
+    sparse: SparseSettings
+    response: str
+    astray: NotRequired[bool]
+    extras: NotRequired[dict[str, Any]]
+    sight: NotRequired[dict[str, Any]]
+    multipliers: NotRequired[dict[str, list[float]]]
+
+
 @doors
 class LassoResults(Results):
     """Results of `DebiasedLasso`.
@@ -85,7 +108,7 @@ class LassoResults(Results):
     @property
     def model(self) -> ModelLabels:
         """Names of model, response and targets."""
-        return replace(super().model, endog_names=self._context.settings["response"])
+        return replace(super().model, endog_names=self._settings["response"])
 
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
@@ -162,7 +185,7 @@ class LassoResults(Results):
         NotAvailableError
             A trusted server peeled un-noised sums: none of that left it.
         """
-        detection = self._context.settings.get("sight")
+        detection = self._settings.get("sight")
         if detection is None:
             raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
@@ -302,13 +325,17 @@ class LassoResults(Results):
         return "this model releases no squares of residuals; their typical size is `residual_scale`"
 
     def _warn_if_weak(self, asked: str) -> None:
-        if self._context.settings.get("astray", False):
+        if self._settings.get("astray", False):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
-        if (missed := self._context.settings.get("sight", {}).get("missed")) is not None:
+        if (missed := self._settings.get("sight", {}).get("missed")) is not None:
             warn(f"{asked}: {missed}", WeakIdentificationWarning)
 
+    @property
+    def _settings(self) -> LassoSettings:
+        return cast(LassoSettings, self._context.settings)
+
     def _check_settings(self) -> None:
-        settings = self._context.settings
+        settings = self._settings
         texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
         if not all(isinstance(text, str) for text in texts):
             raise ArgumentError("names and warnings of a result are texts")
@@ -322,8 +349,7 @@ class LassoResults(Results):
 
     @property
     def _extras(self) -> Mapping[str, Any]:
-        extras: Mapping[str, Any] = self._context.settings.get("extras", {})
-        return extras
+        return self._settings.get("extras", {})
 
     def _extra(self, name: str, option: str) -> Any:
         reasons = self._extras.get("reasons", {})
@@ -336,8 +362,8 @@ class LassoResults(Results):
         return self._extras[name]
 
     @property
-    def _sparse(self) -> Any:
-        return self._context.settings["sparse"]
+    def _sparse(self) -> SparseSettings:
+        return self._settings["sparse"]
 
 
 def lasso_results(
@@ -367,7 +393,7 @@ def lasso_results(
     )
     values = fit.beta / sums.units.scale[fit.support]
     sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)
-    settings: dict[str, Any] = {"sparse": sparse, "response": rows.design.response}
+    settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
     if fit.astray:
         settings["astray"] = True
     if extras is not None:
@@ -396,7 +422,7 @@ def sparse_settings(
     values: Floats,
     scale: float,
     constant: int | None = None,
-) -> dict[str, Any]:
+) -> SparseSettings:
     """Return what results keep of a sparse fit; `values` in the user's units, by `support`.
 
     A constant takes up the centres of the other columns; without one they stay, as an intercept.

@@ -24,7 +24,7 @@ from privinf.mixing.joined import (
     regression_options,
     regression_release,
 )
-from privinf.mixing.results import MixingResults, mixing_system, plain_fit, shrunk_params
+from privinf.mixing.results import MixingResults, MixingSettings, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.typing import Calibration, Missing, MixingMethod, PartyColumns, SpendingWords, Table, Target
@@ -292,7 +292,7 @@ class PartyModel:
         release = regression_release(joined, design)
         population = options.target != "sample"
         system = mixing_system(release, population=population)
-        settings: dict[str, Any] = {"population": population, "shrink": options.shrink, "bias": None}
+        settings: MixingSettings = {"population": population, "shrink": options.shrink, "bias": None}
         reported = None
         if options.shrink:
             reported = Reported(shrunk_params(release), SHRUNK)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 import pandas as pd
@@ -28,6 +27,14 @@ MixingSystem = MixedLeastSquares | CorrectedLeastSquares
 ScoreForm = Literal["F", "exact"]
 
 
+class MixingSettings(TypedDict):
+    """What results keep: the target, whether coefficients were shrunk, the bias of a plain fit."""
+
+    population: bool
+    shrink: bool
+    bias: list[float] | None
+
+
 @doors
 class MixingResults(Results):
     """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
@@ -45,7 +52,7 @@ class MixingResults(Results):
         NotAvailableError
             The fit is not a plain one, or the release identifies the coefficients too weakly to estimate it.
         """
-        found = self._context.settings.get("bias")
+        found = self._settings["bias"]
         if found is None:
             raise NotAvailableError(
                 "bias: the de-biased estimate has none to report, and a plain fit only where the release "
@@ -53,8 +60,12 @@ class MixingResults(Results):
             )
         return self._labelled(np.asarray(found, dtype=np.float64), "bias")
 
+    @property
+    def _settings(self) -> MixingSettings:
+        return cast(MixingSettings, {"shrink": False, "bias": None, **self._context.settings})
+
     def _check_settings(self) -> None:
-        found = self._context.settings.get("bias")
+        found = self._settings["bias"]
         if found is not None and len(check_array(found, "bias", ndim=1)) != len(self.names):
             raise ArgumentError("bias has one entry for each coefficient")
 
@@ -102,7 +113,7 @@ class MixingResults(Results):
         """
         predicted = super().predict(exog, transform)
         design = self._context.design
-        if not self._context.settings.get("shrink") or design is None:
+        if not self._settings["shrink"] or design is None:
             return predicted
         return predicted.clip(design.y_low, design.y_high)
 
@@ -118,7 +129,7 @@ class MixingResults(Results):
         return super()._rows(array, False)
 
 
-def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> Any:
+def rebuilt_system(release: Release, settings: MixingSettings) -> Any:
     """Return the estimating equation of stored results."""
     return mixing_system(release, population=settings["population"])
 

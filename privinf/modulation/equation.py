@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -138,7 +138,13 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     )
 
 
-def rebuilt_system(release: Release, settings: Mapping[str, Any]) -> CorrectedLeastSquares:
+class ModulationSettings(TypedDict):
+    """What results keep: which moments the estimating equation is made of."""
+
+    moments: Estimator
+
+
+def rebuilt_system(release: Release, settings: ModulationSettings) -> CorrectedLeastSquares:
     """Return the estimating equation of stored results."""
     return modulation_system(release, settings["moments"])
 

@@ -18,6 +18,7 @@ from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
     GradientRule,
+    ModulationSettings,
     gradient_path,
     modulation_system,
     release_rounds,
@@ -334,7 +335,7 @@ class ModulatedOLS(ReleaseModel):
             method=method,
             fit=fit,
             options=options,
-            settings={"moments": moments_of},
+            settings=ModulationSettings(moments=moments_of),
             reported=None if point is None else Reported(point, LAST_ITERATE),
             sampling_system=average,
         )

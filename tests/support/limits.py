@@ -15,8 +15,8 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(215, 220),
-    "lines": Limit(44_659, 44_872),  # 5,500 fewer than at the gate's commit
-    "modules above 350 lines": Limit(6, 8),
+    "lines": Limit(44_729, 44_872),  # 5,500 fewer than at the gate's commit
+    "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
     "towers importing towers": Limit(0, 0),
@@ -100,7 +100,9 @@ ROW_DOORS = {
     "privinf.mechanisms.mixing.plan",
     "privinf.mechanisms.mixing.theory",
     "privinf.mechanisms.moments",
+    "privinf.mechanisms.residual_plan",  # for the plan of the second round, of public numbers
     "privinf.mechanisms.rows",
+    "privinf.mechanisms.statistics.moments",  # for the layout of moments
     "privinf.mechanisms.statistics.scores",
 }
 # Rooms that import nothing but these, the standard library and the package.
