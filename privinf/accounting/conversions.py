@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx, ndtr
@@ -114,8 +115,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_number(mu, "mu", low=0.0, infinite=True)
     delta = check_fraction(delta, "delta")
-    if math.isinf(mu):
-        return math.inf
+    return math.inf if math.isinf(mu) else _gaussian_epsilon(mu, delta)
+
+
+@lru_cache(maxsize=64)
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of checked numbers; a report asks for that of a fit and that of its ledger."""
     high = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))
     return smallest_epsilon(lambda e: float(hockey_stick(np.array([e]), mu)[0]), delta, high)
 

@@ -15,7 +15,7 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(215, 220),
-    "lines": Limit(44_729, 44_872),  # 5,500 fewer than at the gate's commit
+    "lines": Limit(44_734, 44_872),  # 5,500 fewer than at the gate's commit
     "modules above 350 lines": Limit(7, 8),
     "modules in the largest folder": Limit(19, 25),
     "import circles": Limit(0, 0),
