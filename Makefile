@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -69,6 +69,12 @@ verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and stat
 	$(BIN)/python benchmarks/fuzz_files.py
 	$(BIN)/python benchmarks/fuzz_queries.py
 	$(BIN)/python benchmarks/fuzz_arguments.py
+
+gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cells: some 3 hours on two cores, or less
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
+	$(BIN)/python benchmarks/gauntlet.py --named
+	$(BIN)/python benchmarks/gauntlet.py --report
+	$(BIN)/python benchmarks/gauntlet.py --growth
 
 bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

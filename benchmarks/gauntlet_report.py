@@ -1,0 +1,260 @@
+"""The report of the gauntlet: verdicts of the issue, cells, and every coefficient that is not covered."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gauntlet_cells import BY_NAME, CELLS, Cell
+from gauntlet_estimators import ESTIMATORS
+from gauntlet_truth import predicted_ratio, reference_of
+
+from privinf.simulation import binomial_limits
+
+LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
+LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
+
+# What the issue asks of single cells: least coverage is the binomial limit everywhere, greatest median width here.
+ASKED = {
+    ("flagship 1", "OLS"): 1.55, ("flagship y x5", "OLS"): 1.65, ("flagship all x3", "OLS"): 1.3,
+    ("college GPA 1", "OLS"): 2.8, ("census 1", "OLS"): 1.6, ("air time 1", "OLS"): 1.25,
+    ("years married 1", "OLS"): 1.75, ("affairs 1", "OLS"): 4.0, ("affairs 4", "OLS"): 1.6,
+    ("visits 1", "OLS"): 4.0, ("visits 4", "OLS"): 1.6, ("arrival delay 1", "OLS"): 4.0,
+    ("arrival delay 4", "OLS"): 1.6, ("401(k) 4", "OLS"): 3.8, ("groups 4", "OLS"): 1.5,
+    ("groups 4 (100,000)", "OLS"): 1.5, ("lognormal 4", "OLS"): 1.5, ("lognormal 4 (100,000)", "OLS"): 1.5,
+    ("2% positives 1 (100,000)", "Logit"): 1.4, ("balanced x5 1", "Logit"): 1.15,
+    ("any affair 1", "Logit"): 1.45, ("worked 1", "Logit"): 1.15, ("labour 4", "Logit"): 1.6,
+    ("approved 4", "Logit"): 1.6, ("vote 4", "Logit"): 1.6, ("counts 1", "Poisson"): 2.0,
+    ("visits, Poisson 4", "Poisson"): 2.0, ("arrests, Poisson 4", "Poisson"): 2.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the fits of one estimator did in one cell.
+
+    Attributes
+    ----------
+    cell, estimator
+    fits, flagged, refused, warned, failed : int
+        How many; a fit that is flagged or refused is not warned.
+    hits, trials : array, shape (p,)
+        Intervals of fits that are neither flagged nor warned, and how many of them hold the target.
+    all_hits, all_trials : array, shape (p,)
+        The same of every fit that has an interval.
+    widths : array, shape (p,)
+        Median, over the length without privacy, of intervals that are not flagged, or of all where few are.
+    reasons : str
+        Of refusals and failures, the first.
+    """
+
+    cell: Cell
+    estimator: str
+    fits: int
+    flagged: int
+    refused: int
+    warned: int
+    failed: int
+    hits: np.ndarray
+    trials: np.ndarray
+    all_hits: np.ndarray
+    all_trials: np.ndarray
+    widths: np.ndarray
+    reasons: str
+
+    @property
+    def judgeable(self) -> np.ndarray:
+        return self.trials >= LEAST_FITS
+
+    @property
+    def coverage(self) -> np.ndarray:
+        return np.where(self.judgeable, self.hits / np.maximum(self.trials, 1), np.nan)
+
+    @property
+    def below(self) -> np.ndarray:
+        """Which coefficients are below the 99% limit of their number of fits."""
+        lows = [binomial_limits(LEVEL, int(n))[0] if n >= LEAST_FITS else 0.0 for n in self.trials]
+        return self.judgeable & (self.hits < np.array(lows) * self.trials - 1e-9)
+
+    @property
+    def hidden(self) -> float:
+        """Share of fits that are flagged, refused or failed."""
+        return (self.flagged + self.refused + self.failed) / self.fits
+
+    @property
+    def ratio(self) -> float:
+        return math.nan if self.cell.alone else predicted_ratio(self.cell)
+
+
+def judged(fits: Sequence[dict[str, Any]]) -> Judged:
+    """Return what the fits of one estimator in one cell did."""
+    cell = BY_NAME[fits[0]["cell"]]
+    names = reference_of(cell).names
+    good = [one for one in fits if "failed" not in one]
+    shown = [one for one in good if not one["refused"]]
+    sure = [one for one in shown if not one["flagged"]]
+    quiet = [one for one in sure if not one["warned"]]
+    widths = _table([one["width"] for one in (sure if len(sure) >= LEAST_FITS else shown)], len(names))
+    hits, trials = _counted(quiet, len(names))
+    all_hits, all_trials = _counted(shown, len(names))
+    known = ~np.isnan(widths).all(axis=0) if len(widths) else np.zeros(len(names), dtype=bool)
+    medians = np.full(len(names), np.nan)
+    medians[known] = np.nanmedian(widths[:, known], axis=0)
+    return Judged(
+        cell,
+        fits[0]["estimator"],
+        len(fits),
+        len(shown) - len(sure),
+        len(good) - len(shown),
+        len(sure) - len(quiet),
+        len(fits) - len(good),
+        hits,
+        trials,
+        all_hits,
+        all_trials,
+        medians,
+        next(
+            (one.get("failed") or one["refused"] for one in fits if one.get("failed") or one["refused"]), ""
+        ),
+    )
+
+
+def _table(rows: list[list[float | None]], p: int) -> np.ndarray:
+    return np.array(rows, dtype=float).reshape(-1, p)
+
+
+def _counted(fits: list[dict[str, Any]], p: int) -> tuple[np.ndarray, np.ndarray]:
+    covered = _table([one["covered"] for one in fits], p)
+    return np.nansum(covered, axis=0), (~np.isnan(covered)).sum(axis=0)
+
+
+def share(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def ratio(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
+def cell_row(one: Judged) -> str:
+    """Return the row of a table of cells."""
+    coverage, slopes = one.coverage, one.widths[1:]
+    known = ~np.isnan(coverage)
+    worst = int(np.nanargmin(coverage)) if known.any() else -1
+    name = reference_of(one.cell).names[worst] if known.any() else "-"
+    mark = f" **below** ({int(one.below.sum())})" if one.below.any() else ""
+    every = one.all_hits.sum() / max(one.all_trials.sum(), 1) if one.all_trials.any() else math.nan
+    asked = ASKED.get((one.cell.name, one.estimator))
+    width = float(np.nanmedian(slopes)) if not np.isnan(slopes).all() else math.nan
+    cells = [
+        one.cell.name, f"{one.cell.n:,}", f"{one.cell.epsilon:g}", one.estimator, ratio(one.ratio),
+        str(one.fits), f"{share(float(coverage[worst]) if known.any() else math.nan)} `{name}`{mark}",
+        share(float(np.nanmean(coverage)) if known.any() else math.nan), share(float(coverage[0])), share(every),
+        ratio(width), "" if asked is None else f"<= {asked:g}" + ("" if width <= asked else " **no**"),
+        ratio(float(one.widths[0])), share(one.flagged / one.fits),
+        share((one.refused + one.failed) / one.fits), share(one.warned / one.fits),
+    ]  # fmt: skip
+    return "| " + " | ".join(cells) + " |"
+
+
+CELL_HEADER = """| cell | n | eps | estimator | predicted ratio | fits | worst coefficient | mean | constant | mean, all intervals | width | asked | width, constant | flagged | refused | warned |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
+def verdict_row(name: str, found: list[Judged]) -> str:
+    """Return an estimator's row of the table of verdicts."""
+    means = [float(np.nanmean(one.coverage)) for one in found if one.judgeable.any()]
+    below = sum(int(one.below.sum()) for one in found)
+    coefficients = sum(int(one.judgeable.sum()) for one in found)
+    strong = [one for one in found if one.ratio >= STRONG]
+    hidden = [one.hidden for one in strong]
+    worst = max(strong, key=lambda one: one.hidden).cell.name if strong else ""
+    mean = float(np.mean(means)) if means else math.nan
+    cells = [
+        name, f"{len(found)}", f"{share(mean)}{' **no**' if mean < MEAN else ''}",
+        f"{below} of {coefficients}" + ("" if below <= BELOW * coefficients else " **no**"),
+        f"{sum(h <= HIDDEN for h in hidden)} of {len(hidden)}" + (f" (worst: {worst}, {max(hidden):.2f})" if hidden and max(hidden) > HIDDEN else ""),
+        str(sum(one.failed for one in found)),
+    ]  # fmt: skip
+    return "| " + " | ".join(cells) + " |"
+
+
+VERDICT_HEADER = f"""| estimator | cells | mean coverage over cells (>= {MEAN:g}) | coefficients below their own 99% limit (<= {BELOW:.0%}) | cells of ratio >= {STRONG:g} with flagged plus refused <= {HIDDEN:.0%} | fits that raised a foreign error |
+|---|---|---|---|---|---|"""
+TITLE = """# The gauntlet
+
+Made by `python benchmarks/gauntlet.py --report` from {fits:,} fits, {least} to {most} of each estimator in each cell;
+delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the estimator says otherwise. Targets are
+least squares, logit or Poisson regression in the population that rows are drawn from, clipped to the public bounds.
+
+Coverage: of intervals that are neither flagged (a WeakIdentificationWarning, `identification.weak`) nor under the
+named warning of a heavy tail; "all intervals" takes those in. **below**: coefficients, the constant included, below
+the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
+over the HC0 (least squares, Poisson) or Logit interval without privacy. Predicted ratio: smallest eigenvalue of the
+Gram about its mean, columns in units of their bounds (binary responses: weighted by 4p(1 - p)), over the noise of one
+release of all moments that has the whole budget. MomentOLS' "MomentOLS" is ``cov_type="nonrobust"``; estimators that
+assume equal error variance run where it is equal alone.
+"""
+
+
+def write_report(fits: list[dict[str, Any]], path: Path) -> None:
+    """Write the tables."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for one in fits:
+        if one["cell"] in BY_NAME:
+            groups[one["cell"], one["estimator"]].append(one)
+    order = {name: number for number, name in enumerate(BY_NAME)}
+    found = [judged(groups[key]) for key in sorted(groups, key=lambda key: (order[key[0]], key[1]))]
+    counts = [one.fits for one in found]
+    text = TITLE.format(fits=len(fits), least=min(counts), most=max(counts), few=LEAST_FITS)
+    main = {cell.name for cell in CELLS}
+    plain = [one for one in found if not one.cell.exception]
+    text += _verdicts("The 60 cells, but for the named exceptions", [o for o in plain if o.cell.name in main])
+    text += _verdicts("The further rows of the issue", [one for one in plain if one.cell.name not in main])
+    text += _cells("Cells", [one for one in plain if one.cell.name in main])
+    text += _cells("Further rows", [one for one in plain if one.cell.name not in main])
+    text += _cells("Named exceptions", [one for one in found if one.cell.exception])
+    named = {one.cell.name: one.cell.exception for one in found if one.cell.exception}
+    text += "\n" + "".join(f"- {name}: {reason}.\n" for name, reason in named.items())
+    text += _misses([one for one in found if one.below.any()])
+    failed = [one for one in found if one.failed]
+    text += "".join(
+        f"\n- {o.cell.name}, {o.estimator}: {o.failed} fits raised `{o.reasons}`\n" for o in failed
+    )
+    path.write_text(text)
+    print(text[: text.index("## Cells")] if "## Cells" in text else text)
+
+
+def _verdicts(title: str, found: list[Judged]) -> str:
+    rows = [
+        verdict_row(name, mine)
+        for name in ESTIMATORS
+        if (mine := [one for one in found if one.estimator == name])
+    ]
+    return f"\n## Verdicts: {title}\n\n{VERDICT_HEADER}\n" + "\n".join(rows) + "\n" if rows else ""
+
+
+def _cells(title: str, found: list[Judged]) -> str:
+    return f"\n## {title}\n\n{CELL_HEADER}\n" + "\n".join(map(cell_row, found)) + "\n" if found else ""
+
+
+def _misses(found: list[Judged]) -> str:
+    lines = [
+        "\n## Coefficients below their limit\n",
+        "| cell | estimator | coefficient | covered | of | limit |",
+    ]
+    lines.append("|" + "---|" * 6)
+    for one in found:
+        for place in np.flatnonzero(one.below):
+            low = binomial_limits(LEVEL, int(one.trials[place]))[0]
+            name = reference_of(one.cell).names[place]
+            lines.append(
+                f"| {one.cell.name} | {one.estimator} | `{name}` | {one.coverage[place]:.3f} "
+                f"| {int(one.trials[place])} | {low:.3f} |"
+            )
+    return "\n".join(lines) + "\n"
