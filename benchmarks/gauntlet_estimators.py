@@ -154,6 +154,8 @@ class Outcome:
         The flag that the interval should not be trusted; names of other warnings. Empty without.
     refused : str
         Why there is no interval at all.
+    rejected : int, optional
+        Whether the score test rejects the true slopes at 5%, where the cell counts that and the fit has one.
     """
 
     covered: list[int | None]
@@ -161,6 +163,7 @@ class Outcome:
     flagged: str = ""
     warned: str = ""
     refused: str = ""
+    rejected: int | None = None
 
 
 def outcome(
@@ -185,9 +188,17 @@ def outcome(
     limits = interval.reindex(reference.names).to_numpy(dtype=float)
     if not np.isfinite(limits).all(axis=1).any():
         return Outcome(nothing, nothing, refused="no finite interval")
-    return Outcome(
-        *judged(limits, reference, cell.n), flagged="weak" if weak else "", warned=",".join(sorted(others))
-    )
+    covered, width = judged(limits, reference, cell.n)
+    rejected = rejects(result, reference) if cell.scored else None
+    return Outcome(covered, width, "weak" if weak else "", ",".join(sorted(others)), rejected=rejected)
+
+
+def rejects(result: Any, reference: Reference) -> int | None:
+    """Return whether the score test rejects the truth, or None where there is no such test."""
+    try:
+        return int(result.score_test(reference.target[1:]).pvalue < 0.05)
+    except PrivinfError:
+        return None
 
 
 def flags_of(result: Any) -> bool:

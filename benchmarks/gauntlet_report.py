@@ -222,6 +222,7 @@ def write_report(fits: list[dict[str, Any]], path: Path) -> None:
     named = {one.cell.name: one.cell.exception for one in found if one.cell.exception}
     text += "\n" + "".join(f"- {name}: {reason}.\n" for name, reason in named.items())
     text += _misses([one for one in found if one.below.any()])
+    text += _scores(groups)
     failed = [one for one in found if one.failed]
     text += "".join(
         f"\n- {o.cell.name}, {o.estimator}: {o.failed} fits raised `{o.reasons}`\n" for o in failed
@@ -258,3 +259,21 @@ def _misses(found: list[Judged]) -> str:
                 f"| {int(one.trials[place])} | {low:.3f} |"
             )
     return "\n".join(lines) + "\n"
+
+
+def _scores(groups: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    lines = [
+        "\n## Score tests of the true slopes, at 5%\n",
+        "| cell | estimator | rejected | of | limits |",
+        "|" + "---|" * 5,
+    ]
+    for (cell, estimator), fits in sorted(groups.items()):
+        known = [one["rejected"] for one in fits if one.get("rejected") is not None]
+        if len(known) >= LEAST_FITS:
+            low, high = binomial_limits(1.0 - LEVEL, len(known))
+            size = sum(known) / len(known)
+            mark = "" if size <= high else " **no**"
+            lines.append(
+                f"| {cell} | {estimator} | {size:.3f}{mark} | {len(known)} | {low:.3f} to {high:.3f} |"
+            )
+    return "\n".join(lines) + "\n" if len(lines) > 3 else ""
