@@ -10,6 +10,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
+from privinf.inference.intervals import precision_of
 from privinf.results.provenance import DescribedResults
 from privinf.typing import ArrayLike, ColumnsLike, Floats, RngLike
 from privinf.validation import check_fraction
@@ -113,10 +114,15 @@ def bands(
         raise ArgumentError(f"x has shape {axis.shape} for {len(index)} rows")
     ax = new_axes(ax, width=6.4, height=4.2)
     mean = exog @ result.estimate.params
-    point = upper_quantile(alpha / 2.0, result.estimate.df)
-    factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value if simultaneous else point
+    known = result.estimate
+    if simultaneous:
+        factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value
+        half = factor * _spread(exog, np.asarray(known.covariance))
+        half = half if known.bias is None else half + np.abs(exog) @ known.bias
+    else:
+        factor = upper_quantile(alpha / 2.0, min(known.df, known.df_resid))
+        half = precision_of(known, exog).half_length(alpha)
     label = "total, whole curve" if simultaneous else "total (sampling and privacy noise)"
-    half = factor * _spread(exog, np.asarray(result.estimate.covariance))
     ax.fill_between(axis, mean - half, mean + half, color=TOTAL, alpha=0.22, linewidth=0, label=label)
     sampling = result._context.sampling_cov
     if sampling is not None:
@@ -162,7 +168,9 @@ def _draw_noise_free(
     ax: Axes, rows: Floats, result: DescribedResults, names: list[str], alpha: float
 ) -> None:
     try:
-        half = upper_quantile(alpha / 2.0, result.estimate.df) * result.bse_sampling[names].to_numpy()
+        known = result.estimate
+        factor = upper_quantile(alpha / 2.0, min(known.df, known.df_resid))
+        half = factor * result.bse_sampling[names].to_numpy()
     except NotAvailableError:
         return
     center = result.estimate.params[[result.names.index(name) for name in names]]

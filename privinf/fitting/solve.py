@@ -149,7 +149,7 @@ def build_results(
     if reported is None and not np.array_equal(solution.point, solution.params):
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
-    rsquared, scale = fit_measures(system, solution.params, design.constant)
+    rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
     clipped = () if release.law.get("noise_free", False) else (CLIPPED,)
     return kind(
         estimate.transformed(transform, shift=shift, names=design.names),
@@ -172,16 +172,16 @@ def build_results(
 
 
 def fit_measures(
-    system: LinearScores, params: Floats, constant: int | None
+    system: LinearScores, params: Floats, constant: Floats | None
 ) -> tuple[float | None, float | None]:
     """Return (R^2, residual variance), from corrected moments, scaled units.
 
-    R^2 is centred where there is a constant, as statsmodels has it; the residual variance has divisor n.
-    Each is None where the noise leaves a value that it cannot have.
+    R^2 is centred where there is a constant x'v = 1, as statsmodels has it; the residual variance has
+    divisor n. Each is None where the noise leaves a value that it cannot have.
     """
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
     if constant is not None:
-        total -= float(system.g[constant]) ** 2 / float(system.A[constant, constant])
+        total -= float(constant @ system.g) ** 2 / float(constant @ system.A @ constant)
     rsquared = 1.0 - residual / total if total > 0.0 else -1.0
     return rsquared if 0.0 <= rsquared <= 1.0 else None, residual if residual >= 0.0 else None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.inference.estimate import upper_quantile
+from privinf.inference.intervals import Precision
 from privinf.typing import ArrayLike, Floats
-from privinf.validation import check_array, check_fraction
+from privinf.validation import check_array
 
 # A five-point difference errs by h^4 in truncation and eps / h in rounding: this balances the two.
 RELATIVE_STEP = float(np.finfo(np.float64).eps ** 0.2)
@@ -92,21 +92,31 @@ class MeanPrediction:
     Attributes
     ----------
     mean, se : ndarray, shape (rows,)
-    df : float
+    df : float, or ndarray of shape (rows,)
         Degrees of freedom of the t quantiles; infinite: normal.
+    bias : ndarray, shape (rows,), or None
+        Largest absolute bias that the intervals allow for.
     """
 
     mean: Floats
     se: Floats
-    df: float = np.inf
+    df: float | Floats = np.inf
+    bias: Floats | None = None
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.se
+        half = Precision(self.se, self.df, self.bias).half_length(alpha)
         return np.column_stack([self.mean - half, self.mean + half])
 
 
-def predict_mean(exog: ArrayLike, params: ArrayLike, cov: ArrayLike, *, df: float = np.inf) -> MeanPrediction:
+def predict_mean(
+    exog: ArrayLike,
+    params: ArrayLike,
+    cov: ArrayLike,
+    *,
+    df: float | Floats = np.inf,
+    bias: Floats | None = None,
+) -> MeanPrediction:
     """Return ``exog params`` with standard errors ``sqrt(diag(exog cov exog'))``.
 
     Parameters
@@ -114,12 +124,15 @@ def predict_mean(exog: ArrayLike, params: ArrayLike, cov: ArrayLike, *, df: floa
     exog : array_like, shape (rows, p)
     params : array_like, shape (p,)
     cov : array_like, shape (p, p)
-    df : float
+    df : float, or ndarray of shape (rows,)
         Of the covariance.
+    bias : ndarray, shape (p,), optional
+        Largest absolute biases of the parameters; those of the means are ``|exog| bias``.
     """
     rows, center = check_array(exog, "exog", ndim=2), check_array(params, "params", ndim=1)
     covariance = check_array(cov, "cov", ndim=2)
     if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
         raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
     variances = np.einsum("ij,jk,ik->i", rows, covariance, rows, optimize=True)
-    return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df)
+    moved = None if bias is None else np.abs(rows) @ bias
+    return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df, moved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,17 +20,22 @@ def upper_tail(z: ArrayLike) -> Floats:
     return np.asarray(ndtr(-np.asarray(z, dtype=np.float64)), dtype=np.float64)
 
 
-def two_sided_pvalue(z: ArrayLike, df: float = np.inf) -> Floats:
-    """Return P(abs(Z) > abs(z)), Z normal, or t with finite `df`."""
+def two_sided_pvalue(z: ArrayLike, df: float | Floats = np.inf) -> Floats:
+    """Return P(abs(Z) > abs(z)), Z normal, or t with finite `df` (one for all, or one for each z)."""
     size = np.abs(np.asarray(z, dtype=np.float64))
-    if np.isinf(df):
+    if np.isinf(df).all():
         return 2.0 * upper_tail(size)
     return np.asarray(2.0 * stdtr(df, -size), dtype=np.float64)
 
 
-def upper_quantile(p: float, df: float = np.inf) -> float:
-    """Return z with P(Z > z) = p, Z normal, or t with finite `df`."""
-    return float(-ndtri(p)) if np.isinf(df) else float(-stdtrit(df, p))
+@overload
+def upper_quantile(p: float, df: float = np.inf) -> float: ...
+@overload
+def upper_quantile(p: float, df: float | Floats) -> float | Floats: ...
+def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
+    """Return z with P(Z > z) = p, Z normal, or t with finite `df`; one for each `df`."""
+    found = -ndtri(p) if np.isinf(df).all() else -stdtrit(df, p)
+    return float(found) if np.ndim(found) == 0 else np.asarray(found, dtype=np.float64)
 
 
 _SYMMETRY_TOLERANCE = 1e-8
@@ -62,13 +68,19 @@ class Estimate:
     weak_reason : str
         Why `cov` is None; empty otherwise.
     df : float
-        Degrees of freedom of `cov`: tests and intervals use t quantiles where it is finite.
+        Degrees of freedom of the whole of `cov`: tests and intervals use t quantiles where it is finite.
+    df_resid : float
+        n - p, the degrees of freedom of the sampling part of `cov` alone: where it is finite, each contrast
+        has its own t quantile (Satterthwaite, `privinf.inference.intervals`).
+    bias : (p,) array or None
+        Largest absolute bias of each coefficient that intervals and tests must allow for.
 
     Raises
     ------
     ArgumentError
         For shapes that do not match, entries that are not finite, matrices that are not symmetric,
-        repeated names, or a missing covariance without a reason.
+        repeated names, a missing covariance without a reason, a negative bound of a bias, or both kinds of
+        degrees of freedom.
     NotPositiveDefiniteError
         If `cov` is not positive definite or `noise_cov` is not positive semidefinite.
 
@@ -96,6 +108,8 @@ class Estimate:
     cov_type: str = "sandwich"
     weak_reason: str = ""
     df: float = np.inf
+    df_resid: float = np.inf
+    bias: Floats | None = None
 
     def __post_init__(self) -> None:
         params = _frozen(check_array(self.params, "params", ndim=1))
@@ -103,8 +117,11 @@ class Estimate:
         _set(self, "params", params)
         _set(self, "names", _checked_names(self.names, p))
         _set(self, "nobs", check_count(self.nobs, "nobs"))
-        if not self.df > 0.0:
-            raise ArgumentError(f"df must be positive, got {self.df}")
+        for name, df in (("df", self.df), ("df_resid", self.df_resid)):
+            if not df > 0.0:
+                raise ArgumentError(f"{name} must be positive, got {df}")
+        if np.isfinite(self.df) and np.isfinite(self.df_resid):
+            raise ArgumentError("df (of all of cov) and df_resid (of its sampling part) are alternatives")
         if (self.cov is None) != bool(self.weak_reason):
             raise ArgumentError("weak_reason must be given exactly when cov is None")
         if self.cov is not None:
@@ -116,6 +133,11 @@ class Estimate:
         if self.scores is not None:
             scores = check_array(self.scores, "scores", ndim=2)
             _set(self, "scores", _frozen(_shaped(scores, "scores", (scores.shape[0], p))))
+        if self.bias is not None:
+            bias = _shaped(self.bias, "bias", (p,))
+            if (bias < 0.0).any():
+                raise ArgumentError("bias must hold bounds of absolute biases, which are not negative")
+            _set(self, "bias", _frozen(bias))
 
     @property
     def bse(self) -> Floats:
@@ -183,9 +205,11 @@ class Estimate:
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
         scores, bread = self._transformed_scores(matrix)
         cov, noise_cov = (None if V is None else matrix @ V @ matrix.T for V in (self.cov, self.noise_cov))
+        bias = None if self.bias is None else np.abs(matrix) @ self.bias
         return replace(
-            self, params=params, cov=cov, names=tuple(names), scores=scores, bread=bread, noise_cov=noise_cov
-        )
+            self, params=params, cov=cov, names=tuple(names), scores=scores, bread=bread,
+            noise_cov=noise_cov, bias=bias,
+        )  # fmt: skip
 
     def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:
         """Return the same estimate with another covariance (and the noise part that belongs to it)."""

@@ -91,6 +91,8 @@ class LinearScores(Protocol):
         "HC0", "cluster" or "nonrobust", as statsmodels names the noise-free limit.
     df : float
         Degrees of freedom of the covariance; infinite for normal inference.
+    df_resid : float
+        Degrees of freedom of the covariance's sampling part alone; infinite for normal inference.
     law : ScoreLaw
         Of the score statistic.
     """
@@ -101,6 +103,7 @@ class LinearScores(Protocol):
     noise_free: Flags
     cov_type: str
     df: float
+    df_resid: float
     law: ScoreLaw
 
     def scores(self, beta: Floats) -> Floats | None:
@@ -135,6 +138,7 @@ class LargeSample:
     """What systems of many independent records share: normal and chi-square inference."""
 
     df = np.inf
+    df_resid = np.inf
     law = CHI_SQUARE
 
     def meat(self, beta: Floats) -> Floats:

@@ -50,8 +50,8 @@ class Solution:
     weak_reason : str
         Why there is no covariance; empty otherwise.
     nobs : int
-    df : float
-        Of the covariance; t quantiles where finite.
+    df, df_resid : float
+        Of the covariance, or of its sampling part alone; t quantiles where finite.
     """
 
     params: Floats
@@ -68,12 +68,14 @@ class Solution:
     weak_reason: str
     nobs: int
     df: float
+    df_resid: float
 
     def estimate(self, names: Names) -> Estimate:
         """Return the Estimate in the system's units."""
         return Estimate(
             self.params, self.cov, tuple(names), self.nobs, self.scores,
             self.bread, self.noise_cov, self.cov_type, self.weak_reason, self.df,
+            self.df_resid,
         )  # fmt: skip
 
 
@@ -140,7 +142,7 @@ def solve(
     return Solution(
         params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
         "noise only" if target == "sample" else system.cov_type,
-        stabilization, target, weak_reason, system.n, system.df,
+        stabilization, target, weak_reason, system.n, system.df, system.df_resid,
     )  # fmt: skip
 
 

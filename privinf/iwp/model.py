@@ -395,7 +395,7 @@ class IWPGLM(ReleaseModel):
         linear, design = linear_system(system), release.design
         rsquared = scale = None
         if linear is not None:
-            rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant)
+            rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant_direction)
         return IWPGLMResults(
             solved.estimate.transformed(transform, shift=shift, names=names),
             report=PrivacyReport.of(release.entries, ledger=self.ledger, delta=release.law["delta"]),

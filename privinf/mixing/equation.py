@@ -141,7 +141,7 @@ class MixedLeastSquares:
             raise ArgumentError(f"{k} mixed rows cannot identify {d} coefficients: more rows are needed")
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
         self._noise = variances[slopes]
-        self.df = float(k - d)
+        self.df, self.df_resid = float(k - d), np.inf
         self.law = ScoreLaw(k, d)
         self.A, self.g = self._equations()
 

@@ -9,29 +9,37 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.inference.delta_method import DeltaMethod, MeanPrediction
-from privinf.inference.estimate import two_sided_pvalue, upper_quantile
+from privinf.inference.intervals import Precision
 from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, LossName, Names
-from privinf.validation import check_array, check_fraction
+from privinf.validation import check_array
+
+NO_SCATTER = "no residual variance was released: how far an observation lies from its mean is not known"
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Means predicted for new rows, with standard errors.
+    """Means predicted for new rows, with standard errors; intervals of new observations where they exist.
 
-    The error is that of the estimated mean x'b, sampling and privacy noise together; the scatter of a
-    single new observation around it is not included.
+    The error of a mean is that of the estimate x'b, sampling and privacy noise together. The interval of a
+    new observation adds its scatter around the mean, the released residual variance, and takes it as normal.
 
     Attributes
     ----------
     mean : MeanPrediction
     index : pandas Index of the new rows
+    observation : Precision or None
+        Errors of new observations around the predicted means.
+    reason : str
+        Why there are none.
     """
 
     mean: MeanPrediction
     index: pd.Index[Any]
+    observation: Precision | None = None
+    reason: str = NO_SCATTER
 
     @property
     def predicted_mean(self) -> pd.Series[float]:
@@ -43,22 +51,41 @@ class Prediction:
         """Standard errors of the predicted means."""
         return pd.Series(self.mean.se, self.index, name="mean_se")
 
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return intervals of level ``1 - alpha`` for the means, columns 0 and 1."""
-        return pd.DataFrame(self.mean.conf_int(alpha), self.index)
+    @property
+    def se_obs(self) -> pd.Series[float]:
+        """Standard errors of new observations; NotAvailableError without a residual variance."""
+        return pd.Series(self._observed.se, self.index, name="obs_se")
+
+    def conf_int(self, alpha: float = 0.05, *, obs: bool = False) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1: of means, or of new observations.
+
+        Raises
+        ------
+        NotAvailableError
+            `obs` is True and no residual variance was released.
+        """
+        if not obs:
+            return pd.DataFrame(self.mean.conf_int(alpha), self.index)
+        half = self._observed.half_length(alpha)
+        return pd.DataFrame(np.column_stack([self.mean.mean - half, self.mean.mean + half]), self.index)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row."""
-        interval = self.mean.conf_int(alpha)
-        return pd.DataFrame(
-            {
-                "mean": self.mean.mean,
-                "mean_se": self.mean.se,
-                "mean_ci_lower": interval[:, 0],
-                "mean_ci_upper": interval[:, 1],
-            },
-            self.index,
-        )
+        """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row.
+
+        Where a residual variance was released, obs_ci_lower and obs_ci_upper of new observations too.
+        """
+        low, high = self.mean.conf_int(alpha).T
+        found = {"mean": self.mean.mean, "mean_se": self.mean.se, "mean_ci_lower": low, "mean_ci_upper": high}
+        if self.observation is not None:
+            interval = self.conf_int(alpha, obs=True).to_numpy()
+            found |= {"obs_ci_lower": interval[:, 0], "obs_ci_upper": interval[:, 1]}
+        return pd.DataFrame(found, self.index)
+
+    @property
+    def _observed(self) -> Precision:
+        if self.observation is None:
+            raise NotAvailableError(f"intervals of new observations are not available: {self.reason}")
+        return self.observation
 
 
 def prediction_rows(
@@ -94,12 +121,15 @@ class NonlinearResults:
     Attributes
     ----------
     found : DeltaMethod
-    df : float
+    df : float, or ndarray of shape (m,)
         Degrees of freedom of the t quantiles; infinite: normal.
+    bias : ndarray, shape (m,), or None
+        Largest absolute bias that intervals and tests allow for.
     """
 
     found: DeltaMethod
-    df: float = np.inf
+    df: float | Floats = np.inf
+    bias: Floats | None = None
 
     @property
     def value(self) -> Floats:
@@ -113,24 +143,28 @@ class NonlinearResults:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (m, 2)."""
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self.df) * self.bse
+        half = self._precision.half_length(alpha)
         return np.column_stack([self.value - half, self.value + half])
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return value, standard error, z (or t) test of zero and interval, one row a function."""
         low, high = self.conf_int(alpha).T
         z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)
-        letter = "z" if np.isinf(self.df) else "t"
+        letter = "z" if np.isinf(self.df).all() else "t"
         return pd.DataFrame(
             {
                 "value": self.value,
                 "std err": self.bse,
                 letter: z,
-                f"P>|{letter}|": two_sided_pvalue(z, self.df),
+                f"P>|{letter}|": self._precision.pvalues(z),
                 "Conf. Int. Low": low,
                 "Conf. Int. Upp.": high,
             }
         )
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.bse, self.df, self.bias)
 
     def __repr__(self) -> str:
         return self.summary_frame().to_string(float_format="%.4g")

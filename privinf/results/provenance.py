@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -15,12 +15,13 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import joint_law, joint_statistic
 from privinf.results import context as scoring
 from privinf.results import simultaneous as joint
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.context import Context, Surroundings
 from privinf.results.wald import WaldResults
-from privinf.typing import ArrayLike, IntervalMethod, RngLike
+from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
@@ -129,6 +130,43 @@ class DescribedResults(WaldResults):
                 f"scale: {reason or 'the corrected residual variance is not positive: too much noise'}"
             )
         return self._context.scale
+
+    @property
+    def rsquared_adj(self) -> float:
+        """R-squared adjusted for the number of coefficients, as statsmodels has it."""
+        return 1.0 - (self.nobs - self.k_constant) / self.df_resid * (1.0 - self.rsquared)
+
+    @property
+    def fvalue(self) -> float:
+        """F statistic of all coefficients but the constant, by the total covariance; see `f_pvalue`."""
+        return joint_statistic(self._estimate, self._all_slopes) / len(self._all_slopes)
+
+    @property
+    def f_pvalue(self) -> float:
+        """p-value of `fvalue`. Where columns add up to a constant, the null is that the mean is constant."""
+        law = joint_law(self._estimate, self._all_slopes)
+        law = law if self.use_t else replace(law, df=float(self.df_resid))
+        return law.pvalue(self.fvalue * law.k)
+
+    @property
+    def _all_slopes(self) -> Floats:
+        """Restrictions that leave nothing but the constant, one row each."""
+        if self._no_moments is not None:
+            raise NotAvailableError(f"fvalue: {self._no_moments}; f_test() and wald_test() test restrictions")
+        p, design = len(self.names), self._context.design
+        constant = None if design is None else design.constant_direction
+        if constant is None:
+            return np.eye(p)
+        if p == 1:
+            raise NotAvailableError("fvalue: the model has no coefficient besides the constant")
+        first = int(np.flatnonzero(constant)[0])  # what v picks equals its first entry, the rest is zero
+        return np.delete(np.eye(p) - np.outer(constant, np.eye(p)[first]), first, axis=0)
+
+    def _scatter(self) -> float | str:
+        try:
+            return self.scale
+        except NotAvailableError as reason:
+            return str(reason)
 
     @cached_property
     def bse_sampling(self) -> pd.Series[float]:

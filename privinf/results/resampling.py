@@ -40,11 +40,15 @@ class BootstrapResults:
     names : tuple of p str
     replicates : BootstrapDraws
     method : {"multiplier", "pairs", "parametric"}
+    bias : ndarray, shape (p,), or None
+        Largest absolute bias of the coefficients, which draws do not show: intervals are longer by it at
+        each end.
     """
 
     names: tuple[str, ...]
     replicates: BootstrapDraws
     method: str
+    bias: Floats | None = None
 
     @property
     def draws(self) -> pd.DataFrame:
@@ -70,7 +74,7 @@ class BootstrapResults:
         kind : {"studentized", "percentile"}
             From the bootstrapped t statistics, or from quantiles of the replicates.
         """
-        return pd.DataFrame(self.replicates.conf_int(alpha, kind), list(self.names))
+        return pd.DataFrame(self._ends(alpha, kind), list(self.names))
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return coefficients, bootstrap errors and bias, and both kinds of intervals."""
@@ -80,9 +84,13 @@ class BootstrapResults:
             "boot se": self.bse,
         }
         for kind in ("percentile", "studentized"):
-            low, high = self.replicates.conf_int(alpha, kind).T
+            low, high = self._ends(alpha, kind).T
             table |= {f"{kind} low": low, f"{kind} high": high}
         return pd.DataFrame(table, list(self.names))
+
+    def _ends(self, alpha: float, kind: BootstrapInterval) -> Floats:
+        ends = self.replicates.conf_int(alpha, kind)
+        return ends if self.bias is None else ends + np.outer(self.bias, [-1.0, 1.0])
 
     def to_xarray(self) -> xr.Dataset:
         """Return the replicates as xarray.Dataset with dims chain, draw and coefficient."""
@@ -115,7 +123,7 @@ def bootstrap(
         bse = estimate.bse
         resolve, units = resampled_solution(estimate, system, design)
         found = pairs_bootstrap(estimate.params, bse, resolve, n=units, draws=draws, rng=rng)
-    return BootstrapResults(estimate.names, found, method)
+    return BootstrapResults(estimate.names, found, method, estimate.bias)
 
 
 def resampled_solution(

@@ -10,7 +10,8 @@ import pandas as pd
 
 from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import BLOCK
-from privinf.inference.estimate import Estimate, two_sided_pvalue
+from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import Precision, contrast_bias, contrast_df
 from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike
@@ -35,7 +36,10 @@ class SimultaneousResults:
     alpha : float
     method : str
     df : float
-        Degrees of freedom of the statistics; infinite: normal.
+        Degrees of freedom of the statistics, the smallest of the m; infinite: normal.
+    bias : ndarray, shape (m,), or None
+        Largest absolute bias that intervals and p-values allow for: intervals are longer by it at each end,
+        statistics are compared after it was taken off, both of which are conservative.
     """
 
     names: tuple[str, ...]
@@ -46,6 +50,7 @@ class SimultaneousResults:
     alpha: float
     method: str
     df: float = np.inf
+    bias: Floats | None = None
 
     @property
     def critical_value(self) -> float:
@@ -59,7 +64,7 @@ class SimultaneousResults:
 
     def conf_int(self) -> pd.DataFrame:
         """Return intervals that cover all m quantities jointly with probability ``1 - alpha``."""
-        half = self.critical_value * self.bse
+        half = self.critical_value * self.bse + (0.0 if self.bias is None else self.bias)
         return pd.DataFrame(np.column_stack([self.effect - half, self.effect + half]), list(self.names))
 
     def pvalues(self, adjustment: Adjustment = "step-down") -> pd.Series[float]:
@@ -80,7 +85,8 @@ class SimultaneousResults:
         else:
             from statsmodels.stats.multitest import multipletests
 
-            values = multipletests(two_sided_pvalue(self.tvalues.to_numpy(), self.df), method=adjustment)[1]
+            pointwise = self._precision.pvalues(self.tvalues.to_numpy())
+            values = multipletests(pointwise, method=adjustment)[1]
         return pd.Series(values, list(self.names), name=adjustment)
 
     def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
@@ -96,11 +102,15 @@ class SimultaneousResults:
             "coef": self.effect,
             "std err": self.bse,
             letter: statistics,
-            f"P>|{letter}|": two_sided_pvalue(statistics, self.df),
+            f"P>|{letter}|": self._precision.pvalues(statistics),
         }
         table |= {adjustment: self.pvalues(adjustment) for adjustment in get_args(Adjustment)}
         table |= {"joint low": low, "joint high": high}
         return pd.DataFrame(table, list(self.names))
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.bse, self.df, self.bias)
 
     def __repr__(self) -> str:
         head = f"Joint {100 * (1 - self.alpha):g}% inference, {self.method} max-|t|, critical value "
@@ -127,15 +137,19 @@ def simultaneous(
         place = restrictions.labels[int(np.flatnonzero(~(variances > 0.0))[0])]
         raise ArgumentError(f"{shown(place)} has no sampling error: leave it out of the joint inference")
     bse = np.sqrt(variances)
-    statistics = (effect - restrictions.q) / bse
+    df, bias = float(np.min(contrast_df(estimate, restrictions.R))), contrast_bias(estimate, restrictions.R)
+    deviation = effect - restrictions.q
+    if bias is not None:
+        deviation = np.maximum(np.abs(deviation) - bias, 0.0)
+    statistics = deviation / bse
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
-        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=estimate.df, rng=rng)
+        found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
     else:
         influence = estimate.influence @ restrictions.R.T
         found = multiplier_max_t(
             statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
         )
     return SimultaneousResults(
-        restrictions.labels, effect, bse, restrictions.q, found, alpha, method, estimate.df
+        restrictions.labels, effect, bse, restrictions.q, found, alpha, method, df, bias
     )

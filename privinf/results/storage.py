@@ -26,7 +26,8 @@ from privinf.validation import check_array
 FORMAT = "privinf-results"
 VERSION = 1
 RELEASE = "release/"
-ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov")
+ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov", "bias")
+DEGREES = ("df", "df_resid")
 CONTEXT_ARRAYS = ("sampling_cov", "point")
 PLAIN_FIELDS = ("target", "model", "method", "settings", "rsquared", "scale")
 
@@ -127,7 +128,7 @@ def _to_parts(
         "nobs": estimate.nobs,
         "cov_type": estimate.cov_type,
         "weak_reason": estimate.weak_reason,
-        "df": None if math.isinf(estimate.df) else estimate.df,
+        **{name: None if math.isinf(df := getattr(estimate, name)) else df for name in DEGREES},
         "report": context.report.to_dict(),
         "design": None if context.design is None else context.design.to_dict(),
         "identification": None if found is None else dataclasses.asdict(found),
@@ -149,7 +150,7 @@ def _from_parts(
         nobs=header["nobs"],
         cov_type=header["cov_type"],
         weak_reason=header["weak_reason"],
-        df=math.inf if header.get("df") is None else header["df"],
+        **{name: math.inf if header.get(name) is None else header[name] for name in DEGREES},  # type: ignore[arg-type]
         **{name: arrays.get(name) for name in ESTIMATE_ARRAYS},  # type: ignore[arg-type]
     )
     release = None
@@ -178,7 +179,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     """Raise StorageError unless texts are texts and numbers numbers; the rest is checked where it is used."""
     texts = [header[name] for name in ("cov_type", "weak_reason", "target", "model", "method")]
     texts += [*header["notes"], *(text for pair in header["options"] for text in pair)]
-    numbers = [header[name] for name in ("rsquared", "scale", "df")]
+    numbers = [header.get(name) for name in ("rsquared", "scale", *DEGREES)]
     flags = [] if header["identification"] is None else [header["identification"]["weak"]]
     numbers += [value for name, value in (header["identification"] or {}).items() if name != "weak"]
     sound = all(isinstance(text, str) for text in texts) and isinstance(header["settings"], dict)

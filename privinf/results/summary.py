@@ -32,6 +32,14 @@ EQUAL_VARIANCE_NOTE = (
     "Intervals and tests, the score test among them, assume that the errors have equal variance: where it "
     "goes with the columns they may be far from their level. cov_type='HC0' does not assume it."
 )
+T_NOTE = (
+    "P-values and intervals take t quantiles, by Satterthwaite with {:d} degrees of freedom where an error "
+    "is all from sampling, and with more where noise, whose law is known, is part of it."
+)
+BIAS_NOTE = (
+    "P-values and intervals are the worst under a bias of up to {:.2g} standard errors, which the release "
+    "does not rule out."
+)
 CLIPPED_NOTE = (
     "Robust errors leave out what residuals have beyond {:.1f} of their sds, where noise drowns it: on "
     "skewed responses intervals may cover less than they say. More rows or a larger robust_share see more."
@@ -110,6 +118,9 @@ def _wald_table(result: DescribedResults, alpha: float) -> tuple[list[str], list
             result.params, result.bse, sampling, result.tvalues, result.pvalues, _ends(interval), strict=True
         )
     ]
+    known = result.estimate
+    notes += [T_NOTE.format(result.df_resid)] if math.isfinite(known.df_resid) else []
+    notes += [BIAS_NOTE.format(np.max(known.bias / known.bse))] if known.bias is not None else []
     letter = "t" if result.use_t else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
@@ -154,9 +165,17 @@ def _model_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
 
 
 def _moment_facts(result: DescribedResults) -> list[Fact]:
-    return [
+    measures = [
         ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
         ("Residual var. (corrected):", _or_reason(lambda: result.scale)),
+    ]
+    if math.isinf(result.estimate.df_resid):
+        return measures
+    return [
+        *measures,
+        ("Adj. R-squared:", _or_reason(lambda: result.rsquared_adj)),
+        ("F-statistic:", _or_reason(lambda: result.fvalue)),
+        ("Prob (F-statistic):", _or_reason(lambda: result.f_pvalue)),
     ]
 
 

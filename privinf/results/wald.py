@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ import pandas as pd
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method, predict_mean
-from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
 from privinf.results.constraints import (
     ConstraintLike,
     check_independent,
@@ -23,7 +23,7 @@ from privinf.results.constraints import (
     terms,
 )
 from privinf.results.context import Context
-from privinf.results.prediction import NonlinearResults, Prediction, prediction_rows
+from privinf.results.prediction import NO_SCATTER, NonlinearResults, Prediction, prediction_rows
 from privinf.typing import ArrayLike, ColumnsLike, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
 
@@ -44,8 +44,12 @@ class WaldResults:
 
     @property
     def use_t(self) -> bool:
-        """Whether tests and intervals use t quantiles (with `df_resid`) instead of normal ones."""
-        return math.isfinite(self._estimate.df)
+        """Whether tests and intervals use t quantiles instead of normal ones.
+
+        Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
+        most of a contrast's error (Satterthwaite).
+        """
+        return math.isfinite(self._estimate.df) or math.isfinite(self._estimate.df_resid)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,14 +63,20 @@ class WaldResults:
 
     @property
     def df_model(self) -> int:
-        """Number of coefficients besides the constant."""
+        """Number of coefficients besides the constant, be it a column or the sum of dummies."""
+        return len(self.names) - self.k_constant
+
+    @property
+    def k_constant(self) -> int:
+        """1 where the columns hold a constant, or add up to one (all levels of a factor), else 0."""
         design = self._context.design
-        return len(self.names) - int(design is not None and design.constant is not None)
+        return int(design is not None and design.constant_direction is not None)
 
     @property
     def df_resid(self) -> int:
-        """Degrees of freedom of the t tests; else the number of records less that of coefficients."""
-        return int(self._estimate.df) if self.use_t else self.nobs - len(self.names)
+        """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
+        known = min(self._estimate.df, self._estimate.df_resid)
+        return int(known) if math.isfinite(known) else self.nobs - len(self.names)
 
     @property
     def cov_type(self) -> str:
@@ -92,7 +102,7 @@ class WaldResults:
     @cached_property
     def pvalues(self) -> pd.Series[float]:
         """Two-sided p-values of zero coefficients."""
-        return self._labelled(two_sided_pvalue(self.tvalues.to_numpy(), self._estimate.df), "pvalues")
+        return self._labelled(self._precision.pvalues(self.tvalues.to_numpy()), "pvalues")
 
     def cov_params(
         self, r_matrix: ArrayLike | None = None, column: str | int | Sequence[str | int] | None = None
@@ -124,8 +134,7 @@ class WaldResults:
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1."""
-        quantile = upper_quantile(check_fraction(alpha, "alpha") / 2.0, self._estimate.df)
-        half = quantile * self._estimate.bse
+        half = self._precision.half_length(alpha)
         center = self._estimate.params
         return pd.DataFrame(np.column_stack([center - half, center + half]), list(self.names))
 
@@ -154,7 +163,7 @@ class WaldResults:
         return self._inner.wald_test((restrictions.R, restrictions.q), use_f=self.use_t, scalar=True)
 
     def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions jointly by the F distribution with `df_resid` in the denominator."""
+        """Test restrictions jointly by the F distribution, `df_resid` in the denominator without noise."""
         self._warn_if_weak("f_test()")
         restrictions = check_independent(linear_constraints(r_matrix, self.names))
         return self._inner.wald_test((restrictions.R, restrictions.q), use_f=True, scalar=True)
@@ -222,7 +231,8 @@ class WaldResults:
             return function(pd.Series(values, list(self.names)))
 
         smooth = delta_method(labelled, self._estimate.params, self._estimate.covariance)
-        return NonlinearResults(smooth, self._estimate.df)
+        df = contrast_df(self._estimate, smooth.jacobian)
+        return NonlinearResults(smooth, df, contrast_bias(self._estimate, smooth.jacobian))
 
     def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows.
@@ -239,15 +249,34 @@ class WaldResults:
             return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
 
     def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
-        """Return predicted means of new rows with standard errors and intervals; see `predict`."""
+        """Return predicted means of new rows with standard errors and intervals; see `predict`.
+
+        Where a residual variance was released there are intervals of new observations too.
+        """
         rows, index = self._rows(exog, transform)
+        known = self._estimate
         with np.errstate(over="ignore", invalid="ignore"):
-            means = predict_mean(rows, self._estimate.params, self._estimate.covariance, df=self._estimate.df)
-        return Prediction(means, index)
+            df = contrast_df(known, rows)
+            means = predict_mean(rows, known.params, known.covariance, df=df, bias=known.bias)
+        scatter = self._scatter()
+        if isinstance(scatter, str):
+            return Prediction(means, index, reason=scatter)
+        se = np.sqrt(np.square(means.se) + scatter)
+        return Prediction(means, index, Precision(se, contrast_df(known, rows, scatter), means.bias))
+
+    def _scatter(self) -> float | str:
+        """Return the variance of an observation around its mean, or why there is none."""
+        return NO_SCATTER
+
+    @cached_property
+    def _precision(self) -> Precision:
+        return precision_of(self._estimate)
 
     @cached_property
     def _inner(self) -> Any:
-        return statsmodels_results(self._estimate, self.df_model, self.df_resid)
+        from privinf.results.contrasts import SchemaResults
+
+        return SchemaResults(self._estimate, self.df_model, self.df_resid)
 
     def _warn_if_weak(self, asked: str) -> None:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""
@@ -276,27 +305,3 @@ class WaldResults:
                 )
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
-
-
-def statsmodels_results(estimate: Estimate, df_model: int, df_resid: int) -> Any:
-    """Return statsmodels' results of the estimate on made-up rows: the unit vectors.
-
-    Raises
-    ------
-    NotAvailableError
-        The estimate has no covariance.
-    """
-    from statsmodels.base.model import LikelihoodModelResults, Model
-    from statsmodels.tools.sm_exceptions import ValueWarning
-
-    covariance = np.array(estimate.covariance)
-    rows = pd.DataFrame(np.eye(len(estimate.params)), columns=list(estimate.names))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ValueWarning)
-        model = Model(pd.Series(np.zeros(len(rows)), name="y"), rows, hasconst=False)
-    inner = LikelihoodModelResults(
-        model, np.array(estimate.params), normalized_cov_params=covariance, scale=1.0
-    )
-    inner.use_t = math.isfinite(estimate.df)
-    inner.nobs, inner.df_model, inner.df_resid = estimate.nobs, df_model, df_resid
-    return inner

@@ -18,7 +18,7 @@ from privinf.schema.geometry import DesignFields, design_from_dict, design_to_di
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.table import Schema, canonical_digest
-from privinf.schema.terms import Column, Plain, Response
+from privinf.schema.terms import Column, Plain, Response, constant_direction
 from privinf.typing import Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
@@ -138,6 +138,11 @@ class Design(DesignFields):
     def names(self) -> tuple[str, ...]:
         """Names of the design columns, as statsmodels would print them."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def constant_direction(self) -> Floats | None:
+        """The v with ``x'v = 1`` in every row, shape (p,): the constant, all levels of a factor, or None."""
+        return constant_direction(self.columns, self.constant, self.schema)
 
     @property
     def private_names(self) -> tuple[str, ...]:

@@ -238,3 +238,26 @@ class Response:
         if not centred:
             return 0.0, self.bounds.reach
         return self.bounds.middle, 0.5 * (self.bounds.high - self.bounds.low)
+
+
+def constant_direction(
+    columns: tuple[Column, ...], constant: int | None, schema: Schema | None
+) -> Floats | None:
+    """Return v with ``x'v = 1`` in every row, shape (p,), or None where the columns do not tell of one.
+
+    Notes
+    -----
+    v picks the constant, or all levels of a factor (all cells of several) in a formula without constant.
+    """
+    if constant is not None:
+        return np.asarray(np.arange(len(columns)) == constant, dtype=np.float64)
+    cells: dict[tuple[str, ...], list[int]] = {}
+    for place, column in enumerate(columns):
+        if column.pieces and all(isinstance(piece, Indicator) for piece in column.pieces):
+            cells.setdefault(tuple(sorted(column.inputs)), []).append(place)
+    for factors, places in cells.items():
+        declared = [None if schema is None else schema[name] for name in factors]
+        sizes = [len(factor.levels) if isinstance(factor, Factor) else 0 for factor in declared]
+        if len(places) == np.prod(sizes):
+            return np.isin(np.arange(len(columns)), places).astype(np.float64)
+    return None
