@@ -36,7 +36,7 @@ T_NOTE = (
     "P-values and intervals take t quantiles, by Satterthwaite with {:d} degrees of freedom where an error "
     "is all from sampling, and with more where noise, whose law is known, is part of it."
 )
-BIAS_NOTE = (
+ALLOWED_BIAS = (
     "P-values and intervals are the worst under a bias of up to {:.2g} standard errors, which the release "
     "does not rule out."
 )
@@ -120,7 +120,7 @@ def _wald_table(result: DescribedResults, alpha: float) -> tuple[list[str], list
     ]
     known = result.estimate
     notes += [T_NOTE.format(result.df_resid)] if math.isfinite(known.df_resid) else []
-    notes += [BIAS_NOTE.format(np.max(known.bias / known.bse))] if known.bias is not None else []
+    notes += [ALLOWED_BIAS.format(np.max(known.bias / known.bse))] if known.bias is not None else []
     letter = "t" if result.use_t else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 

@@ -118,7 +118,8 @@ def test_display(family, trust):
 
 
 REFUSED = {
-    "resid", "fittedvalues", "llf", "aic", "bic", "get_influence", "identification", "rsquared", "scale"
+    "resid", "fittedvalues", "llf", "aic", "bic", "get_influence", "identification", "rsquared", "scale",
+    "rsquared_adj", "fvalue", "f_pvalue",
 }  # fmt: skip
 
 
