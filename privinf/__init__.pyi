@@ -15,7 +15,11 @@ from .glm.first_order import DOME as DOME
 from .glm.first_order import DPSGD as DPSGD
 from .glm.first_order import DPAdam as DPAdam
 from .glm.first_order import RandomSketch as RandomSketch
+from .glm.model import GLM as GLM
 from .glm.model import FederatedGLM as FederatedGLM
+from .glm.named import OLS as OLS
+from .glm.named import Logit as Logit
+from .glm.named import Poisson as Poisson
 from .glm.newton import Newton as Newton
 from .iwp.model import IWPGLM as IWPGLM
 from .lasso.model import DebiasedLasso as DebiasedLasso
@@ -51,7 +55,9 @@ __all__ = [
     "DGMOLS",
     "DOME",
     "DPSGD",
+    "GLM",
     "IWPGLM",
+    "OLS",
     "RMGMOLS",
     "Budget",
     "DPAdam",
@@ -64,6 +70,7 @@ __all__ = [
     "LedgerEntry",
     "LedgerFile",
     "LocalExamples",
+    "Logit",
     "MixingPlan",
     "ModulatedOLS",
     "Modulation",
@@ -72,6 +79,7 @@ __all__ = [
     "Newton",
     "Numeric",
     "PartyPlan",
+    "Poisson",
     "PrivacyReport",
     "RandomMixing",
     "RandomSketch",

@@ -70,6 +70,10 @@ class WeakIdentificationWarning(PrivinfWarning):
     """The noise leaves so little signal that Wald intervals should not be trusted."""
 
 
+class HeavyTailWarning(PrivinfWarning):
+    """Much of a sum lies beyond what counts can see: intervals rest on how the tail was taken to go on."""
+
+
 class LargeDeltaWarning(PrivinfWarning):
     """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
 

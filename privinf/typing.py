@@ -36,6 +36,7 @@ Adjacency = Literal["bounded", "unit"]
 BinaryMechanism = Literal["response", "gaussian"]
 BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
+ClipRule = Literal["auto", "bounds"]
 CovType = Literal["nonrobust", "HC0"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
@@ -52,6 +53,7 @@ Precision = Literal["pooled", "machine"]
 Relation = Literal["replace-one", "metric", "zero-out"]
 ResponseMode = Literal["protected", "public"]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
+ScoreTarget = Literal["mean", "robust"]
 SensitivityRule = Literal["exact", "lipschitz"]
 SourceName = Literal["lattice", "opendp"]
 Stabilization = Literal["none", "fuller", "ridge"]
@@ -94,10 +96,10 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds", "Calibration",
-    "ColumnLike", "ColumnsLike", "CovType", "DiameterChoice", "Family", "Flags", "Floats", "Integers",
-    "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind", "LossName", "Missing", "MixingKind",
-    "MixingMethod", "Multipliers", "Names", "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue",
-    "Precision", "Relation", "ResponseMode", "RngLike", "SamplingKind", "SensitivityRule", "SitePairs",
-    "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table", "Target", "Trust", "TrustModel",
-    "Which",
+    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "DiameterChoice", "Family", "Flags", "Floats",
+    "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind", "LossName", "Missing",
+    "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs", "PartyColumns", "PeelingMethod",
+    "PlainValue", "Precision", "Relation", "ResponseMode", "RngLike", "SamplingKind", "ScoreTarget",
+    "SensitivityRule", "SitePairs", "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table",
+    "Target", "Trust", "TrustModel", "Which",
 ]  # fmt: skip

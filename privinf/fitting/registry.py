@@ -55,6 +55,7 @@ class Task:
     method: str = "fit"
 
 
+_GLM = StoredModel("privinf.glm.results:FederatedGLMResults")
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
 MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(
@@ -62,7 +63,7 @@ MODELS: Mapping[str, StoredModel] = {
     ),
     "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.model:moment_system"),
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
-    "FederatedGLM": StoredModel("privinf.glm.results:FederatedGLMResults"),
+    **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM", "FederatedGLM"), _GLM),
     "DebiasedLasso": StoredModel(
         "privinf.lasso.results:LassoResults",
         studies={"debiased lasso, the paper's algorithms": "paper.results"},

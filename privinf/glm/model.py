@@ -25,14 +25,23 @@ from privinf.fitting.rows import (
     trust_of_sums,
 )
 from privinf.glm.first_order import Optimizer
+from privinf.glm.least_squares import Questions, fit_least_squares
 from privinf.glm.newton import Newton
 from privinf.glm.plan import plan_fit
-from privinf.glm.results import FederatedGLMResults, FitDescription, glm_results, weak_results
+from privinf.glm.results import (
+    FederatedGLMResults,
+    FitDescription,
+    glm_results,
+    path_of,
+    second_look_results,
+    weak_results,
+)
 from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.sums import Clients, GlmSums
 from privinf.schema import Schema
 from privinf.typing import (
     Bounds,
+    ClipRule,
     ColumnLike,
     ColumnsLike,
     CovType,
@@ -40,6 +49,7 @@ from privinf.typing import (
     Missing,
     Pair,
     RngLike,
+    ScoreTarget,
     SitePairs,
     SpendingWords,
     SumRelation,
@@ -52,7 +62,7 @@ HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or st
 
 
 @doors
-class FederatedGLM:
+class GLM:
     r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
     Sites come by `from_arrays`, or by `from_formula` from a federation.
@@ -132,7 +142,7 @@ class FederatedGLM:
         family: Family,
         y_bounds: Pair | None = None,
         radius: float | None = None,
-        residual_clip: float | None = None,
+        residual_clip: float | ClipRule = "auto",
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -150,7 +160,7 @@ class FederatedGLM:
         schema: Schema,
         family: Family,
         radius: float | None = None,
-        residual_clip: float | None = None,
+        residual_clip: float | ClipRule = "auto",
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -192,7 +202,7 @@ class FederatedGLM:
         family: Family,
         y_bounds: Pair | None = None,
         radius: float | None = None,
-        residual_clip: float | None = None,
+        residual_clip: float | ClipRule = "auto",
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -218,7 +228,7 @@ class FederatedGLM:
         trust: Trust,
         family: Family,
         radius: float | None,
-        residual_clip: float | None,
+        residual_clip: float | ClipRule,
         ledger: Ledger | None,
     ) -> Self:
         self._rows = glm_rows(held.placed(trust, zero_out=True), family, radius, residual_clip)
@@ -235,6 +245,7 @@ class FederatedGLM:
         unit: Unit = "record",
         client_clip: float | None = None,
         cov_type: CovType = "HC0",
+        target: ScoreTarget = "mean",
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
         checkpoint: str | PathLike[str] | None = None,
@@ -324,6 +335,7 @@ class FederatedGLM:
             targets=targets,
             nuisance=nuisance,
             cov_type=cov_type,
+            target=target,
         )
         folder = None
         if checkpoint is not None:
@@ -336,8 +348,13 @@ class FederatedGLM:
             self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        trajectory = plan.trajectory(sums, rows.start)
-        found = plan.last_step(sums, trajectory.params)
+        looked = found = None
+        if plan.looks is not None:
+            looked = fit_least_squares(Questions.of(rows, sums, plan.mu, plan.looks))
+            trajectory = path_of(looked, rows)
+        else:
+            trajectory = plan.trajectory(sums, rows.start)
+            found = plan.last_step(sums, trajectory.params)
         kept = sums.server
         entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
@@ -347,7 +364,12 @@ class FederatedGLM:
         if unit != "record":
             options["Protected unit"] = unit
         method = f"{type(plan.optimizer).__name__}, {trajectory.length} rounds"
-        description = FitDescription(method, options, trajectory, sums.traffic, report)
+        if plan.looks is not None:
+            method = "least squares by a second look"
+            options |= plan.looks.described(rows.design.y_scale)
+        description = FitDescription(type(self).__name__, method, options, trajectory, sums.traffic, report)
+        if looked is not None and plan.looks is not None:
+            return second_look_results(rows, looked, plan.looks, description)
         if found is None:
             return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
         return glm_results(rows, found, description, cov_type, plan.block)
@@ -381,3 +403,8 @@ class FederatedGLM:
 
     def __reduce__(self) -> Any:
         raise TypeError("the model holds raw rows: pickle the results instead")
+
+
+@doors
+class FederatedGLM(GLM):
+    """`GLM`, by the name that it has over federations: the same doors, the same numbers."""

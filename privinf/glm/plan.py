@@ -13,11 +13,12 @@ from privinf.accounting import calibrate_mu
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
+from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
-from privinf.typing import CovType, Floats
+from privinf.typing import CovType, Floats, ScoreTarget
 from privinf.validation import check_choice, check_count, check_fraction
 
 LARGEST_SEED = 2**62
@@ -54,6 +55,8 @@ class FitPlan:
         Of the final release; all columns without one.
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
+    looks : Looks or None
+        Where the fit is one of least squares by a second look, and has no rounds.
     """
 
     mu: float
@@ -66,6 +69,7 @@ class FitPlan:
     robust: bool = True
     block: Block | None = None
     weak: str = ""
+    looks: Looks | None = None
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
         """Return the trajectory to where the rounds end."""
@@ -92,6 +96,7 @@ def plan_fit(
     cov_type: CovType = "HC0",
     targets: Sequence[str] | None = None,
     nuisance: Sequence[str] = (),
+    target: ScoreTarget = "mean",
 ) -> FitPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
 
@@ -111,11 +116,22 @@ def plan_fit(
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
     robust = check_choice(cov_type, CovType, "cov_type") == "HC0"
-    if not robust and rows.family == "gaussian":
+    looked = (
+        optimizer is None and rows.family == "gaussian" and rows.whole and clients is None and block is None
+    )
+    if check_choice(target, ScoreTarget, "target") != "mean" and not looked:
+        raise ArgumentError(
+            'target="robust" belongs to least squares by a second look: no optimizer=, radius=, '
+            "unit= or targets="
+        )
+    if not robust and rows.family == "gaussian" and not looked:
         raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
     # Replacing a site is like replacing its records, one after the other.
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
+    if looked and possible:
+        looks = Looks(rows.rule, rows.stated_clip, target, robust)
+        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, looks=looks)
     if block is not None and not possible:
         # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
         optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.doors import doors, warn
+from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
+from privinf.glm.advice import HEAVY, HEAVY_TAIL, notes_of
+from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.rows import GlmRows
+from privinf.glm.second_look import LookedScores, SecondLook, identified
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.delta_method import predict_mean
@@ -22,7 +25,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.solution import sandwich
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
-from privinf.typing import ColumnsLike, Floats, LossName, Which
+from privinf.typing import ColumnsLike, CovType, Floats, LossName, Which
 from privinf.validation import check_choice
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
@@ -54,6 +57,7 @@ class GlmSettings(TypedDict):
     trace: list[list[float]]
     rounds: list[list[Any]]
     names: list[str]
+    tail_ratio: NotRequired[float]
 
 
 @doors
@@ -71,7 +75,14 @@ class FederatedGLMResults(Results):
 
     @property
     def _no_moments(self) -> str | None:
+        if self._context.scale is not None:
+            return None
         return "this model releases no squares of residuals"
+
+    def _warn_if_weak(self, asked: str) -> None:
+        super()._warn_if_weak(asked)
+        if (ratio := self._settings.get("tail_ratio", 0.0)) > HEAVY:
+            warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
 
     @property
     def _settings(self) -> GlmSettings:
@@ -126,8 +137,9 @@ class FederatedGLMResults(Results):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitDescription:
-    """Description of a fit: method, options of the summary, its rounds, what was sent, its cost."""
+    """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost."""
 
+    model: str
     method: str
     options: Mapping[str, str]
     trajectory: Trajectory
@@ -142,7 +154,7 @@ class FitDescription:
             "names": list(rows.design.names),
         }  # fmt: skip
         return {
-            "report": self.report, "design": rows.design, "model": "FederatedGLM", "method": self.method,
+            "report": self.report, "design": rows.design, "model": self.model, "method": self.method,
             "options": self.options, "settings": settings, "notes": (*notes, self._tuning()),
         }  # fmt: skip
 
@@ -176,6 +188,44 @@ def glm_results(
     found = Estimate(step.params, total, step_names, rows.total, None, step.bread, noise, cov_type=cov_type)
     estimate = found.transformed(back, names=names)
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
+
+
+def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
+    """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
+    center, unit, _, _ = rows.response
+    middle = np.zeros(rows.p)
+    if rows.design.constant is not None:
+        middle[rows.design.constant] = center
+    path = [middle + unit * theta for theta in (look.pilot.theta, look.params)]
+    return Trajectory(path[-1], path, 1, [])
+
+
+def second_look_results(
+    rows: GlmRows, look: SecondLook, looks: Looks, description: FitDescription
+) -> FederatedGLMResults:
+    """Return the results of least squares by a second look, in the user's units."""
+    center, unit, _, _ = rows.response
+    transform, shift = unit * rows.to_user, np.zeros(rows.p)
+    if rows.design.constant is not None:
+        shift[rows.design.constant] = center
+    cov, noise = look.covariance(transform)
+    cov_type: CovType = "HC0" if looks.robust else "nonrobust"
+    params, names = transform @ look.params + shift, rows.design.names
+    estimate = Estimate(params, cov, names, rows.total, None, None, noise, cov_type=cov_type)
+    scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
+    system = LookedScores(
+        look, scaled @ (look.pilot.unit * look.pilot.whitening.T), scaled @ look.pilot.theta,
+        ~rows.design.private, cov_type,
+    )  # fmt: skip
+    strength, measures = identified(look), look.measures
+    context = description.context(rows, *notes_of(rows, look, estimate, look.bias(transform), strength))
+    context["settings"] |= {"tail_ratio": look.clip.ratio}
+    freed = rows.total / max(rows.total - rows.p, 1)
+    rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
+    return FederatedGLMResults(
+        estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
+        scale=measures.residual * unit**2 * freed, **context,
+    )  # fmt: skip
 
 
 def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:

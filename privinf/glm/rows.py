@@ -12,10 +12,11 @@ import numpy as np
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows
+from privinf.glm.geometry import Reachable
 from privinf.glm.newton import Block
 from privinf.glm.sums import Clients
 from privinf.schema import Design
-from privinf.typing import Bounds, Family, Floats, Pair
+from privinf.typing import Bounds, ClipRule, Family, Floats, Pair
 from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
@@ -33,11 +34,15 @@ class GlmRows:
     radius : float
         R: rows longer than it, in scaled units, count with weight R^2/||x||^2.
     residual_clip : float or None
-        E; None for the logistic model.
+        E of Newton's method and of first-order ones; None for the logistic model.
     center, scale : ndarray, shape (p,)
         Scaled units: bounded columns, public ones too, fall into [-1, 1].
     rows : mapping of str to int
         Numbers of rows by site.
+    rule : {"auto", "bounds"} or None
+        How a second look clips; None where the user stated E.
+    whole : bool
+        Whether the radius is that of the bounds.
 
     Notes
     -----
@@ -52,6 +57,28 @@ class GlmRows:
     center: Floats
     scale: Floats
     rows: Mapping[str, int]
+    rule: ClipRule | None = "auto"
+    whole: bool = True
+
+    @property
+    def reachable(self) -> Reachable:
+        """The rows that the bounds allow, scaled units."""
+        return Reachable.of(*self.limits, self.design.blocks, self.radius)
+
+    @property
+    def response(self) -> tuple[float, float, float, float]:
+        """Centre and unit of the response, and its bounds in that unit."""
+        design = self.design
+        center, unit = design.y_center, design.y_scale
+        low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
+        return center, unit, (low - center) / unit, (high - center) / unit
+
+    @property
+    def stated_clip(self) -> float | None:
+        """E where the user stated it, in units of the scaled response."""
+        if self.rule is not None or self.residual_clip is None:
+            return None
+        return self.residual_clip / self.design.y_scale
 
     @property
     def total(self) -> int:
@@ -144,7 +171,9 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
     return Limits(bounds=bounds, y_bounds=y_bounds)
 
 
-def glm_rows(held: ModelRows, family: Family, radius: float | None, residual_clip: float | None) -> GlmRows:
+def glm_rows(
+    held: ModelRows, family: Family, radius: float | None, residual_clip: float | ClipRule
+) -> GlmRows:
     """Return the sites of a model with the public bounds that its statistics need."""
     check_choice(family, Family, "family")
     design = held.design
@@ -161,7 +190,10 @@ def glm_rows(held: ModelRows, family: Family, radius: float | None, residual_cli
     center, scale = _units(design)
     longest = _radius(design, radius, *_limits(design, center, scale))
     clip = _residual_clip(design, family, residual_clip)
-    return GlmRows(design, held.sites, family, longest, clip, center, scale, held.counted())
+    rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
+    return GlmRows(
+        design, held.sites, family, longest, clip, center, scale, held.counted(), rule, radius is None
+    )
 
 
 def _constant_name(design: Design) -> str | None:
@@ -196,12 +228,14 @@ def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> 
     return math.sqrt(design.norm**2 + float(reach @ reach))
 
 
-def _residual_clip(design: Design, family: Family, residual_clip: float | None) -> float | None:
+def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRule) -> float | None:
+    if isinstance(residual_clip, str):
+        check_choice(residual_clip, ClipRule, "residual_clip")
     if family == "binomial":
-        if residual_clip is not None:
+        if residual_clip != "auto":
             raise ArgumentError("residual_clip= is for other families: |y - p| <= 1")
         return None
-    if residual_clip is not None:
+    if not isinstance(residual_clip, str):
         return check_positive(residual_clip, "residual_clip")
     low, high = float(design.y_low or 0.0), float(design.y_high or 0.0)
     if family == "poisson":

@@ -135,11 +135,23 @@ class GlmSums:
         clip = {"client_clip": self.clients.clip} if clipped and self.clients.clip is not None else {}
         return {"client_rows": self.clients.rows, **clip}
 
+    def asked(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
+        """Release a vector sum."""
+        found = self.server.vector_sum(op, args, label=label, mu=mu)
+        self.traffic.add(label, args, len(found.values))
+        return found
+
+    def asked_matrix(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:
+        """Release a symmetric sum."""
+        found = self.server.gram(args, label=label, op=op, mu=mu)
+        size = len(found.values)
+        self.traffic.add(label, args, size * (size + 1) // 2)
+        return found
+
     def score(self, theta: Floats, mu: float, label: str = "score") -> tuple[Floats, float]:
         """Return the mean score and the sd of its noise."""
         args = self.args(theta, **self._unit(clipped=True))
-        found = self.server.vector_sum("glm.score", args, label=label, mu=mu)
-        self.traffic.add(label, args, len(found.values))
+        found = self.asked("glm.score", args, label, mu)
         return found.mean, found.mean_sd
 
     def matrix(
@@ -147,9 +159,7 @@ class GlmSums:
     ) -> tuple[Floats, float]:
         """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
         args = self.args(theta, **self._unit(clipped=False), **more)
-        found = self.server.gram(args, label=label, op=op, mu=mu)
-        size = len(found.values)
-        self.traffic.add(label, args, size * (size + 1) // 2)
+        found = self.asked_matrix(op, args, label, mu)
         return found.mean, float(found.scale / found.rows)
 
     def hessian(self, theta: Floats, mu: float, *, curvature: str, label: str) -> tuple[Floats, float]:

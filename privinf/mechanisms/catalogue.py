@@ -12,8 +12,11 @@ from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
 from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OPS
+from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 
-SITE_OPS: dict[str, SiteOp] = SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS
+SITE_OPS: dict[str, SiteOp] = (
+    SINGLE_OPS | GLM_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS | WHITENED_OPS
+)
 
 # The package's own: what is registered later is not among them.
 SHIPPED = frozenset(SITE_OPS)

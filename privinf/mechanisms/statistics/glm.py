@@ -107,7 +107,7 @@ def _score_reach(args: Args, columns: int) -> Reach:
     return Reach((columns,), l2, l2, radius * bound, why, longest)
 
 
-def _upper_triangle(a: Floats, top: float, args: Args) -> Floats:
+def upper_triangle(a: Floats, top: float, args: Args) -> Floats:
     """Return the isometric entries of sum a a' of rows with norm at most `top`."""
     unit = unit_of(top, max(digits(args)[0] - ROOT2_BITS, 0) // 2)
     a, unit = rounded(clip_norms(a, top, unit), unit, top)
@@ -115,7 +115,8 @@ def _upper_triangle(a: Floats, top: float, args: Args) -> Floats:
     return np.asarray((a.T @ a)[rows, columns] * unit**2 * np.where(rows == columns, 1.0, ROOT2))
 
 
-def _outer_reach(columns: int, top: float) -> Reach:
+def outer_reach(columns: int, top: float) -> Reach:
+    """Return the reach of sum a a' of rows with norm at most `top`."""
     q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
     if columns == 1:
         return Reach(shape, q, q, q, why, q)
@@ -128,14 +129,14 @@ def _hessian(block: SiteBlock, args: Args) -> Floats:
     x = _chosen(x, args)
     squares = np.einsum("ij,ij->i", x, x)
     x *= (radius / np.sqrt(np.maximum(squares, radius**2)) * np.sqrt(slope))[:, None]
-    return _upper_triangle(x, radius * math.sqrt(most), args)
+    return upper_triangle(x, radius * math.sqrt(most), args)
 
 
 def _hessian_reach(args: Args, columns: int) -> Reach:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
     most = {"gaussian": 1.0, "binomial": 0.25}.get(args["family"]) or float(args["mean_cap"])
-    return _outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(most))
+    return outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(most))
 
 
 def _meat(block: SiteBlock, args: Args) -> Floats:
@@ -143,12 +144,12 @@ def _meat(block: SiteBlock, args: Args) -> Floats:
     u = weighted(_chosen(x, args), float(args["radius"]))
     u *= residuals(block, x, args)[:, None]
     bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    return _upper_triangle(u, _longest(args, bound), args)
+    return upper_triangle(u, _longest(args, bound), args)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
     bound = check_glm(args, columns)
-    return _outer_reach(_size(args, columns), _longest(args, bound))
+    return outer_reach(_size(args, columns), _longest(args, bound))
 
 
 def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:

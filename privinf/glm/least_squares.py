@@ -1,0 +1,394 @@
+r"""Least squares by a second look: second moments, then scores in the coordinates that they make.
+
+The first release is of second moments of z = (1, x) and y, and pays for the whole range of both. It gives a
+pilot b and coordinates v = M z in which the rows are about white; in these the following releases pay for the
+scale of the *residuals* e = y - z'b alone: tail counts of t = |v| |e| / s choose a clip C, two layers of
+clipped scores S1 = sum q min(t, tau), S2 = sum q min((t - tau)+, C - tau) (q = v sign(e)/|v|) and a Hessian H
+of them, the mean of psi v v' with psi = 1 below tau, w between tau and C, 0 beyond, give
+
+.. math:: D = H^{-1} (S_1 + w S_2)/n, \qquad \hat\beta = b + s M' D .
+
+The signed layer S2 stands for what lies beyond C too: w = 1 + .6 lambda, lambda the excess beyond C over that
+in the layer, from the counts. So symmetric tails cost almost nothing and one-sided ones are corrected. H is
+the derivative of the very scores that are summed: with the Gram matrix of all v in its place a direction that
+few rows make up, whose scores are long, keeps a part of the pilot's error (a column that is 1 in 1% of rows
+missed by 13 to 19% where H misses by 3 to 6%; `benchmarks/results/one_curator.md`). The noise of H multiplies
+D alone, which is small:
+
+.. math:: V = R [meat/n + \sigma_S^2 I + (\sigma_H^2/2)(|D|^2 I + D D')] R', \qquad R = s M' H^{-1},
+
+sigma_S = 2C'/(n mu_S), C' = tau + w (C - tau), sigma_H = sqrt 2 C_H^2/(n mu_H); meat that of the clipped
+scores. Up to .7 lambda of what the layer holds may be wrong: an interval allows for a bias of that size, B_j
+= .7 lambda min(|(R S2)_j| + sd_2 |R_j|, (X(tau) - X(C)) |R_j|)/n.
+
+Every release is chosen from earlier ones: fully adaptive composition of Gaussian mechanisms (Smith and
+Thakurta 2022, arXiv 2210.17520), whose squared prices add up to mu^2 at most on every path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting.budget import ROUNDING
+from privinf.glm.geometry import Reachable
+from privinf.glm.rows import GlmRows
+from privinf.glm.second_look import Measures, Pilot, SecondLook, shrunk
+from privinf.glm.sums import GlmSums
+from privinf.inference.tails import (
+    FLATTEST,
+    LAYER,
+    SEEN,
+    Clip,
+    Tail,
+    best_clip,
+    layered,
+    quantile_of,
+    tail_of,
+)
+from privinf.mechanisms.statistics.moments import MomentLayout
+from privinf.mechanisms.statistics.tails import counts_above
+from privinf.mechanisms.statistics.whitened import Quantity
+from privinf.typing import ClipRule, Floats, Pair, ScoreTarget
+
+# Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
+MOMENTS, SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.15, 0.03, 0.01, 0.12, 0.02, 0.08
+HESSIAN, HESSIAN_AGAIN, TAIL, MEAT = 0.06, 0.12, 0.14, 0.06
+# The first Gram matrix is made anew where its smallest eigenvalue is below so many times its floor; the pilot
+# is improved where its noise passes this share of the residuals' scale.
+WEAK, COARSE = 3.5, 0.2
+SCALE_CELLS, SCALE_LEVEL, NORMAL_QUANTILE = 18, 0.7, 1.04
+COARSE_RATIO, FINE_RATIO = math.sqrt(2.0), math.pow(2.0, 0.25)
+# Lowest thresholds, in units of sqrt p and of p; most thresholds.
+LOWEST, MOST_THRESHOLDS = 0.7, 120
+RESPONSE_WEIGHT = 0.87
+# Gram matrices are counted first where the longest row passes so many times p.
+LONG = 3.0
+# Eigenvalues of the last Hessian are floored at this share of the operator norm of its noise.
+LAST_FLOOR = 0.5
+# Where target="robust" clips scores, in units of sqrt p.
+ROBUST = 2.0
+# Where squared residuals are clipped, in units of their scale.
+SQUARES = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What is asked for.
+
+    Attributes
+    ----------
+    rule : {"auto", "bounds"} or None
+        How scores are clipped: by counts; not at all, so that the whole range is paid for; None: at `clip`.
+    clip : float or None
+        E, the residual clip that the user stated, scaled units.
+    target : {"mean", "robust"}
+        Least squares, or the root of the clipped scores.
+    robust : bool
+        Whether a meat is released; else the errors are taken to have equal variance.
+    """
+
+    rule: ClipRule | None = "auto"
+    clip: float | None = None
+    target: ScoreTarget = "mean"
+    robust: bool = True
+
+    def described(self, unit: float) -> dict[str, str]:
+        """Return the lines of a summary that name a choice; `unit` is that of the scaled response."""
+        lines = {}
+        if self.rule is None and self.clip is not None:
+            lines["Residual clip"] = f"{self.clip * unit:g}"
+        elif self.target == "mean":
+            lines["Residual clip"] = "by counts" if self.rule == "auto" else "none (bounds)"
+        if self.target == "robust":
+            lines["Target"] = "clipped scores"
+        return lines
+
+
+@dataclass(slots=True)
+class Questions:
+    """Releases about one regression, and what of the budget they spent.
+
+    Attributes
+    ----------
+    sums : GlmSums
+    units : mapping
+        What every statistic is told: centres, scales, the constant, the response's units.
+    reachable : Reachable
+        Of rows in scaled units.
+    mu : float
+        Of all releases.
+    n : int
+    response : (low, high)
+        Bounds of the response, scaled units.
+    looks : Looks
+    spent : float
+        Share of mu^2.
+    """
+
+    sums: GlmSums
+    units: Mapping[str, Any]
+    reachable: Reachable
+    mu: float
+    n: int
+    response: Pair
+    looks: Looks = field(default_factory=Looks)
+    spent: float = 0.0
+
+    @classmethod
+    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
+        """Return the questions of a model's rows."""
+        center, unit, low, high = rows.response
+        units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
+        if rows.center.any():
+            units["center"] = rows.center
+        if (rows.scale != 1.0).any():
+            units["scale"] = rows.scale
+        if rows.design.constant is not None:
+            units["constant"] = rows.design.constant
+        return cls(sums, units, rows.reachable, mu, rows.total, (low, high), looks)
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return len(self.reachable.low)
+
+    def residual(self, theta: Floats) -> float:
+        """Return the largest |y - z'theta| that public bounds allow."""
+        return self.reachable.residual(theta, *self.response)
+
+    def of_scores(self, pilot: Pilot, *, coarse: bool) -> Counting:
+        """Return the thresholds of counts of t."""
+        residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
+        top = math.sqrt(pilot.longest) * residual / pilot.unit
+        ratio = COARSE_RATIO if coarse else FINE_RATIO
+        return Counting(top, LOWEST * math.sqrt(self.p), ratio, coarse=coarse)
+
+    def moments(self, weight: float) -> tuple[Floats, float]:
+        """Return the mean of (z, y)(z, y)', shape (p + 1, p + 1), and the sd of its noisy diagonal.
+
+        In the release y has this weight against z, here it has not.
+        """
+        constant = self.units.get("constant")
+        public = 0 if constant is None else 1
+        args = {
+            **self.units, "norm": math.sqrt(self.reachable.radius**2 - public),
+            "response_factor": weight * self.units["response_factor"],
+            "response_bound": weight * max(map(abs, self.response)),
+        }  # fmt: skip
+        found = self.sums.asked("moments.total", args, "moments", self.price(MOMENTS))
+        layout = MomentLayout(public, self.p - public)
+        full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
+        others = [j for j in range(self.p) if j != constant]
+        order = np.argsort([*([] if constant is None else [constant]), *others, self.p])
+        unit = np.append(np.ones(self.p), 1.0 / weight)
+        return (full * np.outer(unit, unit))[np.ix_(order, order)], float(found.scale) / self.n
+
+    def price(self, share: float) -> float:
+        """Return the mu of a share, which is spent."""
+        self.spent += share
+        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
+
+    def vector(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> Any:
+        """Release a vector sum."""
+        return self.sums.asked(op, {**self.units, **args}, label, self.price(share))
+
+    def matrix(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> tuple[Floats, float]:
+        """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
+        found = self.sums.asked_matrix(op, {**self.units, **args}, label, self.price(share))
+        return found.values / self.n, float(found.scale) / self.n
+
+    def args(self, pilot: Pilot, **more: Any) -> dict[str, Any]:
+        """Return what statistics of residuals are told of the pilot, and of the user's clip."""
+        clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
+        return pilot.args(**clip, **more)
+
+    def squares(self, pilot: Pilot) -> float:
+        """Return the mean of squared residuals at the pilot, clipped where counts say; it pays for a meat."""
+        top = min(self.residual(pilot.theta), self.looks.clip or math.inf)
+        bound = top
+        if not math.isinf(self.mu) and self.looks.rule == "auto":
+            bound = min(top, SQUARES * pilot.unit)
+        args = pilot.args(residual_clip=bound)
+        found = self.vector("whitened.square", MEAT, "squared residuals", args)
+        return float(found.values[0]) / self.n
+
+    def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
+        """Return the tail of a quantity from noisy counts."""
+        thresholds = counting.thresholds()
+        args = self.args(pilot, quantity=quantity, thresholds=thresholds)
+        found = self.vector("whitened.counts", share, f"counts of {quantity}", args)
+        counts, sd = counts_above(found.values, float(found.scale))
+        seen, flattest = (SEEN, FLATTEST) if quantity == "score" and not counting.coarse else (2.0, 2.0)
+        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=seen, flattest=flattest)
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Thresholds of counts: `cells` of them, or down to `lowest`, each `ratio` times the next lower one."""
+
+    top: float
+    lowest: float = 0.0
+    ratio: float = COARSE_RATIO
+    cells: int = 0
+    coarse: bool = True
+
+    def thresholds(self) -> Floats:
+        """Return them, increasing; the top is not among them, since nothing passes it."""
+        cells = self.cells
+        if not cells:
+            down = math.log(max(self.top / self.lowest, 1.0)) / math.log(self.ratio)
+            cells = min(max(math.ceil(down), 1), MOST_THRESHOLDS)
+        return self.top * self.ratio ** np.arange(-cells, 0, dtype=np.float64)
+
+
+def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
+    """Return the eigenvalues, at least `edge`, and the eigenvectors of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.maximum(values, max(edge, 1e-14 * float(values[-1]))), vectors
+
+
+def first_look(asked: Questions) -> tuple[Pilot, Floats]:
+    """Return the pilot of a release of second moments, its scale still 1, and these moments."""
+    reach, p = asked.reachable, asked.p
+    weight = RESPONSE_WEIGHT * reach.radius
+    moments, sd = asked.moments(weight)
+    gram, cross = moments[:p, :p], moments[:p, p]
+    edge = sd * math.sqrt(2.0 * p)
+    values, vectors = floored(gram, edge)
+    theta = vectors @ ((vectors.T @ cross) / values)
+    whitening = (vectors / np.sqrt(values)) @ vectors.T
+    noise = sd * math.sqrt((theta @ theta + weight**-2) / 2.0) * math.sqrt(float((1.0 / values).sum()))
+    longest = min(reach.radius**2 / float(values[0]), reach.longest2(whitening))
+    smallest = float(np.linalg.eigvalsh(gram)[0])
+    pilot = Pilot(theta, whitening, longest, noise=noise, smallest=smallest, edge=edge, gram=gram)
+    return pilot, moments
+
+
+def scaled_pilot(asked: Questions, pilot: Pilot) -> Pilot:
+    """Return the pilot with the scale of its residuals."""
+    counting = Counting(asked.residual(pilot.theta), cells=SCALE_CELLS)
+    tail = asked.tail(pilot, "residual", SCALE, counting)
+    return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE)
+
+
+def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
+    """Return the norm at which rows v enter a matrix of this price: by counts, where the longest is long."""
+    if math.isinf(asked.mu) or pilot.longest <= LONG * asked.p:
+        return math.sqrt(pilot.longest)
+    tail = asked.tail(pilot, "length", COUNTS, Counting(pilot.longest, LOWEST * asked.p))
+    mu = asked.mu * math.sqrt(share)
+    return math.sqrt(best_clip(tail, lambda c: asked.p * (c / mu) ** 2 + tail.excess(c) ** 2))
+
+
+def whitened_anew(asked: Questions, pilot: Pilot) -> Pilot:
+    """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
+    args = pilot.args(clip=gram_clip(asked, pilot, REGRAM))
+    gram, sd = asked.matrix("whitened.gram", REGRAM, "second Gram matrix", args)
+    values, vectors = floored(gram, sd * math.sqrt(2.0 * asked.p))
+    whitening = (vectors / np.sqrt(values)) @ vectors.T @ pilot.whitening
+    longest = min(pilot.longest / float(values[0]), asked.reachable.longest2(whitening))
+    return replace(pilot, whitening=whitening, longest=longest)
+
+
+def improved(asked: Questions, pilot: Pilot) -> Pilot:
+    """Return the pilot moved by one round of clipped scores."""
+    counting = asked.of_scores(pilot, coarse=True)
+    tail = asked.tail(pilot, "score", SCORE_COUNTS, counting)
+    mu = asked.mu * math.sqrt(SCORE_ROUND)
+    clip = best_clip(tail, lambda c: asked.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
+    args = asked.args(pilot, low=0.0, high=clip)
+    found = asked.vector("whitened.score", SCORE_ROUND, "score, first round", args)
+    moved = pilot.unit * pilot.whitening.T @ found.values / asked.n
+    return replace(pilot, theta=pilot.theta + moved)
+
+
+def chosen_clip(asked: Questions, pilot: Pilot, hessian: float) -> tuple[Clip, float]:
+    """Return the clip of the scores, and the share of mu^2 that both layers get."""
+    looks, p = asked.looks, asked.p
+    counting = asked.of_scores(pilot, coarse=False)
+    rest = 1.0 - asked.spent - hessian - MEAT
+    if looks.target == "robust":
+        high = min(ROBUST * math.sqrt(p), counting.top)
+        return Clip(LAYER * high, high, 0.0, 1.0, 0.0), rest
+    if looks.rule != "auto" or math.isinf(asked.mu):
+        return Clip(LAYER * counting.top, counting.top, 0.0, 1.0, 0.0), rest
+    tail = asked.tail(pilot, "score", TAIL, counting)
+    return layered(tail, p, asked.mu * math.sqrt(rest - TAIL)), rest - TAIL
+
+
+def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool) -> SecondLook:
+    """Release the counts, the Hessian, both layers and the meat, and return what they say."""
+    n, p = asked.n, asked.p
+    price = HESSIAN_AGAIN if again else HESSIAN
+    norm = gram_clip(asked, pilot, price)
+    clip, share = chosen_clip(asked, pilot, price)
+    both = asked.args(pilot, low=clip.low, high=clip.high, weight=clip.weight)
+    hessian, hessian_sd = asked.matrix("whitened.hessian", price, "Hessian", {**both, "clip": norm})
+    edge = hessian_sd * math.sqrt(2.0 * p)
+    values, vectors = floored(hessian, LAST_FLOOR * edge)
+    low, high = clip.shares()
+    lower = asked.vector("whitened.score", share * low, "scores", asked.args(pilot, low=0.0, high=clip.low))
+    upper = asked.vector(
+        "whitened.score", share * high, "scores, upper layer", asked.args(pilot, low=clip.low, high=clip.high)
+    )
+    scores = lower.values + clip.weight * upper.values
+    step = vectors @ ((vectors.T @ scores) / values) / n
+    meat, meat_sd, measures = last_moments(asked, pilot, moments, both, hessian, step)
+    score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
+    strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
+    return SecondLook(
+        pilot, clip, (vectors * values) @ vectors.T, strength, lower.values / n, upper.values / n,
+        shrunk(meat, meat_sd), meat, score_sd, float(upper.scale) / n, hessian_sd, measures, n,
+    )  # fmt: skip
+
+
+def last_moments(
+    asked: Questions, pilot: Pilot, moments: Floats, both: Mapping[str, Any], hessian: Floats, step: Floats
+) -> tuple[Floats, float, Measures]:
+    """Return the meat of the clipped scores, the sd of its noise, and mean squares.
+
+    Where errors are taken to have equal variance, the meat is s2 H, s2 the mean of (clipped) squares of
+    residuals at the pilot, less what the step takes of it.
+    """
+    p = asked.p
+    theta = pilot.theta + pilot.unit * pilot.whitening.T @ step
+    if asked.looks.robust:
+        meat, sd = asked.matrix("whitened.meat", MEAT, "meat", both)
+        residual = pilot.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
+    else:
+        residual = asked.squares(pilot) - pilot.unit**2 * float(step @ hessian @ step)
+    if math.isinf(asked.mu):
+        ends = np.append(-theta, 1.0)
+        residual = float(ends @ moments @ ends)
+    residual = max(residual, 0.0)
+    if not asked.looks.robust:
+        freed = asked.n / max(asked.n - p, 1)
+        meat, sd = freed * residual / pilot.unit**2 * hessian, 0.0
+    constant = asked.units.get("constant")
+    explained = float(theta @ moments[:p, :p] @ theta)
+    mean = 0.0 if constant is None else float(moments[constant, :p] @ theta)
+    return meat, sd, Measures(residual, max(explained - mean**2, 0.0) + residual)
+
+
+def fit_least_squares(asked: Questions) -> SecondLook:
+    """Make all releases of a fit and return the last ones.
+
+    Notes
+    -----
+    **Privacy.** Reads every row once a release; the squared prices add up to mu^2 at most.
+    """
+    pilot, moments = first_look(asked)
+    if math.isinf(asked.mu):
+        return second_look(asked, pilot, moments, again=False)
+    pilot = scaled_pilot(asked, pilot)
+    again = pilot.strength <= WEAK
+    if again:
+        pilot = whitened_anew(asked, pilot)
+    if again or pilot.noise > COARSE * pilot.unit or asked.looks.target == "robust":
+        pilot = improved(asked, pilot)
+    return second_look(asked, pilot, moments, again=again)

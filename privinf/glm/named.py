@@ -1,0 +1,251 @@
+"""Regressions by the names that statisticians know: OLS, Logit and Poisson, each a `GLM` of one family."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self, Unpack
+
+from privinf.accounting import Ledger
+from privinf.doors import doors
+from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
+from privinf.glm.model import GLM
+from privinf.glm.results import FederatedGLMResults
+from privinf.glm.rows import glm_limits
+from privinf.schema import Schema
+from privinf.typing import (
+    AnyPath,
+    Bounds,
+    ClipRule,
+    ColumnLike,
+    ColumnsLike,
+    CovType,
+    Family,
+    Missing,
+    Pair,
+    ScoreTarget,
+    SitePairs,
+    SpendingWords,
+    Table,
+    Trust,
+)
+
+
+@doors
+class OneFamily(GLM):
+    """The doors of a regression whose family its name says; see `GLM`.
+
+    Parameters
+    ----------
+    y, X, bounds, y_bounds, residual_clip, missing, trust, ledger
+        As for `GLM`.
+    """
+
+    family: ClassVar[Family]
+
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule = "auto",
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        chosen = trust_of_sums(trust, alone=True)
+        held = rows_of_site(y, X, glm_limits(self.family, bounds, y_bounds), missing=missing)
+        self._bind(held, chosen, self.family, None, residual_clip, ledger)
+
+    @classmethod
+    def from_formula(  # type: ignore[override]
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        residual_clip: float | ClipRule = "auto",
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
+
+        Parameters
+        ----------
+        formula : str
+        data : DataFrame, any other table, or Federation
+        schema : Schema
+            Bounds of columns and response.
+        residual_clip, missing, ledger
+            As for `GLM`.
+        trust : {"central", "server", "secure-sum"}
+            Of a table "central"; over a federation "server" (default) or "secure-sum".
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        chosen = trust_of_sums(trust, alone=not is_federation(data))
+        held = rows_of_formula(formula, data, schema, missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger)
+
+    @classmethod
+    def from_arrays(  # type: ignore[override]
+        cls,
+        parties: SitePairs,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        residual_clip: float | ClipRule = "auto",
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) a site; arguments as for `GLM.from_arrays`."""
+        chosen = trust_of_sums(trust, alone=False)
+        held = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger)
+
+
+@doors
+class OLS(OneFamily):
+    r"""Linear regression of one table, or of a federation: narrow, robust to unequal variances, bias-aware.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+    X : array_like or DataFrame, shape (n, p)
+        Used as it is: add a constant with `privinf.add_constant`, or use a formula.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column but the constant. Loose ones cost little.
+    y_bounds : (low, high)
+        Of the response; values outside are clipped.
+    residual_clip : {"auto", "bounds"} or float
+        "auto": noisy counts choose where scores are clipped, the tail beyond is taken to go on as it was seen
+        to, and intervals allow for a bias of that size. "bounds": nothing is clipped, nothing assumed, and
+        noise is for the whole range. A number: residuals are clipped there, in units of y, which changes the
+        target.
+    missing, trust, ledger
+        As for `GLM`.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, features and response together. Every release reads every row:
+    second moments, counts, a Hessian, two layers of scores and a meat, each chosen from those before; their
+    squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
+
+    Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
+    its variance.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = pi.add_constant(rng.uniform(-1, 1, (5000, 2)))
+    >>> y = X @ [1.0, 0.5, -0.3] + 0.3 * rng.standard_normal(5000)
+    >>> r = pi.OLS(y, X, bounds=[(-1, 1)] * 2, y_bounds=(-5, 5)).fit(epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool((abs(r.params - [1.0, 0.5, -0.3]) < 4 * r.bse).all())
+    True
+    """
+
+    family = "gaussian"
+
+    def fit(  # type: ignore[override]
+        self,
+        *,
+        cov_type: CovType = "HC0",
+        target: ScoreTarget = "mean",
+        max_colluding: int = 0,
+        checkpoint: AnyPath | None = None,
+        **spending: Unpack[SpendingWords],
+    ) -> FederatedGLMResults:
+        """Fit the model.
+
+        Parameters
+        ----------
+        epsilon, delta, mu, rho, calibration, rng
+            What may be spent, as for `GLM.fit`; ``epsilon=inf`` is ordinary least squares.
+        cov_type : {"HC0", "nonrobust"}
+            "HC0" holds whatever the variance of the errors depends on; "nonrobust" assumes equal error
+            variance.
+        target : {"mean", "robust"}
+            "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
+            their usual length, which few large errors cannot move; the same where errors are symmetric.
+        max_colluding, checkpoint
+            As for `GLM.fit`.
+        """
+        return super().fit(
+            cov_type=cov_type, target=target, max_colluding=max_colluding, checkpoint=checkpoint, **spending
+        )
+
+
+@doors
+class Logit(OneFamily):
+    """Logistic regression of one table, or of a federation.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        0 or 1.
+    X, bounds, missing, trust, ledger
+        As for `OLS`.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** As for `GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 3))
+    >>> y = rng.uniform(size=20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
+    >>> r = pi.Logit(y, X, bounds=[(-1, 1)] * 3).fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> bool((abs(r.params - [1.0, -0.5, 0.0]) < 4 * r.bse).all())
+    True
+    """
+
+    family = "binomial"
+
+
+@doors
+class Poisson(OneFamily):
+    """Poisson regression of one table, or of a federation.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Counts.
+    X, bounds, y_bounds, missing, trust, ledger
+        As for `OLS`.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+
+    Notes
+    -----
+    **Privacy.** As for `GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = pi.add_constant(rng.uniform(-1, 1, (20_000, 2)))
+    >>> y = rng.poisson(np.exp(X @ [0.0, 0.5, -0.3]))
+    >>> r = pi.Poisson(y, X, bounds=[(-1, 1)] * 2, y_bounds=(0, 12)).fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> bool((abs(r.params - [0.0, 0.5, -0.3]) < 4 * r.bse).all())
+    True
+    """
+
+    family = "poisson"

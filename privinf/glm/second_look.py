@@ -1,0 +1,278 @@
+"""What the last releases of a second look say: coefficients, covariance, the bias to allow, score tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.inference.linear_scores import LargeSample, quadratic
+from privinf.inference.score_test import Identification
+from privinf.inference.tails import ALLOWED, Clip
+from privinf.typing import Flags, Floats, SamplingKind
+
+LEAST_EIGENVALUE = 0.05
+# Below it, the first Gram matrix may be noise in some direction (benchmarks/results/one_curator.md).
+WEAKEST = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Moments of the response and of the residuals, scaled units.
+
+    Attributes
+    ----------
+    residual : float
+        Mean squared residual at the coefficients.
+    total : float
+        Mean square of the response, about its mean where there is a constant.
+    """
+
+    residual: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pilot:
+    """Where a second look starts, scaled units.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (p,)
+    whitening : ndarray, shape (p, p)
+        M: v = M z.
+    longest : float
+        Public bound of |v|^2.
+    unit : float
+        s: about the sd of the residuals.
+    noise : float
+        Sd that the noise of theta gives linear predictors.
+    smallest, edge : float
+        Smallest eigenvalue of the first Gram matrix, and the operator norm of its noise.
+    gram : ndarray, shape (p, p)
+        The first Gram matrix.
+    """
+
+    theta: Floats
+    whitening: Floats
+    longest: float
+    unit: float = 1.0
+    noise: float = 0.0
+    smallest: float = 1.0
+    edge: float = 0.0
+    gram: Floats = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def strength(self) -> float:
+        """Smallest eigenvalue of the first Gram matrix over the operator norm of its noise."""
+        return self.smallest / self.edge if self.edge > 0.0 else math.inf
+
+    def args(self, **more: Any) -> dict[str, Any]:
+        """Return what statistics are told of the pilot."""
+        return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **more}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecondLook:
+    """The last releases of a fit, in whitened coordinates, and what they say.
+
+    Attributes
+    ----------
+    pilot : Pilot
+    clip : Clip
+    hessian : ndarray, shape (p, p)
+        H, its eigenvalues floored.
+    strength : float
+        Its smallest eigenvalue before that, over the operator norm of its noise.
+    lower, upper : ndarray, shape (p,)
+        S1/n and S2/n.
+    meat : ndarray, shape (p, p)
+        Of the clipped scores, shrunk.
+    raw_meat : ndarray, shape (p, p)
+        As it was released.
+    score_sd, upper_sd, hessian_sd : float
+        Sds of the noise of S1 + w S2, of S2 and of the diagonal of H, all over n.
+    measures : Measures
+    n : int
+    """
+
+    pilot: Pilot
+    clip: Clip
+    hessian: Floats
+    strength: float
+    lower: Floats
+    upper: Floats
+    meat: Floats
+    raw_meat: Floats
+    score_sd: float
+    upper_sd: float
+    hessian_sd: float
+    measures: Measures
+    n: int
+
+    @property
+    def step(self) -> Floats:
+        """D = H^-1 (S1 + w S2)/n."""
+        return np.asarray(np.linalg.solve(self.hessian, self.lower + self.clip.weight * self.upper))
+
+    @property
+    def influence(self) -> Floats:
+        """R = s M' H^-1, shape (p, p)."""
+        return np.asarray(self.pilot.unit * np.linalg.solve(self.hessian, self.pilot.whitening).T)
+
+    @property
+    def params(self) -> Floats:
+        """Coefficients, scaled units."""
+        return np.asarray(self.pilot.theta + self.pilot.unit * self.pilot.whitening.T @ self.step)
+
+    @property
+    def length(self) -> float:
+        """Root mean square length of the last step, in its own standard errors."""
+        cov = np.linalg.solve(self.hessian, self.meat / self.n + self.noise_meat())
+        cov = np.linalg.solve(self.hessian, cov.T)
+        return math.sqrt(max(float(self.step @ np.linalg.solve(cov, self.step)), 0.0) / len(self.step))
+
+    def noise_meat(self) -> Floats:
+        """Return the covariance of what the noise adds to the scores at the coefficients, shape (p, p)."""
+        step, eye = self.step, np.eye(len(self.lower))
+        hessian = self.hessian_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
+        return np.asarray(self.score_sd**2 * eye + hessian)
+
+    def covariance(self, transform: Floats) -> tuple[Floats, Floats]:
+        """Return the covariance of ``transform @ params`` and the part of it that noise causes.
+
+        The sampling part of a coefficient is the larger of the shrunk meat's and the raw one's (at most four
+        times the shrunk one's).
+        """
+        R = transform @ self.influence
+        shrunk, raw = (R @ meat @ R.T / self.n for meat in (self.meat, self.raw_meat))
+        part = np.diag(shrunk)
+        grown = np.sqrt(np.clip(np.diag(raw) / part, 1.0, 4.0))
+        noise = R @ self.noise_meat() @ R.T
+        return shrunk * np.outer(grown, grown) + noise, noise
+
+    def bias(self, transform: Floats) -> Floats:
+        """Return the bias that the intervals of ``transform @ params`` must allow, shape (k,)."""
+        R = transform @ self.influence
+        size = np.linalg.norm(R, axis=1)
+        signed = np.abs(R @ self.upper) + self.upper_sd * size
+        return np.asarray(ALLOWED * self.clip.ratio * np.minimum(signed, self.clip.layer / self.n * size))
+
+
+@dataclass(frozen=True, eq=False)
+class LookedScores(LargeSample):
+    r"""The scores of a second look as an equation that is linear in the coefficients c, for score tests.
+
+    psi(c) = K^-T (S/n - H d), d = K^-1 (c - c_T): the scores at the pilot c_T moved along the Hessian. Their
+    covariance is that of the clipped scores, of the noise, H's with the length of d, and of what the tail may
+    hide: (.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
+
+    Attributes
+    ----------
+    look : SecondLook
+    to_scaled : ndarray, shape (p, p)
+        K: from whitened coordinates to the design's scaled ones.
+    start : ndarray, shape (p,)
+        c_T.
+    noise_free : ndarray of bool, shape (p,)
+        Columns that are concentrated out; their own noise is of second order there.
+    cov_type : str
+    """
+
+    look: SecondLook
+    to_scaled: Floats
+    start: Floats
+    noise_free: Flags
+    cov_type: str
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return self.look.n
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.asarray(np.linalg.inv(self.to_scaled))
+
+    @cached_property
+    def A(self) -> Floats:
+        """Minus the derivative of psi."""
+        return np.asarray(self._inverse.T @ self.look.hessian @ self._inverse)
+
+    @cached_property
+    def g(self) -> Floats:
+        """Psi at zero."""
+        scores = self.look.lower + self.look.clip.weight * self.look.upper
+        return np.asarray(self._inverse.T @ scores + self.A @ self.start)
+
+    def scores(self, beta: Floats) -> None:
+        """Return None: sums were released, not records' scores."""
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Return the mean squared residual, at the estimate whatever beta."""
+        return self.look.measures.residual
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psi(beta))``, shape (p, p)."""
+        return quadratic(self.tensor(), np.append(beta, 1.0))
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return the part of the meat that the noise causes."""
+        return self.meat(beta) - self.clean_meat(beta)[0]
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return the meat that the same rows would have had without noise."""
+        kind: SamplingKind = "homoskedastic" if self.cov_type == "nonrobust" else "heteroskedastic"
+        return self._inverse.T @ self.look.meat @ self._inverse, kind
+
+    def tensor(self) -> Floats:
+        """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
+        look, p = self.look, len(self.start)
+        moved = np.column_stack([self._inverse, -self._inverse @ self.start])
+        eye, noise = np.eye(p), self.n * look.hessian_sd**2 / 2.0
+        whitened = noise * (
+            np.einsum("ak,al,bc->klbc", moved, moved, eye) + np.einsum("bk,cl->klbc", moved, moved)
+        )
+        hidden = (ALLOWED * look.clip.ratio) ** 2
+        tail = hidden * (np.outer(look.upper, look.upper) + look.upper_sd**2 * eye)
+        whitened[p, p] += look.meat + self.n * (look.score_sd**2 * eye + tail)
+        inverse = self._inverse
+        return np.asarray(np.einsum("klbc,bi,cj->klij", whitened, inverse, inverse, optimize=True))
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return the metric of the noise in A and how far it spreads the spectrum in it."""
+        metric = self._inverse.T @ self._inverse
+        return metric, self.look.hessian_sd * math.sqrt(2.0 * len(self.start))
+
+    def fuller_gram(self, a: float | None) -> Floats:
+        """Raise NotAvailableError: nothing is subtracted from the Hessian."""
+        raise NotAvailableError("Fuller's modification is for corrected features: a second look has none")
+
+
+def identified(look: SecondLook) -> Identification:
+    """Return whether the first Gram matrix was more than noise in every direction.
+
+    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p), is what the coordinates of the second
+    look rest on; how strong they make the second is in its standard errors.
+    """
+    strength = look.pilot.strength
+    return Identification(strength, WEAKEST, strength < WEAKEST, look.pilot.smallest, look.pilot.edge)
+
+
+def shrunk(meat: Floats, sd: float) -> Floats:
+    """Return a noisy meat shrunk towards a multiple of the identity, eigenvalues at least .05 of their mean.
+
+    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p: as James and Stein.
+    """
+    p = len(meat)
+    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
+    away = meat - mean * np.eye(p)
+    size2 = float((away**2).sum())
+    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
+    values, vectors = np.linalg.eigh(mean * np.eye(p) + kept * away)
+    values = np.maximum(values, LEAST_EIGENVALUE * mean)
+    return np.asarray((vectors * (values * (mean * p / values.sum()))) @ vectors.T)

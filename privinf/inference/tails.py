@@ -1,0 +1,212 @@
+"""Tails of the terms of a sum from noisy counts: how many pass a threshold, and where to clip the sum.
+
+A private sum of terms t >= 0 clips them at some C: its noise grows with C, and what lies beyond C is lost.
+Counts of terms above public thresholds (`privinf.mechanisms.statistics.tails`) show how much that is, up to
+their noise; beyond the last count that is seen the tail is taken to go on as a power law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.typing import Floats
+
+# A count is seen where it passes so many sds of its noise.
+SEEN = 2.5
+# Slopes of the power law beyond the last count that is seen.
+FLATTEST, STEEPEST = 1.5, 8.0
+# The second point of the power law counts so many times the first one's, or this share of all rows.
+APART, MOST = 8.0, 0.7
+# What lies beyond the clip is so many times the signed layer below it, and this share of the layer may be
+# wrong.
+BEYOND, ALLOWED = 0.6, 0.7
+# The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
+LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
+# Clips that are tried.
+GRID = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """How many of n terms pass t, for every t up to the largest possible one.
+
+    Attributes
+    ----------
+    thresholds : ndarray, shape (m,)
+        Increasing; the last one that is used is where the power law begins.
+    counts : ndarray, shape (m,)
+        N at the thresholds, nonincreasing, at most n.
+    alpha : float
+        Slope of the power law beyond the last threshold.
+    top : float
+        Largest possible term.
+    rows : int
+    seen : bool
+        Whether any count passed its noise.
+    """
+
+    thresholds: Floats
+    counts: Floats
+    alpha: float
+    top: float
+    rows: int
+    seen: bool = True
+
+    def excess(self, clips: Floats) -> Floats:
+        """Return X(c), the integral of N from c to the top: the sum over rows of (t - c)+."""
+        c = np.minimum(np.asarray(clips, dtype=np.float64), self.top)
+        first, last = self.thresholds[0], self.thresholds[-1]
+        widths = np.diff(self.thresholds)
+        pieces = 0.5 * widths * (self.counts[1:] + self.counts[:-1])
+        inside = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
+        beyond = self._beyond(np.maximum(c, last))
+        place = np.clip(np.searchsorted(self.thresholds, c, side="right") - 1, 0, len(self.counts) - 1)
+        ahead = np.minimum(place + 1, len(self.counts) - 1)
+        at = np.interp(c, self.thresholds, self.counts)
+        rest = 0.5 * (self.thresholds[ahead] - c) * (at + self.counts[ahead])
+        within = np.where(c < last, inside[ahead] + rest, 0.0)
+        below = np.where(c < first, inside[0] + self.rows * (first - c), within)
+        return np.asarray(np.where(c < first, below, within) + beyond)
+
+    def above(self, clip: float) -> float:
+        """Return N(c)."""
+        last = float(self.thresholds[-1])
+        if clip >= self.top:
+            return 0.0
+        if clip >= last:
+            return float(self.counts[-1]) * math.pow(clip / last, -self.alpha)
+        found = np.interp(clip, self.thresholds, self.counts, left=float(self.rows))
+        return float(np.asarray(found))
+
+    def _beyond(self, c: Floats) -> Floats:
+        """Return the integral of the power law from c >= the last threshold to the top."""
+        last, count, power = self.thresholds[-1], self.counts[-1], 1.0 - self.alpha
+        top = max(self.top, last)
+        return np.asarray(count * last / power * ((top / last) ** power - (c / last) ** power))
+
+
+def tail_of(
+    thresholds: Floats,
+    counts: Floats,
+    sd: Floats,
+    rows: int,
+    top: float,
+    *,
+    seen: float = SEEN,
+    flattest: float = FLATTEST,
+) -> Tail:
+    """Return the tail of noisy counts above thresholds.
+
+    Parameters
+    ----------
+    thresholds : ndarray, shape (m,)
+        Increasing.
+    counts, sd : ndarray, shape (m,)
+        Noisy numbers of terms above them, and the sds of their noise.
+    rows : int
+    top : float
+        Largest possible term.
+    seen : float
+        The power law begins at the last threshold whose count passes so many sds: the last one, so that a gap
+        does not hide what lies beyond it.
+    flattest : float
+        Least slope of the power law.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the counts.
+    """
+    passed = np.flatnonzero(counts > seen * sd)
+    last = int(passed[-1]) if len(passed) else 0
+    kept = np.maximum.accumulate(counts[last::-1])[::-1].astype(np.float64)
+    if not len(passed):
+        kept = np.maximum(kept, seen * sd[0])
+    kept = np.minimum(kept, float(rows))
+    enough = np.flatnonzero(kept[:last] >= min(APART * kept[last], MOST * rows))
+    alpha = 2.0
+    if len(enough) and kept[last] > 0.0:
+        other = enough[-1]
+        apart = math.log(thresholds[last] / thresholds[other])
+        alpha = math.log(max(kept[other] / kept[last], 1.0)) / apart
+    alpha = min(max(alpha, flattest), STEEPEST)
+    return Tail(thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)))
+
+
+def quantile_of(tail: Tail, level: float) -> float:
+    """Return the smallest t that at most ``1 - level`` of the terms pass, geometrically inside a cell."""
+    wanted = (1.0 - level) * tail.rows
+    above = np.flatnonzero(tail.counts > wanted)
+    if not len(above):
+        return float(tail.thresholds[0])
+    place = int(above[-1])
+    if place == len(tail.counts) - 1:
+        factor = (tail.counts[place] / wanted) ** (1.0 / tail.alpha)
+        return float(min(tail.thresholds[place] * factor, max(tail.top, tail.thresholds[place])))
+    low, high = tail.thresholds[place], tail.thresholds[place + 1]
+    share = (tail.counts[place] - wanted) / (tail.counts[place] - tail.counts[place + 1])
+    return float(low * (high / low) ** share)
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Where a sum is clipped, in two layers, and what is made of them.
+
+    Attributes
+    ----------
+    low, high : float
+        tau and C: the layers hold min(t, tau) and what is between tau and C.
+    ratio : float
+        lambda = X(C)/(X(tau) - X(C)): how much lies beyond C, against the upper layer.
+    weight : float
+        w = 1 + .6 lambda: of the upper layer, for itself and for what lies beyond.
+    layer : float
+        X(tau) - X(C): the most that the upper layer can hold, by the counts.
+    cut : float
+        N(C): how many terms pass C, by the counts.
+    """
+
+    low: float
+    high: float
+    ratio: float
+    weight: float
+    layer: float
+    cut: float = 0.0
+
+    @property
+    def reach(self) -> float:
+        """C' = tau + w (C - tau): the sum of both layers is noised as one clipped at C'."""
+        return self.low + self.weight * (self.high - self.low)
+
+    def shares(self) -> tuple[float, float]:
+        """Return the shares of mu^2 of both layers, tau : w (C - tau)."""
+        return self.low / self.reach, 1.0 - self.low / self.reach
+
+
+def layered(tail: Tail, dimension: int, mu: float) -> Clip:
+    """Return the clip of a vector sum of terms of these norms, C minimising p (2C/mu)^2 + (X(C)/2)^2.
+
+    Parameters
+    ----------
+    tail : Tail
+    dimension : int
+        p.
+    mu : float
+        Price of the sum.
+    """
+    clip = best_clip(tail, lambda c: dimension * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
+    low = LAYER * clip
+    beyond, both = (float(part) for part in tail.excess(np.array([clip, low])))
+    layer = max(both - beyond, 0.0)
+    ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, beyond / layer)
+    return Clip(low, clip, ratio, 1.0 + BEYOND * ratio, layer, tail.above(clip))
+
+
+def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
+    """Return the clip of least loss between a hundredth of the first threshold and the top."""
+    low = min(0.05 * tail.thresholds[0], tail.top)
+    tried = np.geomspace(low, tail.top, GRID)
+    return float(tried[int(np.argmin(loss(tried)))])

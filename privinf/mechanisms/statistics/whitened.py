@@ -1,0 +1,209 @@
+r"""Sums for a second look at least squares: at residuals, in coordinates learnt from an earlier release.
+
+z stands for (clip(x, bounds) - center) / scale, with its constant 1, e = (clip(y) - intercept) k - z'theta
+for the residual (k the public `response_factor`), clipped to +-E where `residual_clip` says so, and v = M z
+for the row in the coordinates that the public matrix M makes, t = |v| |e| / s for the size of its score in
+units of a public s, and q = sign(e) v / |v| for its direction.
+
+- ``whitened.counts``: counts of |e|, |v|^2 or t above public thresholds, see `tails`;
+- ``whitened.gram``: sum v v', v shrunk to |v| <= C: l2 sqrt 2 C^2, attained by orthogonal v;
+- ``whitened.score``: sum q min((t - a)+, b - a), a layer of the scores between norms a and b: norms are at
+  most b - a, l2 2 (b - a), attained by opposite scores;
+- ``whitened.meat``: sum u u', u = q [min(t, a) + w min((t - a)+, b - a)], the score of both layers, whose
+  norm is at most C' = a + w (b - a): l2 sqrt 2 C'^2;
+- ``whitened.hessian``: sum psi v v', psi the derivative of the score of both layers: 1 for t <= a, w for t <=
+  b, 0 beyond and where e is clipped; sqrt(psi) v is shrunk to |v| <= C: l2 sqrt 2 C^2;
+- ``whitened.square``: sum e^2 of residuals clipped at E, in [0, E^2]: l2 E^2.
+
+All hold for any arguments, and whatever stands in the rows: the norms are enforced on what is summed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.statistics.block import (
+    LARGEST,
+    SMALLEST,
+    Args,
+    SiteBlock,
+    clip_norms,
+    clipped,
+    cut_sum,
+    digits,
+    made_finite,
+    positive,
+    rounded,
+    unit_of,
+    vector,
+    whole_number,
+)
+from privinf.mechanisms.statistics.glm import FEWEST, outer_reach, upper_triangle
+from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
+from privinf.mechanisms.statistics.tails import counted, counted_reach
+from privinf.typing import Floats
+from privinf.validation import check_array, check_choice, check_number
+
+Quantity = Literal["residual", "length", "score"]
+
+_UNITS = ("center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta")
+
+
+def _rows(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
+    """Return z, shape (rows, p), and the residuals e, shape (rows,)."""
+    z = block.columns(args)
+    if "constant" in args:
+        z[:, int(args["constant"])] = 1.0
+    y = (block.outcome() - args.get("intercept", 0.0)) * float(args["response_factor"])
+    e = made_finite(y - z @ np.asarray(args["theta"]))
+    return z, clipped(e, float(args.get("residual_clip", math.inf)))
+
+
+def _whitened(z: Floats, args: Args) -> tuple[Floats, Floats]:
+    """Return v, shape (rows, p), and its lengths."""
+    v = made_finite(z @ np.asarray(args["whitening"]).T)
+    return v, np.sqrt(np.einsum("ij,ij->i", v, v))
+
+
+def _scores(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
+    """Return q, shape (rows, p), and t."""
+    z, e = _rows(block, args)
+    v, length = _whitened(z, args)
+    v *= (np.sign(e) / np.maximum(length, SMALLEST))[:, None]
+    return v, made_finite(length * np.abs(e) / float(args["unit"]))
+
+
+def _counts(block: SiteBlock, args: Args) -> Floats:
+    quantity: Quantity = args["quantity"]
+    z, e = _rows(block, args)
+    if quantity == "residual":
+        return counted(np.abs(e), args)
+    length = _whitened(z, args)[1]
+    if quantity == "length":
+        return counted(length**2, args)
+    return counted(length * np.abs(e) / float(args["unit"]), args)
+
+
+def _counts_reach(args: Args, columns: int) -> Reach:
+    _check(args, columns)
+    check_choice(args.get("quantity"), Quantity, "quantity")
+    return counted_reach(args)
+
+
+def _gram(block: SiteBlock, args: Args) -> Floats:
+    v, _ = _whitened(_rows(block, args)[0], args)
+    return upper_triangle(v, float(args["clip"]), args)
+
+
+def _gram_reach(args: Args, columns: int) -> Reach:
+    _check(args, columns)
+    return outer_reach(columns, positive(args, "clip"))
+
+
+def _slopes(block: SiteBlock, args: Args) -> Floats:
+    """Return minus the derivative of the scores of both layers along v, sum by sum, isometric entries."""
+    low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
+    z, e = _rows(block, args)
+    v, length = _whitened(z, args)
+    t = made_finite(length * np.abs(e) / float(args["unit"]))
+    slope = np.where(t <= low, 1.0, np.where(t <= high, weight, 0.0))
+    slope[np.abs(e) >= float(args.get("residual_clip", math.inf))] = 0.0
+    v *= np.sqrt(slope)[:, None]
+    return upper_triangle(v, float(args["clip"]), args)
+
+
+def _slopes_reach(args: Args, columns: int) -> Reach:
+    _meat_reach(args, columns)
+    return outer_reach(columns, positive(args, "clip"))
+
+
+def _layer(block: SiteBlock, args: Args) -> Floats:
+    low, width = float(args["low"]), float(args["high"]) - float(args["low"])
+    half = digits(args)[1]
+    if digits(args)[0] and half < FEWEST:
+        raise SensitivityError("so many rows leave a score too few digits for an exact sum")
+    q, t = _scores(block, args)
+    q_unit = unit_of(1.0, half)
+    q, q_step = rounded(clip_norms(q, 1.0, q_unit), q_unit, 1.0)
+    r, r_step = rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)
+    return np.asarray(r @ q * (q_step * r_step))
+
+
+def _layer_reach(args: Args, columns: int) -> Reach:
+    low, high = _layers(args, columns)
+    if not high > low:
+        raise ArgumentError("high must be above low")
+    return Reach.ball((columns,), high - low, "2 (b - a), a layer of scores between norms a and b")
+
+
+def _both(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
+    """Return q and |u|, the score of both layers."""
+    low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
+    q, t = _scores(block, args)
+    return q, np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
+
+
+def _meat(block: SiteBlock, args: Args) -> Floats:
+    q, size = _both(block, args)
+    q *= size[:, None]
+    return upper_triangle(q, _reach(args), args)
+
+
+def _meat_reach(args: Args, columns: int) -> Reach:
+    _layers(args, columns)
+    check_number(args.get("weight"), "weight", low=1.0, high=LARGEST)
+    return outer_reach(columns, _reach(args))
+
+
+def _square(block: SiteBlock, args: Args) -> Floats:
+    top = float(args["residual_clip"]) ** 2
+    return np.array([cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)])
+
+
+def _square_reach(args: Args, columns: int) -> Reach:
+    _check(args, columns)
+    return Reach.positive_box(
+        (1,), positive(args, "residual_clip") ** 2, "E^2, the square of a clipped residual"
+    )
+
+
+def _reach(args: Args) -> float:
+    """Return C'."""
+    low, high = float(args["low"]), float(args["high"])
+    return low + float(args["weight"]) * (high - low)
+
+
+def _check(args: Args, columns: int) -> None:
+    """Check what every statistic takes."""
+    positive(args, "response_factor")
+    vector(args, "theta", columns)
+    if check_array(args.get("whitening", ()), "whitening", ndim=2).shape != (columns, columns):
+        raise ArgumentError(f"whitening must have shape ({columns}, {columns})")
+    if "constant" in args and whole_number(args, "constant") >= columns:
+        raise ArgumentError(f"constant must be a position below {columns}")
+    if args.get("quantity", "score") == "score":
+        positive(args, "unit")
+    if "residual_clip" in args:
+        positive(args, "residual_clip")
+
+
+def _layers(args: Args, columns: int) -> tuple[float, float]:
+    _check(args, columns)
+    low = check_number(args.get("low"), "low", low=0.0, high=LARGEST)
+    return low, check_number(args.get("high"), "high", low=max(low, SMALLEST), high=LARGEST)
+
+
+_SCORES = (*_UNITS, "unit", "residual_clip")
+
+WHITENED_OPS: dict[str, SiteOp] = named(
+    SiteOp("whitened.counts", _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
+    SiteOp("whitened.gram", _gram, _gram_reach, (*_UNITS, "unit", "clip")),
+    SiteOp("whitened.hessian", _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")),
+    SiteOp("whitened.score", _layer, _layer_reach, (*_SCORES, "low", "high")),
+    SiteOp("whitened.meat", _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
+    SiteOp("whitened.square", _square, _square_reach, _SCORES),
+)
