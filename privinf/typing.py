@@ -38,6 +38,7 @@ BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
 ClipRule = Literal["auto", "bounds"]
 CovType = Literal["nonrobust", "HC0"]
+CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
 IntervalMethod = Literal["wald", "score"]
@@ -96,10 +97,10 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds", "Calibration",
-    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "DiameterChoice", "Family", "Flags", "Floats",
-    "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind", "LossName", "Missing",
-    "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs", "PartyColumns", "PeelingMethod",
-    "PlainValue", "Precision", "Relation", "ResponseMode", "RngLike", "SamplingKind", "ScoreTarget",
-    "SensitivityRule", "SitePairs", "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table",
-    "Target", "Trust", "TrustModel", "Which",
+    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family",
+    "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
+    "LossName", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs",
+    "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Relation", "ResponseMode", "RngLike",
+    "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs", "SourceName", "SpendingWords",
+    "Stabilization", "SumRelation", "Table", "Target", "Trust", "TrustModel", "Which",
 ]  # fmt: skip

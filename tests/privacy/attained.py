@@ -25,6 +25,12 @@ POISSON = {
     "family": "poisson", "theta": np.full(P, 0.3), "radius": 1.5, "residual_clip": 2.0, "mean_cap": 4.0
 }  # fmt: skip
 SITE = {"client_rows": 4}
+CURVED = {
+    "family": "binomial", "theta": np.zeros(P), "transform": np.diag([1.0, 0.8, 1.3]),
+    "score_bound": 0.6, "curvature_bound": 0.25,
+}  # fmt: skip
+TILTED = CURVED | {"theta": np.array([0.6, -0.3, 0.2])}
+COUNTED = CURVED | {"family": "poisson"}
 # Statistic and arguments; the least share of each stated size that some pair must reach.
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "clipped_products": ("clipped_products", BETA | {"bound": 0.7}, 0.99),
@@ -60,6 +66,20 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
          "coefficients": np.zeros(P)},
         0.93,
     ),
+    "curved.start": ("curved.start", {"block": np.array([0, 1]), "radius": 1.5, "share": 0.6}, 0.99),
+    "curved.step": ("curved.step", CURVED | {"share": 0.5}, 0.9),
+    "curved.step, scores": ("curved.step", CURVED | {"share": 0.05}, 0.8),
+    "curved.step, Poisson": ("curved.step", COUNTED | {"share": 0.5}, 0.95),
+    "curved.counts": ("curved.counts", TILTED | {"of": "score", "edges": np.geomspace(0.1, 2.0, 6)}, 0.99),
+    "curved.counts, root": (
+        "curved.counts", COUNTED | {"of": "residual", "edges": np.geomspace(0.05, 0.5, 4), "root": True}, 0.95
+    ),
+    "curved.score": ("curved.score", CURVED | {"high": 0.6}, 0.82),
+    "curved.score, upper": ("curved.score", COUNTED | {"low": 0.2, "high": 0.4}, 0.95),
+    "curved.meat": ("curved.meat", TILTED | {"high": 0.5}, 0.95),
+    "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
+    "curved.meat, trace": ("curved.meat", TILTED | {"high": 0.5, "trace": True}, 0.9),
+    "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
     "target_scores": (
         "target_scores",
         {"columns": np.array([0]), "transform": np.ones((1, 1)), "bound": 0.8, "targets": np.array([1]),

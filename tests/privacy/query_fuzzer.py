@@ -174,6 +174,8 @@ def _others(federation: Recorded) -> None:
 
 _TWO = {"columns": [1, 2], "transform": np.eye(2), "clip": 1.0}
 _GLM = {"family": "gaussian", "theta": np.full(5, 0.1), "radius": 2.0, "residual_clip": 1.5}
+_CURVED = {"family": "poisson", "theta": np.full(5, 0.1), "transform": np.eye(5), "score_bound": 0.8,
+           "curvature_bound": 0.4}  # fmt: skip
 _MOMENTS = {"response_factor": 1.0, "norm": 1.0, "constant": 0}
 STATISTICS: dict[str, dict[str, Any]] = {
     "clipped_products": {"bound": 1.0, "residual_clip": 1.0, "support": [1], "beta": [0.3]},
@@ -204,6 +206,12 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "glm.score": _GLM, "glm.hessian": _GLM | {"curvature": "bound"}, "glm.meat": _GLM | {"block": [1, 2]},
     "glm.sketched_score": _GLM | {"clip": 1.0, "basis": np.eye(5)[:, :2], "probes": 1, "probe_seed": 3,
                                   "probe_scale": 1.0, "batches": 2, "batch": 1, "seed": 4},
+    "curved.start": {"block": [0, 1, 2], "radius": 2.0, "share": 0.6},
+    "curved.step": _CURVED | {"share": 0.5},
+    "curved.counts": _CURVED | {"of": "residual", "edges": [0.2, 0.4, 0.8], "root": True},
+    "curved.score": _CURVED | {"low": 0.1, "high": 0.5},
+    "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
+    "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},
 }  # fmt: skip

@@ -1,0 +1,348 @@
+r"""Logistic and Poisson models in whitened units: the releases that lead to a final one with a known law.
+
+Everything is in z, the columns in scaled units, [-1, 1], with a constant of 1; v = W z with a public W that
+the releases before have learnt, so that the Hessian in v is about h I.
+
+0. *Start*: the Gram of z and the score at 0, at once; W = A^{-1/2}, and slopes along the whitened covariance
+   of z and y, as a normal predictor would give it.
+1. *Rounds*: histograms of what bounds a record's score and Hessian, then both at once, with the **same
+   weights in x alone** in both, which leave a right mean its coefficients; a Newton step, shrunk as its noise
+   asks; W from the Hessian. The last one is where the step is short and the Hessian clear of its noise.
+2. *Final*: histograms, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
+   **secant** Hessian H along the step that S asks for.
+
+The rounds reserve a fixed maximum; what they do not use goes to the final releases. Every choice is a
+function of releases, and the squares of all prices add up to mu^2 at most on every path.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from privinf.errors import ConvergenceError
+from privinf.glm.sums import CurvedSums, Noisy, Place
+from privinf.typing import Floats
+
+# Shares of mu^2: a round's histograms, and its score and Hessian; the final release's histograms and meat.
+ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.01
+# Cells of the histograms, in units of the typical size, and steps between two of them.
+CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
+# A public allowance for a mean that is not right: what share of what weights leave out moves the score.
+MISFIT = 0.015
+LOWEST_QUANTILE = 0.3
+# Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
+LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
+# The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
+MEAT_NOISE, RATIOS = 0.1, (0.3, 2.0)
+NEWTON_ROUNDS, TOLERANCE, NO_BOUND = 100, 1e-12, 1e12
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a budget is spent, by the size r = n mu / p^1.5.
+
+    Attributes
+    ----------
+    rounds : int
+        At most.
+    start, gram : float
+        Of mu^2 for the start, and the Gram's part of it.
+    score : float
+        The score's part of what is left for the final score and Hessian.
+    steepest : float
+        Largest slope of a start, in sds of the predictor.
+    """
+
+    rounds: int = 3
+    start: float = 0.082
+    gram: float = 0.6
+    score: float = 0.65
+    steepest: float = 2.5
+
+    @classmethod
+    def of(cls, size: float) -> Shares:
+        """Return the shares for a size r."""
+        if size < 25.0:
+            return cls(1, 0.162, 0.79, 0.5, 1.5)
+        return cls(rounds=2, steepest=1.5) if size < 60.0 else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """B and K, and what is left beyond them: mean excesses of the score's size and of the Hessian's."""
+
+    score: float
+    curvature: float
+    score_excess: float = 0.0
+    curvature_excess: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinalStep:
+    """The final release of a curved fit, in the whitened units of `place`.
+
+    Attributes
+    ----------
+    place : Place
+        theta_T and W.
+    score, hessian : Noisy
+        S and the secant Hessian H.
+    meat : ndarray, shape (p, p)
+        Positive definite.
+    allowance : float
+        Variance of what weights and clips leave out, in every direction.
+    walking : bool
+        Whether the last round moved far.
+    path : list of ndarray
+        Iterates in z.
+    """
+
+    place: Place
+    score: Noisy
+    hessian: Noisy
+    meat: Floats
+    allowance: float
+    walking: bool
+    path: list[Floats]
+
+
+def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Place:
+    """Return the final release of a fit; where the first Hessian shows nothing, where it stands.
+
+    Without noise it runs to convergence.
+
+    Raises
+    ------
+    ConvergenceError
+        Without noise: no convergence, as where a column separates the rows.
+    """
+    shares = Shares.of(sums.n * sums.mu / sums.p**1.5)
+    place = start(sums, shares)
+    path, walking = [place.theta], False
+    for number in range(1, (NEWTON_ROUNDS if math.isinf(sums.mu) else shares.rounds) + 1):
+        place, moved, hessian = one_round(sums, place, f"score and Hessian, round {number}")
+        path.append(place.theta)
+        walking = moved > SHORT_MOVE
+        if math.isinf(sums.mu):
+            if moved <= TOLERANCE:
+                break
+        elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
+            return place
+        elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
+            break
+    if math.isinf(sums.mu) and walking:
+        raise ConvergenceError(
+            f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
+        )
+    return final(sums, place, shares, path, walking=walking, robust=robust)
+
+
+# ---- the start
+
+
+def start(sums: CurvedSums, shares: Shares) -> Place:
+    """Return where to start: W from the Gram, and slopes along the whitened covariance of z and y.
+
+    With a normal predictor, Cov(z, y) is the mean curvature times Cov(z, predictor); the covariance's noise
+    is taken from its length, and two of its sds, so that a start is not too far out.
+    """
+    score, gram = sums.start(shares.start, shares.gram)
+    asked, constant = sums.asked, sums.constant
+    free, fixed = np.isin(asked, sums.free), sums.fixed[asked]
+    values, vectors = gram.floored()
+    second = (vectors * values) @ vectors.T
+    mean, rate, slopes = np.zeros(len(asked)), 0.5, free.copy()
+    if constant is not None:
+        at = int(np.flatnonzero(asked == sums.free[constant])[0])
+        mean, slopes[at] = second[at], False
+        least = min(max(2.0 * score.sd, 1.0 / sums.n), 0.5)
+        rate = float(np.clip(score.mean[at] + 0.5, least, 1.0 - least))
+    spread = second - np.outer(mean, mean)
+    scales, axes = Noisy(spread[np.ix_(slopes, slopes)], gram.sd).floored()
+    along = axes.T @ (score.mean - mean * (rate - 0.5))[slopes] / np.sqrt(scales)
+    length = _length_of(along, score.sd**2 / scales)
+    low, high = sums.response
+    level, size, curvature = _predictor(sums, low + (high - low) * rate, (high - low) * length, shares)
+    beta = size * (axes @ (along / np.sqrt(scales))) / max(float(np.linalg.norm(along)), 1e-300)
+    # What goes with an offset is the offset's.
+    beta -= axes @ ((axes.T @ (spread @ fixed)[slopes]) / scales)
+    theta = np.zeros(len(asked))
+    theta[slopes] = beta
+    if constant is not None:
+        theta[at] = level - float(sums.units.get("intercept", 0.0)) - mean @ (theta + fixed)
+    values, vectors = Noisy(gram.mean[np.ix_(free, free)], gram.sd).floored()
+    return Place(theta[free], _power(values, vectors, -0.5), curvature)
+
+
+def _length_of(vector: Floats, variance: Floats) -> float:
+    """Return a noisy vector's length without its noise, two sds of its square below what is likely."""
+    square = max(float(vector @ vector - variance.sum()), 0.0)
+    sd = math.sqrt(float(2.0 * (variance**2).sum() + 4.0 * (vector**2 * variance).sum()))
+    return math.sqrt(max(square - 2.0 * sd, 0.0))
+
+
+def _predictor(sums: CurvedSums, mean: float, length: float, shares: Shares) -> tuple[float, float, float]:
+    """Return level, sd and mean curvature of a normal predictor with this mean and covariance length."""
+    if sums.family == "poisson":
+        size = min(length / mean, shares.steepest)
+        return math.log(mean) - size**2 / 2.0, size, mean
+
+    def level_of(size: float) -> float:
+        if sums.constant is None:
+            return 0.0
+        return float(brentq(lambda at: NODE_WEIGHTS @ expit(at + size * NODES) - mean, -60.0, 60.0))
+
+    def curvature_of(size: float) -> float:
+        means = expit(level_of(size) + size * NODES)
+        return float(NODE_WEIGHTS @ (means * (1.0 - means)))
+
+    size = shares.steepest
+    if size * curvature_of(size) > length:
+        size = float(brentq(lambda at: at * curvature_of(at) - length, 0.0, size)) if length > 0.0 else 0.0
+    return level_of(size), size, curvature_of(size)
+
+
+def _power(values: Floats, vectors: Floats, exponent: float) -> Floats:
+    return np.asarray((vectors * values**exponent) @ vectors.T)
+
+
+# ---- rounds
+
+
+def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, Noisy]:
+    """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian."""
+    each = ROUND_STEP / 2.0
+    bounds = choose_bounds(sums, at, ROUND_COUNTS, each, each)
+    score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
+    values, vectors = hessian.floored()
+    step = (vectors.T @ score.mean) / values
+    step *= _shrinkage(step, np.square(score.sd / values))
+    level = float(values.mean())
+    moved = math.sqrt(float(step @ (values * step)) / level)
+    if moved > LONGEST_MOVE:
+        step *= LONGEST_MOVE / moved
+    theta = at.theta + at.transform.T @ (vectors @ step)
+    transform = _power(values / level, vectors, -0.5) @ at.transform
+    return Place(theta, transform, level), moved, hessian
+
+
+def _shrinkage(step: Floats, variance: Floats) -> float:
+    """Return by how much to shrink a step whose noise has these variances: empirical Bayes."""
+    signal, noise = max(float(np.mean(step**2 - variance)), 0.0), float(variance.mean())
+    return signal / (signal + noise) if noise > 0.0 else 1.0
+
+
+def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curvature: float) -> Bounds:
+    """Return B and K from noisy histograms; `score` and `curvature` are the shares that they are for.
+
+    B weighs the noise of the score, p (2 B / mu)^2, against what weights beyond B leave out times `MISFIT`,
+    and K likewise: 4 p (K / mu)^2 against the excess.
+    """
+    if math.isinf(sums.mu):
+        return Bounds(NO_BOUND, NO_BOUND)
+    p, half = sums.p, share / 2.0
+    if sums.family == "poisson":
+        edges = CELLS * 2.0 * at.curvature * p
+        large, beyond = _curvature_bound(sums, at, edges, half, curvature)
+        edges = CELLS * math.sqrt(p * at.curvature)
+        counts, sd = sums.counts(at, "residual", edges, half, curvature_bound=large)
+        bound, excess = clip_of(edges, counts, sd, sums.n, 4.0 * p / sums.price(score) ** 2, 1.0, 0.0)
+        return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+    edges = CELLS * math.sqrt(p)
+    counts, sd = sums.counts(at, "score", edges, half)
+    least = quantile_of(edges, counts, LOWEST_QUANTILE * sums.n)
+    cost = 4.0 * p / sums.price(score) ** 2
+    bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
+    edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
+    large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
+    return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+
+
+def _curvature_bound(
+    sums: CurvedSums, at: Place, edges: Floats, share: float, curvature: float, **bounds: float
+) -> tuple[float, float]:
+    """Return K and the summed excess beyond it."""
+    counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
+    least = 1.5 * at.curvature * sums.p if 6.0 * sd > 0.05 * sums.n else 0.0
+    cost = 4.0 * sums.p / sums.price(curvature) ** 2
+    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])))
+
+
+def clip_of(
+    edges: Floats, counts: Floats, sd: float, n: int, cost: float, weight: float, least: float
+) -> tuple[float, float]:
+    """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
+
+    X(c) = sum (t - c)+ is the integral of the counts above t; those below two of their sds count as none.
+    """
+    above = np.cumsum(counts[::-1])[::-1][1:]
+    above = np.where(above < 2.0 * sd * np.sqrt(np.arange(len(edges), 0, -1)), 0.0, above)
+    above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
+    parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
+    excess = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
+    beyond = np.interp(clips, edges, excess)
+    loss = cost * clips**2 + (weight * beyond) ** 2
+    loss[clips < least * (1.0 - 1e-12)] = math.inf
+    best = int(loss.argmin())
+    return float(clips[best]), float(beyond[best])
+
+
+def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
+    """Return the first edge below which `level` records lie."""
+    reached = np.maximum.accumulate(np.cumsum(counts))[:-1]
+    return float(edges[min(int(np.searchsorted(reached, level)), len(edges) - 1)])
+
+
+# ---- the end
+
+
+def final(
+    sums: CurvedSums, at: Place, shares: Shares, path: list[Floats], *, walking: bool, robust: bool
+) -> FinalStep:
+    """Make the final release at `at` with all that is left of the budget."""
+    left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
+    for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
+    bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
+    score = sums.score(at, for_score, score_bound=bounds.score, high=bounds.score)
+    towards = score.mean / at.curvature
+    towards = towards * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(towards)), 1e-300))
+    told = {} if sums.family == "poisson" else {"score_bound": bounds.score}
+    size = _meat(sums, at, bounds) if robust else None
+    hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **told)
+    values, vectors = hessian.floored()
+    step = vectors @ ((vectors.T @ score.mean) / values)
+    allowance = (MISFIT * bounds.score_excess) ** 2 / sums.p
+    allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
+    return FinalStep(at, score, hessian, _sampling(hessian, size), allowance, walking, path)
+
+
+def _meat(sums: CurvedSums, at: Place, bounds: Bounds) -> Noisy:
+    """Release the meat, or its trace where noise would drown the rest of it."""
+    top = bounds.score**2
+    drowned = math.sqrt(2.0) * top / (sums.n * sums.price(FINAL_MEAT)) * math.sqrt(2.0 * sums.p)
+    whole = drowned <= MEAT_NOISE * at.curvature
+    return sums.meat(at, FINAL_MEAT, score_bound=bounds.score, high=bounds.score, trace=not whole)
+
+
+def _sampling(hessian: Noisy, size: Noisy | None) -> Floats:
+    """Return the meat, positive definite: what was released, or the Hessian in the ratio of the traces."""
+    if size is not None and size.mean.ndim == 2:
+        return _lifted(size.mean, size.floor / 4.0)
+    found = _lifted(hessian.mean, hessian.floor / 4.0)
+    if size is None:
+        return found
+    trace = max(float(np.trace(hessian.mean)), hessian.floor)
+    return found * float(np.clip((float(size.mean[0]) + size.sd) / trace, *RATIOS))
+
+
+def _lifted(matrix: Floats, least: float) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    return _power(np.maximum(values, max(least, 1e-12 * values[-1])), vectors, 1.0)

@@ -1,0 +1,347 @@
+r"""Sums from which logistic and Poisson models are fitted in whitened units, with their sensitivities.
+
+x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at a public theta; m is the
+mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
+has a public weight o (1, or the value of the column `weight`, where that is positive). What a record adds is
+bounded by these norms, whatever x, y, theta and T are:
+
+- weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
+  and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean
+  keeps its coefficients. Poisson scores have no such bound in x: they are shrunk to the norm B.
+- ``curved.start``: x (y' - 1/2) and x x' of the columns `block`, |x| <= R, y' the response in [0, 1];
+- ``curved.step``: w v e and w c v v';
+- ``curved.counts``: how many records have q, o k or w |v e| in each cell; sqrt 2. With `root` the counts are
+  multiplied by U, upper Toeplitz with f_0 = 1, f_k = f_{k-1} (2k - 1) / (2k), whose square sums the cells
+  above: the sensitivity is the largest distance of two columns of U;
+- ``curved.score``: v e w / |v e w| clip(|v e w| - low, 0, high - low), one layer of the scores, of norm
+  C = high - low at most: 2 C;
+- ``curved.meat``: sum u u', u = both layers with the upper one times `upper`: |u| <= U = middle +
+  upper (high - middle), sqrt 2 U^2 (U^2 for one column); its trace alone, U^2;
+- ``curved.secant``: sum g v v', g the slope of the mean between eta and eta + v'step, times the weights of
+  the score, and g |v|^2 <= K: sqrt 2 K.
+
+**Two sums at once.** ``curved.start`` and ``curved.step`` add a = sqrt(1 - r) / 2 times a score of norm at
+most 1 and b = sqrt(r / 2) times a matrix k d d', 0 <= k <= 1, both along one direction d of the record: apart
+they would cost 1 - r and r. Two records whose directions have the cosine t are no farther apart than
+
+.. math:: J = \max_t [r \max(1/2, 1 - t^2) + (1 - r)(1 + t)/2],
+
+as the squared distance is convex in both scores and in both k, and so is largest where scores are +-1 and k
+are 0 or 1. In the start k = s^2 goes with a score of size s at most, and 1/2 falls away: for r <= 1/2 the
+distance grows with s, and for r > 1/2 what is not at s = 1 is below .5625. Rounding moves a record by less
+than the slack that is added.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import expit
+
+from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.statistics.block import (
+    Args,
+    SiteBlock,
+    clip_norms,
+    cut,
+    cut_sum,
+    digits,
+    made_finite,
+    positions,
+    positive,
+    rounded,
+    unit_of,
+    vector,
+    whole_number,
+)
+from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
+from privinf.mechanisms.statistics.regression import ROOT2_BITS, isometric_pairs
+from privinf.typing import CurvedFamily, Floats
+from privinf.validation import check_array, check_choice, check_number
+
+BASIS = ("center", "scale", "intercept", "bits")
+MODEL = (*BASIS, "family", "theta", "transform", "weight", "score_bound", "curvature_bound")
+# Fewest digits of a number and of a factor of a matrix: up to sixteen million rows.
+FEWEST_DIGITS, FEWEST_FACTOR = 28, 10
+# Poisson means stop here, so that no product overflows; below this step the secant is the tangent.
+LARGEST_PREDICTOR, TANGENT, MOST_CELLS = 60.0, 1e-6, 4096
+COUNTED = ("score", "curvature", "residual")
+
+
+class _Rows:
+    """A block's rows at theta: eta, v, |v|^2, c, e, o and w."""
+
+    __slots__ = ("curvature", "error", "length2", "predictor", "public", "v", "weight")
+
+    def __init__(self, block: SiteBlock, args: Args) -> None:
+        x = block.columns(args)
+        self.predictor = made_finite(x @ np.asarray(args["theta"], dtype=np.float64))
+        self.predictor += float(args.get("intercept", 0.0))
+        self.v = made_finite(x @ np.asarray(args["transform"], dtype=np.float64))
+        self.length2 = np.einsum("ij,ij->i", self.v, self.v)
+        mean, self.curvature = _mean(args["family"], self.predictor)
+        binomial = args["family"] == "binomial"
+        y = block.outcome()
+        self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
+        self.public = np.ones(len(block))
+        if "weight" in args:
+            self.public = np.maximum(made_finite(block.columns({}, np.array([args["weight"]]))[:, 0]), 0.0)
+        self.weight = self.public.copy()
+        if "curvature_bound" in args:
+            self.weight = np.minimum(self.weight, args["curvature_bound"] / (self.curvature * self.length2))
+        if "score_bound" in args and binomial:
+            self.weight = np.minimum(self.weight, args["score_bound"] / self.largest(mean))
+        made_finite(self.weight)
+
+    def largest(self, mean: Floats | None = None) -> Floats:
+        """Return q without the public weight."""
+        mean = expit(self.predictor) if mean is None else mean
+        return np.asarray(np.sqrt(self.length2) * np.maximum(mean, 1.0 - mean))
+
+    def scores(self) -> Floats:
+        """Return w v e, shape (rows, k)."""
+        return made_finite(self.v * (self.weight * self.error)[:, None])
+
+
+def _mean(family: str, predictor: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and its derivative."""
+    if family == "poisson":
+        mean = np.exp(np.minimum(predictor, LARGEST_PREDICTOR))
+        return mean, mean
+    mean = expit(predictor)
+    return mean, mean * expit(-predictor)
+
+
+# ---- what is summed
+
+
+def _joint(scores: Floats, factors: Floats, share: float, args: Args) -> Floats:
+    """Return both sums of records' scores and matrix factors of norm at most 1."""
+    a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
+    scores *= a
+    return np.concatenate([
+        cut_sum(clip_norms(scores, a), a, args),
+        _matrix(np.multiply(factors, math.sqrt(b), out=factors), math.sqrt(b), args),
+    ])  # fmt: skip
+
+
+def _matrix(factors: Floats, top: float, args: Args) -> Floats:
+    """Return the isometric entries of the sum of f f', factors shrunk to norm `top`."""
+    unit = unit_of(top, _factor_digits(args))
+    f, unit = rounded(clip_norms(factors, top, unit), unit, top)
+    rows, columns, isometric = isometric_pairs(f.shape[1])
+    return np.asarray((f.T @ f)[rows, columns] * unit**2 * isometric, dtype=np.float64)
+
+
+def _factor_digits(args: Args) -> int:
+    bits = digits(args)[0]
+    if not bits:
+        return 0
+    if bits < FEWEST_DIGITS:
+        raise SensitivityError("so many rows leave a matrix too few digits for an exact sum")
+    return (bits - ROOT2_BITS) // 2
+
+
+def _start(block: SiteBlock, args: Args) -> Floats:
+    chosen, radius = np.asarray(args["block"]), float(args["radius"])
+    x = clip_norms(block.columns(args, chosen), radius)
+    x *= 1.0 / radius
+    low, high = block.response_low, block.response_high
+    y = made_finite((block.outcome() - low) / (high - low))
+    return _joint(x * (2.0 * np.clip(y, 0.0, 1.0) - 1.0)[:, None], x, float(args["share"]), args)
+
+
+def _step(block: SiteBlock, args: Args) -> Floats:
+    rows = _Rows(block, args)
+    scores = rows.scores()
+    scores *= 1.0 / float(args["score_bound"])
+    size = np.sqrt(rows.weight * rows.curvature / float(args["curvature_bound"]))
+    return _joint(scores, rows.v * size[:, None], float(args["share"]), args)
+
+
+def _counts(block: SiteBlock, args: Args) -> Floats:
+    rows, edges = _Rows(block, args), np.asarray(args["edges"], dtype=np.float64)
+    if args["of"] == "score":
+        values = rows.public * rows.largest()
+    elif args["of"] == "curvature":
+        values = rows.weight * rows.curvature * rows.length2
+    else:
+        values = rows.weight * np.sqrt(rows.length2) * np.abs(rows.error)
+    cells = np.searchsorted(edges, made_finite(values), side="right")
+    counts = np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+    if not args.get("root", False):
+        return counts
+    steps, unit = cut(root_factor(len(counts)), unit_of(1.0, digits(args)[0]))
+    return np.asarray(steps @ counts * unit)
+
+
+def _score(block: SiteBlock, args: Args) -> Floats:
+    low, high = float(args.get("low", 0.0)), float(args["high"])
+    return cut_sum(clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low), high - low, args)
+
+
+def _layer(scores: Floats, low: float, high: float) -> Floats:
+    """Return what of the scores' lengths lies between `low` and `high`, along them."""
+    length = np.sqrt(np.einsum("ij,ij->i", scores, scores))
+    size = np.clip(length - low, 0.0, high - low) / np.maximum(length, np.finfo(float).tiny)
+    return made_finite(scores * size[:, None])
+
+
+def _meat(block: SiteBlock, args: Args) -> Floats:
+    scores, (middle, high, upper) = _Rows(block, args).scores(), _layers(args)
+    u, top = _layer(scores, 0.0, middle), _longest(args)
+    if high > middle:
+        u += upper * _layer(scores, middle, high)
+    if args.get("trace", False):
+        clip_norms(u, top)
+        return cut_sum(np.einsum("ij,ij->i", u, u)[:, None], top**2, args)
+    return _matrix(u, top, args)
+
+
+def _secant(block: SiteBlock, args: Args) -> Floats:
+    rows, bound = _Rows(block, args), float(args["clip"])
+    move = made_finite(rows.v @ np.asarray(args["step"], dtype=np.float64))
+    near = np.abs(move) < TANGENT
+    ends = _mean(args["family"], rows.predictor + move)[0] - _mean(args["family"], rows.predictor)[0]
+    slope = np.where(near, rows.curvature, ends / np.where(near, 1.0, move))
+    size = np.sqrt(np.maximum(made_finite(slope * rows.weight), 0.0))
+    return _matrix(rows.v * size[:, None], math.sqrt(bound), args)
+
+
+# ---- how far one record moves it
+
+
+def joint_distance(share: float, *, start: bool = False) -> float:
+    """Return sqrt J for r = `share`; of a `start`, whose matrix does not vanish beside its score."""
+    both = min((1.0 - share) / (4.0 * share), 1.0)  # the cosine where both matrices count
+    most = share * (1.0 - both**2) + (1.0 - share) * (1.0 + both) / 2.0
+    one = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1
+    return math.sqrt(max(most, one))
+
+
+def root_factor(cells: int) -> Floats:
+    """Return U, upper Toeplitz, whose square has ones on the diagonal and above, shape (cells, cells)."""
+    k = np.arange(1, cells)
+    f = np.concatenate([[1.0], np.cumprod((2.0 * k - 1.0) / (2.0 * k))])
+    gaps = np.arange(cells)[None, :] - np.arange(cells)[:, None]
+    return np.where(gaps >= 0, f[np.maximum(gaps, 0)], 0.0)
+
+
+def _check_model(args: Args, columns: int) -> int:
+    """Check what every statistic takes at theta, and return the number of whitened columns."""
+    check_choice(args.get("family"), CurvedFamily, "family")
+    vector(args, "theta", columns)
+    transform = check_array(args.get("transform", ()), "transform", ndim=2)
+    if transform.shape[0] != columns or not 1 <= transform.shape[1] <= columns:
+        raise ArgumentError(f"transform must have {columns} rows, and at most as many columns")
+    if "weight" in args and whole_number(args, "weight") >= columns:
+        raise ArgumentError(f"weight must be a position below {columns}")
+    for name in {"score_bound", "curvature_bound"} & set(args):
+        positive(args, name)
+    return int(transform.shape[1])
+
+
+def _flag(args: Args, name: str) -> bool:
+    if not isinstance(args.get(name, False), bool):
+        raise ArgumentError(f"{name} must be True or False")
+    return bool(args.get(name, False))
+
+
+def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
+    share = check_number(args.get("share"), "share", low=0.01, high=0.99)
+    a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
+    # A number is cut by less than a unit, a factor's entry moved by half of one.
+    slack = 2.0 * math.sqrt(size) * (a * 2.0 ** (1 - FEWEST_DIGITS) + 2.0 * b * 2.0**-FEWEST_FACTOR)
+    l2 = joint_distance(share, start=start) + 2.0 * slack
+    why = "score and matrix of one direction a record, at once"
+    shape = (size + size * (size + 1) // 2,)
+    return Reach(
+        shape, l2, max(2.0 * a, math.sqrt(2.0) * b) + slack, max(a, b), why, math.hypot(a, b) + slack
+    )
+
+
+def _start_reach(args: Args, columns: int) -> Reach:
+    if not len(chosen := positions(args, "block", columns)):
+        raise ArgumentError("block must name at least one column")
+    positive(args, "radius")
+    return _joint_reach(len(chosen), args, start=True)
+
+
+def _step_reach(args: Args, columns: int) -> Reach:
+    size = _check_model(args, columns)
+    positive(args, "score_bound"), positive(args, "curvature_bound")
+    return _joint_reach(size, args, start=False)
+
+
+def _counts_reach(args: Args, columns: int) -> Reach:
+    _check_model(args, columns)
+    if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
+        raise ArgumentError("scores of this family have no bound in x: count of='residual'")
+    edges = vector(args, "edges")
+    if not 1 <= len(edges) < MOST_CELLS or not (np.diff(edges) > 0.0).all():
+        raise ArgumentError(f"edges must increase, 1 to {MOST_CELLS - 1} of them")
+    cells = len(edges) + 1
+    if not _flag(args, "root"):
+        return Reach((cells,), math.sqrt(2.0), 1.0, 1.0, "one record leaves one cell and enters another", 1.0)
+    factor = root_factor(cells)
+    norms = np.linalg.norm(factor, axis=0)
+    products = factor.T @ factor
+    apart = math.sqrt(float((norms[:, None] ** 2 + norms**2 - 2.0 * products).max()))
+    slack = 2.0 * math.sqrt(cells) * 2.0 ** (1 - FEWEST_DIGITS)
+    return Reach(
+        (cells,), apart + slack, 1.0, 1.0, "largest distance of two columns of U", float(norms.max())
+    )
+
+
+def _score_reach(args: Args, columns: int) -> Reach:
+    size, low = _check_model(args, columns), check_number(args.get("low", 0.0), "low", low=0.0)
+    if not (top := positive(args, "high") - low) > 0.0:
+        raise ArgumentError("high must be above low")
+    return Reach.ball((size,), top, "2C, a layer of the scores of norm C at most")
+
+
+def _layers(args: Args) -> tuple[float, float, float]:
+    """Return where the layers end, and the upper one's factor; without `middle` there is one layer."""
+    high = float(args["high"])
+    return float(args.get("middle", high)), high, float(args.get("upper", 1.0))
+
+
+def _longest(args: Args) -> float:
+    middle, high, upper = _layers(args)
+    return middle + upper * (high - middle)
+
+
+def _meat_reach(args: Args, columns: int) -> Reach:
+    size = _check_model(args, columns)
+    positive(args, "high")
+    for name in {"middle", "upper"} & set(args):
+        positive(args, name)
+    if _layers(args)[0] > float(args["high"]):
+        raise ArgumentError("middle must not be above high")
+    top = _longest(args) ** 2
+    if _flag(args, "trace"):
+        return Reach((1,), top, top, top, "squared norm of a bounded score", top)
+    return _matrix_reach(size, top)
+
+
+def _secant_reach(args: Args, columns: int) -> Reach:
+    vector(args, "step", size := _check_model(args, columns))
+    return _matrix_reach(size, positive(args, "clip"))
+
+
+def _matrix_reach(size: int, top: float) -> Reach:
+    shape, why = (size * (size + 1) // 2,), "distance of two bounded rank-one matrices"
+    if size == 1:
+        return Reach(shape, top, top, top, why, top)
+    return Reach(shape, math.sqrt(2.0) * top, math.sqrt(2.0) * top, top, why, top)
+
+
+CURVED_OPS: dict[str, SiteOp] = named(
+    SiteOp("curved.start", _start, _start_reach, (*BASIS, "block", "radius", "share")),
+    SiteOp("curved.step", _step, _step_reach, (*MODEL, "share")),
+    SiteOp("curved.counts", _counts, _counts_reach, (*MODEL, "of", "edges", "root")),
+    SiteOp("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
+    SiteOp("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper", "trace")),
+    SiteOp("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
+)

@@ -1,0 +1,123 @@
+"""Audits of curved statistics: climbs over swaps of records stay below each charge; mutants do not."""
+
+import math
+
+import numpy as np
+import pytest
+from mutation import Mutant
+from scipy.special import expit
+
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.curved import CURVED_OPS
+
+P, EDGE, TOP = 3, 2.0, 5.0
+THETA = np.array([0.8, -0.4, 0.3])
+AT = {
+    "family": "binomial", "theta": THETA, "score_bound": 0.7, "curvature_bound": 0.2,
+    "transform": np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]]),
+}  # fmt: skip
+EDGES = np.geomspace(0.05, 4.0, 9)
+STATISTICS = {
+    "curved.start": {"block": np.arange(P), "radius": 1.9, "share": 0.6},
+    "curved.step": AT | {"share": 0.5},
+    "curved.counts": AT | {"of": "curvature", "edges": EDGES},
+    "curved.score": AT | {"high": 0.7},
+    "curved.meat": AT | {"middle": 0.3, "high": 0.7, "upper": 1.4},
+    "curved.secant": AT | {"clip": 0.2, "step": np.array([0.6, -0.9, 0.2])},
+}
+POISSON = {"family": "poisson", "theta": 0.5 * THETA}
+CHANGES = ({}, POISSON, {"weight": 2}, {"trace": True}, {"of": "residual", "root": True}, {"share": 0.05})
+CASES = [
+    (name, args | more)
+    for name, args in STATISTICS.items()
+    for more in CHANGES
+    if more.keys() <= {*CURVED_OPS[name].arguments}
+]
+
+
+def block(y, X):
+    ends = np.full(X.shape[1], EDGE)
+    return SiteBlock(X, y, -ends, ends, 0.0, TOP)
+
+
+def climbed(name, args, rng, bits=0, tries=15, steps=25):
+    """Return the largest move of the sum, in shares of its sensitivity, that a climb over swaps finds."""
+    op, args = CURVED_OPS[name], args | {"bits": bits}
+    reach = op.reach(args, P)
+
+    def moved(y, x):
+        return np.linalg.norm(
+            np.subtract(*(op.function(block(y[i : i + 1], x[i : i + 1]), args) for i in (0, 1)))
+        )
+
+    best = 0.0
+    for _ in range(tries):
+        x = rng.normal(0.0, 1.2, (2, P)) if rng.random() < 0.5 else EDGE * rng.choice([-1.0, 1.0], (2, P))
+        y = rng.choice([0.0, 1.0, TOP], 2)
+        here = moved(y, x)
+        for _ in range(steps):
+            other = (
+                x + rng.normal(0.0, 0.3, (2, P)) * (rng.random((2, P)) < 0.5),
+                rng.choice([0.0, 1.0, TOP], 2),
+            )
+            if (there := moved(other[1], other[0])) > here:
+                (x, y), here = other, there
+        best = max(best, here / reach.l2)
+    return best
+
+
+@pytest.mark.parametrize("bits", [0, 36], ids=["floats", "exact"])
+@pytest.mark.parametrize(("name", "args"), CASES)
+def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
+    found = climbed(name, args, np.random.default_rng(0), bits, tries=8, steps=20)
+    assert found <= 1.0 + 1e-9
+    assert found > 0.3 or (name, args.get("root")) == ("curved.counts", None)
+
+
+def mutant(name, before, after):
+    return Mutant("mechanisms.statistics.curved", name, before, after)
+
+
+MUTANTS = {
+    "a step's scores not shrunk": (
+        mutant("_joint", "clip_norms(scores, a)", "scores"), "curved.step", POISSON
+    ),
+    "a matrix not shrunk": (
+        mutant("_matrix", "clip_norms(factors, top, unit), unit, top", "factors, 0.0, top"),
+        "curved.secant", {"clip": 0.1},
+    ),
+    "a layer not cut": (
+        mutant("_score", "clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low)",
+               "_Rows(block, args).scores()"),
+        "curved.score", POISSON | {"high": 0.5, "curvature_bound": 9.0},
+    ),
+    "both sums for the price of the dearer": (
+        mutant("joint_distance", "max(most, one)", "max(share, 1.0 - share)"), "curved.step", {}
+    ),
+    "a scalar of scores that are not clipped": (
+        mutant("_meat", "clip_norms(u, top)", "u *= 3.0"), "curved.meat", {"trace": True}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_climb_sees_a_weight_or_clip_that_is_left_out(name):
+    broken, op, more = MUTANTS[name]
+    with broken.applied():
+        assert climbed(op, STATISTICS[op] | more, np.random.default_rng(0)) > 1.01
+
+
+def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
+    """The mutant weighs by the residual that was seen; so the score at the truth is no longer 0."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-EDGE, EDGE, (200_000, P))
+    y = (rng.random(len(X)) < expit(X @ THETA)).astype(float)
+    args = AT | {"high": 0.7, "curvature_bound": 1e6}
+
+    def score():
+        return CURVED_OPS["curved.score"].function(block(y, X), args) / math.sqrt(len(X))
+
+    assert np.abs(score()).max() < 1.5
+    seen = mutant("_Rows.largest", "np.maximum(mean, 1.0 - mean)", "np.abs(self.error)")
+    with seen.applied():
+        assert np.abs(score()).max() > 10.0
