@@ -35,7 +35,7 @@ NARROW = 0.05
 
 
 def notes_of(
-    rows: GlmRows, look: SecondLook, estimate: Estimate, bias: Floats, strength: Identification
+    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification
 ) -> tuple[str, ...]:
     """Return the footnotes of least squares by a second look."""
     notes = []
@@ -45,8 +45,8 @@ def notes_of(
     if look.clip.ratio > HEAVY:
         heavy = HEAVY_TAIL.format(look.clip.ratio)
         notes.append(f"H{heavy[1:]}.")
-    if look.clip.ratio > 0.0:
-        shift = float((bias / estimate.bse).max())
+    if estimate.bias is not None:
+        shift = float((estimate.bias / estimate.bse).max())
         notes.append(CUT.format(look.clip.cut, rows.total, shift))
     if look.score_sd > 0.0:
         notes.append(STEP.format(look.length))

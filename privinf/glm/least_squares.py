@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
+from privinf.errors import ConvergenceError
 from privinf.glm.geometry import Reachable
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Measures, Pilot, SecondLook, shrunk
@@ -48,6 +49,7 @@ from privinf.inference.tails import (
     best_clip,
     layered,
     quantile_of,
+    squared,
     tail_of,
 )
 from privinf.mechanisms.statistics.moments import MomentLayout
@@ -72,8 +74,8 @@ LONG = 3.0
 LAST_FLOOR = 0.5
 # Where target="robust" clips scores, in units of sqrt p.
 ROBUST = 2.0
-# Where squared residuals are clipped, in units of their scale.
-SQUARES = 5.0
+# Without noise, looks go on until the step is so small.
+MOST_LOOKS, TOLERANCE = 100, 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +211,11 @@ class Questions:
 
     def squares(self, pilot: Pilot) -> float:
         """Return the mean of squared residuals at the pilot, clipped where counts say; it pays for a meat."""
-        top = min(self.residual(pilot.theta), self.looks.clip or math.inf)
-        bound = top
-        if not math.isinf(self.mu) and self.looks.rule == "auto":
-            bound = min(top, SQUARES * pilot.unit)
-        args = pilot.args(residual_clip=bound)
+        bound2 = min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
+        if pilot.residuals is not None and self.looks.rule == "auto":
+            tail, mu = squared(pilot.residuals), self.mu * math.sqrt(MEAT)
+            bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
+        args = pilot.args(residual_clip=math.sqrt(bound2))
         found = self.vector("whitened.square", MEAT, "squared residuals", args)
         return float(found.values[0]) / self.n
 
@@ -273,7 +275,7 @@ def scaled_pilot(asked: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot with the scale of its residuals."""
     counting = Counting(asked.residual(pilot.theta), cells=SCALE_CELLS)
     tail = asked.tail(pilot, "residual", SCALE, counting)
-    return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE)
+    return replace(pilot, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
 
 
 def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
@@ -384,11 +386,28 @@ def fit_least_squares(asked: Questions) -> SecondLook:
     """
     pilot, moments = first_look(asked)
     if math.isinf(asked.mu):
-        return second_look(asked, pilot, moments, again=False)
+        return _converged(asked, pilot, moments)
     pilot = scaled_pilot(asked, pilot)
     again = pilot.strength <= WEAK
     if again:
         pilot = whitened_anew(asked, pilot)
-    if again or pilot.noise > COARSE * pilot.unit or asked.looks.target == "robust":
+    stated = asked.looks.target == "robust" or asked.looks.rule is None
+    if again or stated or pilot.noise > COARSE * pilot.unit:
         pilot = improved(asked, pilot)
     return second_look(asked, pilot, moments, again=again)
+
+
+def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
+    """Return the last look of a fit without noise: looks until the coefficients stay.
+
+    Raises
+    ------
+    ConvergenceError
+        They do not.
+    """
+    for _ in range(MOST_LOOKS):
+        look = second_look(asked, pilot, moments, again=False)
+        if float(np.abs(look.step).max()) <= TOLERANCE * (1.0 + float(np.abs(look.params).max())):
+            return look
+        pilot = replace(pilot, theta=look.params)
+    raise ConvergenceError("the clipped scores have no root that Newton's method finds: clip less")

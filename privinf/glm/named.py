@@ -48,7 +48,7 @@ class OneFamily(GLM):
         *,
         bounds: Bounds,
         y_bounds: Pair | None = None,
-        residual_clip: float | ClipRule = "auto",
+        residual_clip: float | ClipRule | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -64,7 +64,7 @@ class OneFamily(GLM):
         data: Table,
         *,
         schema: Schema,
-        residual_clip: float | ClipRule = "auto",
+        residual_clip: float | ClipRule | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -98,7 +98,7 @@ class OneFamily(GLM):
         *,
         bounds: Bounds,
         y_bounds: Pair | None = None,
-        residual_clip: float | ClipRule = "auto",
+        residual_clip: float | ClipRule | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -123,10 +123,10 @@ class OLS(OneFamily):
     y_bounds : (low, high)
         Of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float
-        "auto": noisy counts choose where scores are clipped, the tail beyond is taken to go on as it was seen
-        to, and intervals allow for a bias of that size. "bounds": nothing is clipped, nothing assumed, and
-        noise is for the whole range. A number: residuals are clipped there, in units of y, which changes the
-        target.
+        "auto" (default): noisy counts choose where scores are clipped, the tail beyond is taken to go on as
+        it was seen to, and intervals allow for a bias of that size. "bounds": nothing is clipped, nothing
+        assumed, and noise is for the whole range. A number: residuals are clipped there, in units of y, which
+        changes the target.
     missing, trust, ledger
         As for `GLM`.
 

@@ -211,14 +211,18 @@ def second_look_results(
     cov, noise = look.covariance(transform)
     cov_type: CovType = "HC0" if looks.robust else "nonrobust"
     params, names = transform @ look.params + shift, rows.design.names
-    estimate = Estimate(params, cov, names, rows.total, None, None, noise, cov_type=cov_type)
+    bias = look.bias(transform)
+    estimate = Estimate(
+        params, cov, names, rows.total, noise_cov=noise, cov_type=cov_type,
+        df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
+    )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores(
         look, scaled @ (look.pilot.unit * look.pilot.whitening.T), scaled @ look.pilot.theta,
         ~rows.design.private, cov_type,
     )  # fmt: skip
     strength, measures = identified(look), look.measures
-    context = description.context(rows, *notes_of(rows, look, estimate, look.bias(transform), strength))
+    context = description.context(rows, *notes_of(rows, look, estimate, strength))
     context["settings"] |= {"tail_ratio": look.clip.ratio}
     freed = rows.total / max(rows.total - rows.p, 1)
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None

@@ -172,10 +172,11 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
 
 
 def glm_rows(
-    held: ModelRows, family: Family, radius: float | None, residual_clip: float | ClipRule
+    held: ModelRows, family: Family, radius: float | None, residual_clip: float | ClipRule | None
 ) -> GlmRows:
     """Return the sites of a model with the public bounds that its statistics need."""
     check_choice(family, Family, "family")
+    residual_clip = "auto" if residual_clip is None else residual_clip
     design = held.design
     low, high = design.y_low, design.y_high
     if low is None or high is None:

@@ -12,7 +12,7 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.inference.linear_scores import LargeSample, quadratic
 from privinf.inference.score_test import Identification
-from privinf.inference.tails import ALLOWED, Clip
+from privinf.inference.tails import ALLOWED, Clip, Tail
 from privinf.typing import Flags, Floats, SamplingKind
 
 LEAST_EIGENVALUE = 0.05
@@ -55,6 +55,8 @@ class Pilot:
         Smallest eigenvalue of the first Gram matrix, and the operator norm of its noise.
     gram : ndarray, shape (p, p)
         The first Gram matrix.
+    residuals : Tail or None
+        Of the residuals at the first theta.
     """
 
     theta: Floats
@@ -65,6 +67,7 @@ class Pilot:
     smallest: float = 1.0
     edge: float = 0.0
     gram: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    residuals: Tail | None = None
 
     @property
     def strength(self) -> float:

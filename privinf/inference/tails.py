@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from privinf.typing import Floats
 SEEN = 2.5
 # Slopes of the power law beyond the last count that is seen.
 FLATTEST, STEEPEST = 1.5, 8.0
+FLATTEST_SQUARES = 1.1
 # The second point of the power law counts so many times the first one's, or this share of all rows.
 APART, MOST = 8.0, 0.7
 # What lies beyond the clip is so many times the signed layer below it, and this share of the layer may be
@@ -134,6 +135,12 @@ def tail_of(
         alpha = math.log(max(kept[other] / kept[last], 1.0)) / apart
     alpha = min(max(alpha, flattest), STEEPEST)
     return Tail(thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)))
+
+
+def squared(tail: Tail) -> Tail:
+    """Return the tail of the squares of the terms."""
+    alpha = max(tail.alpha / 2.0, FLATTEST_SQUARES)
+    return replace(tail, thresholds=tail.thresholds**2, alpha=alpha, top=tail.top**2)
 
 
 def quantile_of(tail: Tail, level: float) -> float:
