@@ -87,7 +87,12 @@ def mixed(door: str) -> Fitted:
     def fit(cell: Cell, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
         _, X, bounds = split(cell, frame)
         model = getattr(pi, door)(
-            frame[cell.response], X, parties=PARTIES, bounds=bounds, y_bounds=cell.declared()[cell.response]
+            frame[cell.response],
+            X,
+            parties=PARTIES,
+            bounds=bounds,
+            intercept=True,
+            y_bounds=cell.declared()[cell.response],
         )
         return model.fit(epsilon=cell.epsilon, delta=DELTA, rng=rng)
 

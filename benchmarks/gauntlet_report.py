@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from gauntlet_truth import predicted_ratio, reference_of
 from privinf.simulation import binomial_limits
 
 LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
+TAIL = "HeavyTailWarning"
 LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
 
 # What the issue asks of single cells: least coverage is the binomial limit everywhere, greatest median width here.
@@ -35,6 +36,32 @@ ASKED = {
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """How many intervals of each coefficient hold the target, of how many, shape (p,) each."""
+
+    hits: np.ndarray
+    trials: np.ndarray
+
+    @property
+    def judgeable(self) -> np.ndarray:
+        return self.trials >= LEAST_FITS
+
+    @property
+    def coverage(self) -> np.ndarray:
+        return np.where(self.judgeable, self.hits / np.maximum(self.trials, 1), np.nan)
+
+    @property
+    def mean(self) -> float:
+        return float(np.nanmean(self.coverage)) if self.judgeable.any() else math.nan
+
+    @property
+    def below(self) -> np.ndarray:
+        """Which coefficients are below the 99% limit of their number of fits."""
+        lows = [binomial_limits(LEVEL, int(n))[0] if n >= LEAST_FITS else 0.0 for n in self.trials]
+        return self.judgeable & (self.hits < np.array(lows) * self.trials - 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """What the fits of one estimator did in one cell.
 
@@ -43,10 +70,14 @@ class Judged:
     cell, estimator
     fits, flagged, refused, warned, failed : int
         How many; a fit that is flagged or refused is not warned.
-    hits, trials : array, shape (p,)
-        Intervals of fits that are neither flagged nor warned, and how many of them hold the target.
-    all_hits, all_trials : array, shape (p,)
-        The same of every fit that has an interval.
+    sure : Counted
+        Fits that are not flagged, those under the named warning like any other.
+    forgiven : Counted
+        The same, but that a miss under the warning is no miss.
+    quiet : Counted
+        Fits that are neither flagged nor warned.
+    every : Counted
+        All fits that have an interval.
     widths : array, shape (p,)
         Median, over the length without privacy, of intervals that are not flagged, or of all where few are.
     reasons : str
@@ -60,26 +91,12 @@ class Judged:
     refused: int
     warned: int
     failed: int
-    hits: np.ndarray
-    trials: np.ndarray
-    all_hits: np.ndarray
-    all_trials: np.ndarray
+    sure: Counted
+    forgiven: Counted
+    quiet: Counted
+    every: Counted
     widths: np.ndarray
     reasons: str
-
-    @property
-    def judgeable(self) -> np.ndarray:
-        return self.trials >= LEAST_FITS
-
-    @property
-    def coverage(self) -> np.ndarray:
-        return np.where(self.judgeable, self.hits / np.maximum(self.trials, 1), np.nan)
-
-    @property
-    def below(self) -> np.ndarray:
-        """Which coefficients are below the 99% limit of their number of fits."""
-        lows = [binomial_limits(LEVEL, int(n))[0] if n >= LEAST_FITS else 0.0 for n in self.trials]
-        return self.judgeable & (self.hits < np.array(lows) * self.trials - 1e-9)
 
     @property
     def hidden(self) -> float:
@@ -94,43 +111,46 @@ class Judged:
 def judged(fits: Sequence[dict[str, Any]]) -> Judged:
     """Return what the fits of one estimator in one cell did."""
     cell = BY_NAME[fits[0]["cell"]]
-    names = reference_of(cell).names
+    p = len(reference_of(cell).names)
     good = [one for one in fits if "failed" not in one]
     shown = [one for one in good if not one["refused"]]
     sure = [one for one in shown if not one["flagged"]]
-    quiet = [one for one in sure if not one["warned"]]
-    widths = _table([one["width"] for one in (sure if len(sure) >= LEAST_FITS else shown)], len(names))
-    hits, trials = _counted(quiet, len(names))
-    all_hits, all_trials = _counted(shown, len(names))
-    known = ~np.isnan(widths).all(axis=0) if len(widths) else np.zeros(len(names), dtype=bool)
-    medians = np.full(len(names), np.nan)
-    medians[known] = np.nanmedian(widths[:, known], axis=0)
+    quiet = [one for one in sure if TAIL not in one["warned"]]
+    loud = counted([one for one in sure if TAIL in one["warned"]], p)
+    heard = counted(quiet, p)
+    reasons = [one.get("failed") or one["refused"] for one in fits]
     return Judged(
-        cell,
-        fits[0]["estimator"],
-        len(fits),
-        len(shown) - len(sure),
-        len(good) - len(shown),
-        len(sure) - len(quiet),
-        len(fits) - len(good),
-        hits,
-        trials,
-        all_hits,
-        all_trials,
-        medians,
-        next(
-            (one.get("failed") or one["refused"] for one in fits if one.get("failed") or one["refused"]), ""
-        ),
+        cell=cell,
+        estimator=fits[0]["estimator"],
+        fits=len(fits),
+        flagged=len(shown) - len(sure),
+        refused=len(good) - len(shown),
+        warned=len(sure) - len(quiet),
+        failed=len(fits) - len(good),
+        sure=counted(sure, p),
+        forgiven=Counted(heard.hits + loud.trials, heard.trials + loud.trials),
+        quiet=heard,
+        every=counted(shown, p),
+        widths=medians([one["width"] for one in (sure if len(sure) >= LEAST_FITS else shown)], p),
+        reasons=next(filter(None, reasons), ""),
     )
+
+
+def counted(fits: list[dict[str, Any]], p: int) -> Counted:
+    covered = _table([one["covered"] for one in fits], p)
+    return Counted(np.nansum(covered, axis=0), (~np.isnan(covered)).sum(axis=0))
+
+
+def medians(widths: list[list[float | None]], p: int) -> np.ndarray:
+    table = _table(widths, p)
+    known = ~np.isnan(table).all(axis=0)
+    found = np.full(p, np.nan)
+    found[known] = np.nanmedian(table[:, known], axis=0)
+    return found
 
 
 def _table(rows: list[list[float | None]], p: int) -> np.ndarray:
     return np.array(rows, dtype=float).reshape(-1, p)
-
-
-def _counted(fits: list[dict[str, Any]], p: int) -> tuple[np.ndarray, np.ndarray]:
-    covered = _table([one["covered"] for one in fits], p)
-    return np.nansum(covered, axis=0), (~np.isnan(covered)).sum(axis=0)
 
 
 def share(value: float) -> str:
@@ -141,60 +161,80 @@ def ratio(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2f}"
 
 
+def worst(one: Judged, rule: Counted) -> str:
+    """Return the least coverage of a coefficient, and whether coefficients are below their limits."""
+    coverage = rule.coverage
+    if np.isnan(coverage).all():
+        return "-"
+    place = int(np.nanargmin(coverage))
+    mark = f" **below** ({int(rule.below.sum())})" if rule.below.any() else ""
+    return f"{coverage[place]:.3f} `{reference_of(one.cell).names[place]}`{mark}"
+
+
 def cell_row(one: Judged) -> str:
     """Return the row of a table of cells."""
-    coverage, slopes = one.coverage, one.widths[1:]
-    known = ~np.isnan(coverage)
-    worst = int(np.nanargmin(coverage)) if known.any() else -1
-    name = reference_of(one.cell).names[worst] if known.any() else "-"
-    mark = f" **below** ({int(one.below.sum())})" if one.below.any() else ""
-    every = one.all_hits.sum() / max(one.all_trials.sum(), 1) if one.all_trials.any() else math.nan
+    slopes = one.widths[1:]
     asked = ASKED.get((one.cell.name, one.estimator))
     width = float(np.nanmedian(slopes)) if not np.isnan(slopes).all() else math.nan
     cells = [
         one.cell.name, f"{one.cell.n:,}", f"{one.cell.epsilon:g}", one.estimator, ratio(one.ratio),
-        str(one.fits), f"{share(float(coverage[worst]) if known.any() else math.nan)} `{name}`{mark}",
-        share(float(np.nanmean(coverage)) if known.any() else math.nan), share(float(coverage[0])), share(every),
-        ratio(width), "" if asked is None else f"<= {asked:g}" + ("" if width <= asked else " **no**"),
+        str(one.fits), worst(one, one.sure), share(one.sure.mean), share(float(one.sure.coverage[0])),
+        worst(one, one.quiet), share(one.every.mean), ratio(width),
+        "" if asked is None else f"<= {asked:g}" + ("" if width <= asked else " **no**"),
         ratio(float(one.widths[0])), share(one.flagged / one.fits),
         share((one.refused + one.failed) / one.fits), share(one.warned / one.fits),
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
 
-CELL_HEADER = """| cell | n | eps | estimator | predicted ratio | fits | worst coefficient | mean | constant | mean, all intervals | width | asked | width, constant | flagged | refused | warned |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+CELL_COLUMNS = (
+    "cell", "n", "eps", "estimator", "predicted ratio", "fits", "worst coefficient, unflagged", "mean", "constant",
+    "worst, neither flagged nor warned", "mean, every interval", "width", "asked", "width, constant", "flagged",
+    "refused", "warned",
+)  # fmt: skip
+CELL_HEADER = f"| {' | '.join(CELL_COLUMNS)} |\n|" + "---|" * len(CELL_COLUMNS)
+
+
+def held(found: list[Judged], rule: Callable[[Judged], Counted]) -> list[str]:
+    """Return the mean over cells, and how many coefficients are below their limits."""
+    rules = [rule(one) for one in found]
+    means = [each.mean for each in rules if each.judgeable.any()]
+    mean = float(np.mean(means)) if means else math.nan
+    below = sum(int(each.below.sum()) for each in rules)
+    coefficients = sum(int(each.judgeable.sum()) for each in rules)
+    return [
+        share(mean) + (" **no**" if mean < MEAN else ""),
+        f"{below} of {coefficients}" + ("" if below <= BELOW * coefficients else " **no**"),
+    ]
 
 
 def verdict_row(name: str, found: list[Judged]) -> str:
     """Return an estimator's row of the table of verdicts."""
-    means = [float(np.nanmean(one.coverage)) for one in found if one.judgeable.any()]
-    below = sum(int(one.below.sum()) for one in found)
-    coefficients = sum(int(one.judgeable.sum()) for one in found)
     strong = [one for one in found if one.ratio >= STRONG]
-    hidden = [one.hidden for one in strong]
-    worst = max(strong, key=lambda one: one.hidden).cell.name if strong else ""
-    mean = float(np.mean(means)) if means else math.nan
-    cells = [
-        name, f"{len(found)}", f"{share(mean)}{' **no**' if mean < MEAN else ''}",
-        f"{below} of {coefficients}" + ("" if below <= BELOW * coefficients else " **no**"),
-        f"{sum(h <= HIDDEN for h in hidden)} of {len(hidden)}" + (f" (worst: {worst}, {max(hidden):.2f})" if hidden and max(hidden) > HIDDEN else ""),
-        str(sum(one.failed for one in found)),
-    ]  # fmt: skip
+    much = [f"{one.cell.name} {one.hidden:.2f}" for one in strong if one.hidden > HIDDEN]
+    told = f"{len(strong) - len(much)} of {len(strong)}" + (f" (not: {', '.join(much)})" if much else "")
+    rules = (lambda one: one.forgiven, lambda one: one.sure, lambda one: one.quiet)
+    shares = [text for rule in rules for text in held(found, rule)]
+    cells = [name, str(len(found)), *shares, told, str(sum(one.failed for one in found))]
     return "| " + " | ".join(cells) + " |"
 
 
-VERDICT_HEADER = f"""| estimator | cells | mean coverage over cells (>= {MEAN:g}) | coefficients below their own 99% limit (<= {BELOW:.0%}) | cells of ratio >= {STRONG:g} with flagged plus refused <= {HIDDEN:.0%} | fits that raised a foreign error |
-|---|---|---|---|---|---|"""
+VERDICT_COLUMNS = (
+    "estimator", "cells", f"mean over cells (>= {MEAN:g})", f"below their 99% limit (<= {BELOW:.0%})",
+    "mean, misses under the warning counted", "below", "mean, warned fits left out", "below",
+    f"cells of ratio >= {STRONG:g} with flagged plus refused <= {HIDDEN:.0%}", "fits that raised a foreign error",
+)  # fmt: skip
+VERDICT_HEADER = f"| {' | '.join(VERDICT_COLUMNS)} |\n|" + "---|" * len(VERDICT_COLUMNS)
 TITLE = """# The gauntlet
 
 Made by `python benchmarks/gauntlet.py --report` from {fits:,} fits, {least} to {most} of each estimator in each cell;
 delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the estimator says otherwise. Targets are
 least squares, logit or Poisson regression in the population that rows are drawn from, clipped to the public bounds.
 
-Coverage: of intervals that are neither flagged (a WeakIdentificationWarning, `identification.weak`) nor under the
-named warning of a heavy tail; "all intervals" takes those in. **below**: coefficients, the constant included, below
-the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
+Coverage: of intervals that are not flagged (a WeakIdentificationWarning, `identification.weak`). The named warning
+of a heavy tail (HeavyTailWarning) is no flag: the issue counts a fit under it and not its misses (first two columns of
+the verdicts); beside that, its misses counted like any other, and its fits left out. **below**: coefficients, the
+constant included, below the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
 over the HC0 (least squares, Poisson) or Logit interval without privacy. Predicted ratio: smallest eigenvalue of the
 Gram about its mean, columns in units of their bounds (binary responses: weighted by 4p(1 - p)), over the noise of one
 release of all moments that has the whole budget. MomentOLS' "MomentOLS" is ``cov_type="nonrobust"``; estimators that
@@ -221,7 +261,7 @@ def write_report(fits: list[dict[str, Any]], path: Path) -> None:
     text += _cells("Named exceptions", [one for one in found if one.cell.exception])
     named = {one.cell.name: one.cell.exception for one in found if one.cell.exception}
     text += "\n" + "".join(f"- {name}: {reason}.\n" for name, reason in named.items())
-    text += _misses([one for one in found if one.below.any()])
+    text += _misses(found)
     text += _scores(groups)
     failed = [one for one in found if one.failed]
     text += "".join(
@@ -245,19 +285,21 @@ def _cells(title: str, found: list[Judged]) -> str:
 
 
 def _misses(found: list[Judged]) -> str:
+    names = ("unflagged", "neither flagged nor warned")
     lines = [
         "\n## Coefficients below their limit\n",
-        "| cell | estimator | coefficient | covered | of | limit |",
+        "| cell | estimator | coefficient | of fits | covered | of | limit |",
     ]
-    lines.append("|" + "---|" * 6)
+    lines.append("|" + "---|" * 7)
     for one in found:
-        for place in np.flatnonzero(one.below):
-            low = binomial_limits(LEVEL, int(one.trials[place]))[0]
-            name = reference_of(one.cell).names[place]
-            lines.append(
-                f"| {one.cell.name} | {one.estimator} | `{name}` | {one.coverage[place]:.3f} "
-                f"| {int(one.trials[place])} | {low:.3f} |"
-            )
+        for kind, rule in zip(names, (one.sure, one.quiet), strict=True):
+            for place in np.flatnonzero(rule.below):
+                low = binomial_limits(LEVEL, int(rule.trials[place]))[0]
+                name = reference_of(one.cell).names[place]
+                lines.append(
+                    f"| {one.cell.name} | {one.estimator} | `{name}` | {kind} | {rule.coverage[place]:.3f} "
+                    f"| {int(rule.trials[place])} | {low:.3f} |"
+                )
     return "\n".join(lines) + "\n"
 
 
