@@ -12,6 +12,7 @@ from privinf.federation.policy import SitePolicy
 from privinf.federation.secure.keys import pinned_keys
 from privinf.federation.site import Site
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.schema import Design
 from privinf.typing import Label
 
@@ -106,6 +107,13 @@ class InProcessFederation:
 
 class LocalSites(InProcessFederation):
     """Sites whose rows are the caller's own, who says what may be asked by asking it."""
+
+    def own_rows(self) -> tuple[str, SiteBlock] | None:
+        """Return the name and the rows of the only site, for its holder; None where there are several."""
+        if len(self._sites) != 1:
+            return None
+        ((name, site),) = self._sites.items()
+        return name, site.own_rows(name)
 
     def allow(self, operations: Iterable[str]) -> None:
         """Let the sites answer some statistics of studies too."""

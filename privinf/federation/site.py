@@ -289,6 +289,10 @@ class Site:
             digest = self.design.digest
         return self._designs.placed(digest, name)
 
+    def own_rows(self, name: str) -> SiteBlock:
+        """Return the rows by the latest design, for their holder alone."""
+        return self._placed(name)
+
     def __len__(self) -> int:
         return self.size
 

@@ -210,14 +210,18 @@ class Questions:
         return pilot.args(**clip, **more)
 
     def squares(self, pilot: Pilot) -> float:
-        """Return the mean of squared residuals at the pilot, clipped where counts say; it pays for a meat."""
-        bound2 = min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
+        """Return the mean of squared residuals at the pilot; it pays for a meat.
+
+        They are clipped where counts say, and what the counts see beyond is added.
+        """
+        beyond, bound2 = 0.0, min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
         if pilot.residuals is not None and self.looks.rule == "auto":
             tail, mu = squared(pilot.residuals), self.mu * math.sqrt(MEAT)
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
+            beyond = float(tail.excess(np.array([bound2]))[0])
         args = pilot.args(residual_clip=math.sqrt(bound2))
         found = self.vector("whitened.square", MEAT, "squared residuals", args)
-        return float(found.values[0]) / self.n
+        return (float(found.values[0]) + beyond) / self.n
 
     def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""

@@ -15,6 +15,8 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
+from privinf.federation.curator import Curator
+from privinf.federation.local import LocalSites
 from privinf.fitting.model import SITES_NOISE, spending_of
 from privinf.fitting.rows import (
     ModelRows,
@@ -383,19 +385,22 @@ class GLM:
         clients: Clients | None = None,
     ) -> GlmSums:
         rows = self._rows
-        options: dict[str, Any] = {
-            "ledger": self.ledger, "rng": rng, "relation": relation,
-            "design": None if rows.design.schema is None else rows.design,
-        }  # fmt: skip
-        if self._trust == "secure-sum":
-            server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
-        elif max_colluding:
+        if max_colluding and self._trust != "secure-sum":
             raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
+        options: dict[str, Any] = {"ledger": self.ledger, "rng": rng, "relation": relation}
+        own = rows.federation.own_rows() if isinstance(rows.federation, LocalSites) else None
+        asked: Curator | TrustedServer | CheckpointedServer
+        if self._trust == "central" and folder is None and own is not None:
+            asked = Curator(own[1], name=own[0], **options)
         else:
-            server = TrustedServer(rows.federation, trust=self._trust, **options)
+            options["design"] = None if rows.design.schema is None else rows.design
+            if self._trust == "secure-sum":
+                server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
+            else:
+                server = TrustedServer(rows.federation, trust=self._trust, **options)
+            asked = server if folder is None else CheckpointedServer(server, folder)
         constant = rows.design.constant if rows.family == "poisson" else None
-        asked = server if folder is None else CheckpointedServer(server, folder)
-        return GlmSums(asked, rows.model, server.nobs, rows.p, *rows.limits, constant, clients)
+        return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"

@@ -24,10 +24,10 @@ class GlmServer(Protocol):
 
     ledger: Any
 
-    def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> Any:
+    def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float) -> Any:
         """Release a vector with Gaussian noise."""
 
-    def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> Any:
+    def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float) -> Any:
         """Release a symmetric matrix."""
 
 
