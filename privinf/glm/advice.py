@@ -22,7 +22,7 @@ CUT = (
     "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond."
 )
 STEP = "The last step was {:.1f} of its own standard errors long (root mean square)."
-WEAK = "Identification is weak: the first release is within its noise along {}. {}"
+WEAK = "Identification is weak: the noise hides the direction of {}. {}"
 CAUSES = {
     "level": "{0} is 1 in few records: merge it with another level, or leave it out.",
     "product": "{0} is a product of columns: centre its columns (I(x - c)), or leave it out.",

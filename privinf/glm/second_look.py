@@ -16,8 +16,8 @@ from privinf.inference.tails import ALLOWED, Clip, Tail
 from privinf.typing import Flags, Floats, SamplingKind
 
 LEAST_EIGENVALUE = 0.05
-# Below it, the first Gram matrix may be noise in some direction (benchmarks/results/one_curator.md).
-WEAKEST = 0.0
+# Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
+WEAKEST = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +257,14 @@ class LookedScores(LargeSample):
 
 
 def identified(look: SecondLook) -> Identification:
-    """Return whether the first Gram matrix was more than noise in every direction.
+    """Return whether the last Hessian was more than noise in every direction.
 
-    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p), is what the coordinates of the second
-    look rest on; how strong they make the second is in its standard errors.
+    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise in
+    some direction: the second one mends that, unless it is itself.
     """
-    strength = look.pilot.strength
-    return Identification(strength, WEAKEST, strength < WEAKEST, look.pilot.smallest, look.pilot.edge)
+    edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
+    smallest = look.strength * edge if edge > 0.0 else 1.0
+    return Identification(look.strength, WEAKEST, look.strength < WEAKEST, smallest, edge)
 
 
 def shrunk(meat: Floats, sd: float) -> Floats:
