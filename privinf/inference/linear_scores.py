@@ -95,6 +95,8 @@ class LinearScores(Protocol):
         Degrees of freedom of the covariance's sampling part alone; infinite for normal inference.
     law : ScoreLaw
         Of the score statistic.
+    linear_noise : bool
+        Whether g and A are clean moments plus noise of a known law, no noise moment subtracted.
     """
 
     g: Floats
@@ -105,6 +107,7 @@ class LinearScores(Protocol):
     df: float
     df_resid: float
     law: ScoreLaw
+    linear_noise: bool
 
     def scores(self, beta: Floats) -> Floats | None:
         """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
@@ -140,6 +143,7 @@ class LargeSample:
     df = np.inf
     df_resid = np.inf
     law = CHI_SQUARE
+    linear_noise = False
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(beta))``."""

@@ -91,6 +91,7 @@ class MixedLeastSquares:
     """
 
     cov_type = "mixed rows"
+    linear_noise = False
 
     def __init__(
         self,

@@ -176,6 +176,8 @@ class NoisyTotals(LargeSample):
     array([2.])
     """
 
+    linear_noise = True
+
     def __init__(
         self,
         W: ArrayLike,

@@ -73,6 +73,8 @@ class NoisyRecordMoments(LargeSample):
     array([0.5])
     """
 
+    linear_noise = True
+
     def __init__(
         self,
         moments: ArrayLike,

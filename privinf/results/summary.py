@@ -9,6 +9,7 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.inference.score_test import LARGEST_STRETCH
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import WaldResults
@@ -186,6 +187,8 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
         strength = result.identification
         left.append(("Identification:", f"{strength.statistic:.4g}"))
         left.append(("Weak below:", f"{strength.threshold:.3g}"))
+        if strength.stretch > LARGEST_STRETCH:
+            left.append((f"Stretch (weak above {LARGEST_STRETCH:.2g}):", f"{strength.stretch:.3g}"))
         left.append(_verdict(result, weak=strength.weak))
     except NotAvailableError:
         pass
