@@ -122,7 +122,9 @@ class Fits:
         return (self.ratio >= BEFORE) & (self.stretch <= stretch)
 
 
-def totals(cell: Weak, n: int, scale: float, weight: float, reps: int, rng: np.random.Generator) -> np.ndarray:
+def totals(
+    cell: Weak, n: int, scale: float, weight: float, reps: int, rng: np.random.Generator
+) -> np.ndarray:
     """Return noisy mean second moments of (1, x, c y), shape (reps, d + 2, d + 2)."""
     size = cell.slopes.shape[0] + 2
     clean = np.empty((-(-reps // NOISE_PER_ROWS), size, size))
@@ -221,7 +223,9 @@ def table(reps: int, rng: np.random.Generator) -> list[str]:
                     miss = max(miss, (float(many.miss[kept].mean(axis=0).max()), ratio))
                     reject = max(reject, (float(many.reject[kept].mean()), ratio))
             worst[name] = [max(pair) for pair in zip(worst[name], (miss[0], reject[0], overall), strict=True)]
-            entries.append(f"{first:g}: {miss[0]:.3f} ({miss[1]}), {reject[0]:.3f} ({reject[1]}), {overall:.3f}")
+            entries.append(
+                f"{first:g}: {miss[0]:.3f} ({miss[1]}), {reject[0]:.3f} ({reject[1]}), {overall:.3f}"
+            )
         lines.append(f"| {cell.label} | " + " | ".join(entries) + " |")
         print(lines[-1], flush=True)
     ends = [f"{miss:.3f}, {reject:.3f}, {overall:.3f}" for miss, reject, overall in worst.values()]

@@ -112,10 +112,10 @@ def score_test(
     return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, values, system.law)
 
 
-# The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise; and the
-# score statistic at the ends of the Wald interval may fall short of 1.96^2 by a stretch of 1.96/22 at most.
-# Both by simulation, so that no coefficient's unflagged 95% intervals miss more than 7%, and joint Wald tests
-# reject at most 7.5%: see benchmarks/results/identification.md, made by benchmarks/calibrate_identification.py.
+# The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise; and
+# the score interval may reach 1.96/22 farther than the Wald interval at most. Both by simulation, so that no
+# coefficient's unflagged 95% intervals miss more than 7%, and joint Wald tests reject at most 7.5%: see
+# benchmarks/results/identification.md, made by benchmarks/calibrate_identification.py.
 THRESHOLD = 3.5
 LARGEST_STRETCH = 1.96 / 22.0
 _QUANTILE = 1.96
@@ -139,8 +139,8 @@ class Identification:
         How far pure noise spreads that eigenvalue below zero.
     stretch : float
         How much farther than the 95% Wald interval the score interval of the weakest direction reaches:
-        ``1.96/sqrt(T) - 1``, T the score statistic at the Wald interval's worse end. Looked for in noisy moments
-        above the threshold; 0 elsewhere.
+        ``1.96/sqrt(T) - 1``, T the score statistic at the Wald interval's worse end. Looked for in noisy
+        moments above the threshold; 0 elsewhere.
     """
 
     statistic: float
@@ -185,14 +185,14 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     the score test does not need it. What else intervals assume, such as errors of equal variance, it does not
     see.
 
-    In noisy moments a weak direction with a steep slope needs more: the noise of A then moves the estimate and its
-    standard error together, ``t = z (1 + z/r)``, r the smallest eigenvalue in sds of its noise, and z decides on
-    the flag too. Such a slope shows in the score statistic at the ends of the Wald interval: `stretch` is 1.96/r
-    where the slope is all, and near 0 where it adds nothing to the noise.
+    In noisy moments a weak direction with a steep slope needs more: the noise of A then moves the estimate
+    and its standard error together, ``t = z (1 + z/r)``, r the smallest eigenvalue in sds of its noise, and z
+    decides on the flag too. Such a slope shows in the score statistic at the ends of the Wald interval:
+    `stretch` is 1.96/r where the slope is all, and near 0 where it adds nothing to the noise.
 
     By both rules no coefficient's unflagged 95% intervals miss more than 7%, and joint Wald tests reject at
-    most 7.5%, in every simulated design of noisy moments in which half of the fits or more are unflagged. Where
-    nearly all fits are flagged, the unflagged ones are those that the noise has favoured.
+    most 7.5%, in every simulated design of noisy moments in which half of the fits or more are unflagged.
+    Where nearly all fits are flagged, the unflagged ones are those that the noise has favoured.
 
     **Privacy.** Post-processing.
 
@@ -220,12 +220,12 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
 
 
 def _stretch(system: LinearScores, contrast: Floats) -> float:
-    """Return ``1.96/sqrt(T) - 1`` at the worse end of the Wald interval of a contrast, the rest moved along."""
+    """Return ``1.96/sqrt(T) - 1`` at the worse end of a contrast's Wald interval, the rest moved along."""
     if not is_positive_definite(system.A):
         return np.inf
-    beta = np.linalg.solve(system.A, system.g)
+    beta = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
     along = sandwich(system.A, system.meat(beta), system.n) @ contrast
-    step = _QUANTILE * along / np.sqrt(contrast @ along)
+    step = np.asarray(_QUANTILE * along / np.sqrt(contrast @ along), dtype=np.float64)
     psi = system.A @ step
     smallest = np.inf
     for end in (beta - step, beta + step):

@@ -283,8 +283,8 @@ class WaldResults:
         strength = self._context.identification
         if strength is not None and strength.weak and self._estimate.cov is not None:
             warn(
-                f"{asked}: identification is weak, {strength.measures}: normal inference may err far more often "
-                "than it says; use score_test() and conf_int(method='score')",
+                f"{asked}: identification is weak, {strength.measures}: normal inference may err far more "
+                "often than it says; use score_test() and conf_int(method='score')",
                 WeakIdentificationWarning,
             )
 

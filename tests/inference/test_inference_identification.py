@@ -10,7 +10,7 @@ from inference_designs import clean_rows, noisy_features, noisy_records, noisy_t
 from scipy.stats import binom
 
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.score_test import THRESHOLD, identification
+from privinf.inference.score_test import LARGEST_STRETCH, THRESHOLD, identification
 from privinf.inference.solution import solve
 
 MAKERS = {"features": (noisy_features, 1.2), "totals": (noisy_totals, 20.0), "records": (noisy_records, 1.0)}
@@ -85,3 +85,48 @@ def test_unflagged_wald_intervals_miss_at_most_seven_percent(kind):
     assert kept > 150
     assert missed <= binom.ppf(0.999, kept, 0.07)
     assert flagged > 20
+
+
+STEEP = 8.0  # the slope of a column whose bounds are ten times too wide
+
+
+def steep_totals(rng, ratio, slope, *, n=20_000):
+    """One column, ten times loose; the noise is such that the smallest eigenvalue has `ratio` sds."""
+    X = rng.uniform(-0.1, 0.1, (n, 1))
+    return noisy_totals(rng, X, X @ [slope] + 0.05 * rng.standard_normal(n), n / 300.0 / ratio)
+
+
+@pytest.mark.parametrize("ratio", [10.0, 40.0])
+def test_stretch_is_the_ratio_again_where_the_slope_is_all(ratio):
+    rng = np.random.default_rng(5)
+    steep = [identification(steep_totals(rng, ratio, STEEP)) for _ in range(60)]
+    flat = [identification(steep_totals(rng, ratio, 0.0)) for _ in range(60)]
+    expected = 1.96 / (np.sqrt(2.0) * np.array([found.statistic for found in steep]))
+    assert np.median([found.stretch for found in steep] / expected) == pytest.approx(1.0, abs=0.15)
+    assert np.median([found.stretch for found in flat]) < 0.3 * np.median(expected)
+    assert all(found.weak == (found.stretch > LARGEST_STRETCH) for found in steep)
+    assert not any(found.weak for found in flat)
+
+
+def test_a_flag_for_the_stretch_says_so():
+    found = identification(steep_totals(np.random.default_rng(6), 10.0, STEEP))
+    assert found.weak
+    assert found.statistic > found.threshold
+    assert "stretch" in found.measures
+    assert "too weak" in str(found)
+
+
+@pytest.mark.parametrize("ratio", [8.0, 22.0, 30.0])
+def test_unflagged_fits_with_a_steep_weak_direction_miss_at_most_seven_percent(ratio):
+    """At 22 half of the fits are unflagged; of those that a limit of 8 leaves at 8, 11% miss."""
+    rng = np.random.default_rng(7)
+    kept, missed = 0, 0
+    for _ in range(500):
+        system = steep_totals(rng, ratio, STEEP, n=2_000)
+        solution = solve(system)
+        if identification(system).weak or solution.cov is None:
+            continue
+        kept += 1
+        missed += int(abs(solution.params[0] - STEEP) > 1.96 * math.sqrt(solution.cov[0, 0]))
+    assert (kept > 150) == (ratio > 8.0)
+    assert missed <= binom.ppf(0.999, kept, 0.07)
