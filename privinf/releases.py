@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
@@ -83,21 +83,53 @@ class Release(Released):
         """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
 
-    def regress(self, *args: str, **options: Option) -> Any:
-        """Fit the regression that this kind of release is for; free, as often as wanted.
+    def regress(self, *args: str | Sequence[str], **options: Option) -> Any:
+        """Fit a regression among the released columns; free, as often as wanted.
 
         Parameters
         ----------
-        *args, **options
-            Those of the model's ``fit``; joined releases of several parties take a formula first, as
-            `RMGMOLS.regress` has it: ``joined.regress("y ~ a + b")``.
+        *args
+            A formula, as in ``release.regress("y ~ a + b")``, whose response is any released number:
+            releases of second moments, of modulated rows and joined releases of several parties take it.
+            ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Without a formula the
+            regression that the release was made for.
+        **options
+            Those of the model's ``fit``.
 
         Raises
         ------
         NotAvailableError
-            No regression is made from this kind of release alone.
+            No regression is made from this kind of release alone, or a column is no sum of released ones.
         """
         return self._fit("regress", args, options)
+
+    def iv(self, formula: str, **options: Option) -> Any:
+        """Fit two-stage least squares, ``release.iv("y ~ x + [w ~ z]")``, from second moments; free.
+
+        See `privinf.moments.analyses.Analyses.iv`; NotAvailableError for other kinds of release.
+        """
+        return self._fit("iv", (formula,), options)
+
+    def means(self, **options: Option) -> Any:
+        """Return the means of the released columns with standard errors, from second moments; free.
+
+        See `privinf.moments.analyses.Analyses.means`; NotAvailableError for other kinds of release.
+        """
+        return self._fit("means", (), options)
+
+    def corr(self, *args: str | Sequence[str], **options: Option) -> Any:
+        """Return correlations of the released columns with intervals, from second moments; free.
+
+        See `privinf.moments.analyses.Analyses.corr`; NotAvailableError for other kinds of release.
+        """
+        return self._fit("corr", args, options)
+
+    def partial_corr(self, *args: str | Sequence[str], **options: Option) -> Any:
+        """Return partial correlations of the released columns with intervals, from second moments; free.
+
+        See `privinf.moments.analyses.Analyses.partial_corr`; NotAvailableError for other kinds of release.
+        """
+        return self._fit("partial_corr", args, options)
 
     def classify(self, *args: str, **options: Option) -> Any:
         """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
@@ -109,7 +141,7 @@ class Release(Released):
         """
         return self._fit("classify", args, options)
 
-    def _fit(self, name: str, args: tuple[str, ...], options: dict[str, Option]) -> Any:
+    def _fit(self, name: str, args: tuple[str | Sequence[str], ...], options: dict[str, Option]) -> Any:
         task = TASKS.get((self.kind, name))
         if task is None:
             hint = ""

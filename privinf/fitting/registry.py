@@ -61,7 +61,11 @@ MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(
         "privinf.modulation.results:ModulatedOLSResults", "privinf.modulation.equation:rebuilt_system"
     ),
-    "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.model:moment_system"),
+    "ModulatedRegression": StoredModel(
+        "privinf.results.base:Results", "privinf.modulation.equation:rebuilt_part"
+    ),
+    "MomentOLS": StoredModel("privinf.results.base:Results", "privinf.moments.analyses:stored_system"),
+    "TwoStageLeastSquares": StoredModel("privinf.moments.iv:IVResults", "privinf.moments.analyses:stored_iv"),
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
     **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM", "FederatedGLM"), _GLM),
     "DebiasedLasso": StoredModel(
@@ -74,8 +78,11 @@ MODELS: Mapping[str, StoredModel] = {
 }
 
 TASKS: Mapping[tuple[str, str], Task] = {
-    ("modulation", "regress"): Task("privinf.modulation.model:ModulatedOLS"),
-    ("moments", "regress"): Task("privinf.moments.model:MomentOLS"),
+    ("modulation", "regress"): Task("privinf.modulation.model:ModulatedOLS", method="regress"),
+    **{
+        ("moments", name): Task("privinf.moments.analyses:Analyses", method=name)
+        for name in ("regress", "iv", "means", "corr", "partial_corr")
+    },
     ("joined random-mixing", "regress"): Task("privinf.mixing.model:RMGMOLS", method="regress"),
     ("joined gaussian-rows", "regress"): Task("privinf.mixing.model:DGMOLS", method="regress"),
     ("local-examples", "regress"): Task("privinf.iwp.model:IWPGLM", {"loss": "squared"}),

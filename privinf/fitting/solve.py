@@ -16,6 +16,7 @@ from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.schema import Design
 from privinf.typing import Floats, Stabilization, Target
 from privinf.validation import check_choice, check_number, check_positive
 
@@ -40,12 +41,15 @@ class Fit:
     fuller : float or None
         Fuller's constant; None: d + 4.
     target : {"population", "sample", "penalized"}
+    design : Design or None
+        Columns of the equation, where they are not those of the release.
     """
 
     stabilization: Stabilization = "none"
     ridge: float = 0.0
     fuller: float | None = None
     target: Target = "population"
+    design: Design | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.stabilization, Stabilization, "stabilization")
@@ -136,7 +140,7 @@ def build_results(
     -----
     **Privacy.** Post-processing of the release.
     """
-    design = release.design
+    design = release.design if fit.design is None else fit.design
     solution = solve(
         system, stabilization=fit.stabilization, ridge=fit.ridge, fuller_a=fit.fuller, target=fit.target
     )

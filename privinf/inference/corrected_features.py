@@ -19,6 +19,9 @@ from privinf.inference.linear_scores import (
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_number
 
+# Share of each column's noise variance that keeps the noise's metric regular.
+REGULAR = 1e-9
+
 
 class CorrectedLeastSquares(LargeSample):
     r"""Least squares on x + u with Cov(u) = S known.
@@ -33,8 +36,12 @@ class CorrectedLeastSquares(LargeSample):
         S; zero rows and columns for public columns.
     y_noise_var : float, default 0
         Variance of the noise in y.
+    y_noise_cross : (p,) array, optional
+        Covariance of the noises in x and y, where both were released together.
     fourth_directions, fourth_cumulants : (k, p) and (k,) arrays, optional
         Non-Gaussian components of u: directions and fourth cumulants of independent symmetric terms.
+    fourth_response : (k,) array, optional
+        How much of each component is in the noise of y.
     groups : (n,) integer codes, optional
         Clusters; the noise of different rows is independent even within one.
     weights : (n,) array, optional
@@ -53,9 +60,10 @@ class CorrectedLeastSquares(LargeSample):
     -----
     Estimating function of record i, mean zero at the truth whatever the noise level:
 
-    .. math:: \psi_i(b) = w_i [x_i (y_i - x_i'b) + S b],
+    .. math:: \psi_i(b) = w_i [x_i (y_i - x_i'b) + S b - c],
 
-    so A = mean w x x' - mean(w) S and g = mean w x y (Fuller 1987). Noise in y is part of the residual.
+    c the covariance of the noises, so A = mean w x x' - mean(w) S and g = mean w x y - mean(w) c (Fuller
+    1987). Noise in y is part of the residual.
 
     **Privacy.** A function of the release alone.
 
@@ -80,8 +88,10 @@ class CorrectedLeastSquares(LargeSample):
         noise_cov: ArrayLike,
         *,
         y_noise_var: float = 0.0,
+        y_noise_cross: ArrayLike | None = None,
         fourth_directions: ArrayLike | None = None,
         fourth_cumulants: ArrayLike | None = None,
+        fourth_response: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         shared_response_noise: bool = False,
@@ -94,8 +104,14 @@ class CorrectedLeastSquares(LargeSample):
         self.n = n
         self.noise_cov = _noise_covariance(noise_cov, p)
         self.y_noise_var = check_number(y_noise_var, "y_noise_var", low=0.0)
+        self._cross: Floats = (
+            np.zeros(p) if y_noise_cross is None else check_array(y_noise_cross, "y_noise_cross", ndim=1)
+        )
+        if self._cross.shape != (p,):
+            raise ArgumentError(f"y_noise_cross must have {p} entries, got {len(self._cross)}")
         self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
-        self._fourth = _fourth_components(fourth_directions, fourth_cumulants, p)
+        directions, cumulants = _fourth_components(fourth_directions, fourth_cumulants, p)
+        self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
         self._shared_response_noise = shared_response_noise
         self._units = Units(n, groups)
         given = check_weights(weights, n)
@@ -103,7 +119,8 @@ class CorrectedLeastSquares(LargeSample):
         self._weights = None if given is None else self._units.sort(given)
         self._mean_weight = 1.0 if given is None else float(given.mean())
         self.cov_type = "HC0" if groups is None else "cluster"
-        self._gram, self.g = self._moments(self._weights)
+        self._gram, cross = self._moments(self._weights)
+        self.g: Floats = cross - self._mean_weight * self._cross
         self.A: Floats = self._gram - self._mean_weight * self.noise_cov
 
     def scores(self, beta: Floats) -> Floats:
@@ -132,20 +149,20 @@ class CorrectedLeastSquares(LargeSample):
 
         Notes
         -----
-        With q = b'Sb + sigma_y^2, r the residual, s_r = mean r^2 - q and v_j, k_j the fourth cumulants:
-        ``s_r S + q M + S b b'S + sum_j k_j (v_j'b)^2 v_j v_j' - psibar b'S - S b psibar'`` (the last two
-        vanish at the estimate). Rows are independent, so clusters change nothing; with weights every
-        mean is of w^2. Checked by simulation in the tests.
+        With q = b'Sb - 2 c'b + sigma_y^2, d = S b - c, r the residual, s_r = mean r^2 - q and k_j the fourth
+        cumulants along (v_j, a_j), of u and of the noise in y: ``s_r S + q M + d d' + sum_j k_j
+        (a_j - v_j'b)^2 v_j v_j' - psibar d' - d psibar'`` (the last two vanish at the estimate). Rows are
+        independent, so clusters change nothing; with weights every mean is of w^2. Checked by simulation in
+        the tests.
         """
         gram, cross, mean_square = self._squared_weight_moments()
         squares = None if self._weights is None else self._weights**2
-        S, Sb = self.noise_cov, self.noise_cov @ beta
-        q = float(beta @ Sb) + self.y_noise_var
-        psibar = cross - gram @ beta + mean_square * Sb
-        directions, cumulants = self._fourth
-        fourth = (directions.T * (cumulants * (directions @ beta) ** 2)) @ directions
-        meat = max(self._weighted_variance(squares, beta), 0.0) * S + q * gram
-        meat += mean_square * (np.outer(Sb, Sb) + fourth) - np.outer(psibar, Sb) - np.outer(Sb, psibar)
+        S, d = self.noise_cov, self._noise_bias(beta)
+        psibar = cross - gram @ beta + mean_square * (S @ beta)
+        directions, response, cumulants = self._fourth
+        fourth = (directions.T * (cumulants * (response - directions @ beta) ** 2)) @ directions
+        meat = max(self._weighted_variance(squares, beta), 0.0) * S + self._residual_noise(beta) * gram
+        meat += mean_square * (np.outer(d, d) + fourth) - np.outer(psibar, d) - np.outer(d, psibar)
         if self._shared_response_noise:
             meat += self.y_noise_var * self._between_rows(gram)
         return meat
@@ -182,7 +199,10 @@ class CorrectedLeastSquares(LargeSample):
     def gram_noise(self) -> tuple[Floats, float]:
         """Return (mean(w) S, 2 sqrt(d/n)): pure noise puts the smallest eigenvalue near minus that."""
         columns = int((~self.noise_free).sum())
-        return self._mean_weight * self.noise_cov, 2.0 * np.sqrt(columns / self._effective_n())
+        metric = self._mean_weight * self.noise_cov
+        # Noisy columns may sum to one without noise (all levels of a factor): there the metric stays regular.
+        least = REGULAR * np.where(self.noise_free, 0.0, np.diag(metric))
+        return metric + np.diag(least), 2.0 * np.sqrt(columns / self._effective_n())
 
     def fuller_gram(self, a: float | None = None) -> Floats:
         r"""Return ``mean w x x' - kappa S``, kappa = min(1, l - 1/n) - a/n; always positive definite.
@@ -211,9 +231,11 @@ class CorrectedLeastSquares(LargeSample):
         weighted = self._y if self._weights is None else self._weights * self._y
         joint = np.block([[self._gram, self.g[:, None]], [self.g, self._y @ weighted / self.n]])
         joint = partialled(joint, np.append(private, True))
-        S = self._mean_weight * self.noise_cov[np.ix_(private, private)]
+        S = self.noise_cov[np.ix_(private, private)]
+        S = self._mean_weight * (S + REGULAR * np.diag(np.diag(S)))
         if self.y_noise_var > 0.0:
-            S = linalg.block_diag(S, np.array([[self._mean_weight * self.y_noise_var]]))
+            cross = self._mean_weight * self._cross[private, None]
+            S = np.block([[S, cross], [cross.T, np.array([[self._mean_weight * self.y_noise_var]])]])
         elif joint[-1, -1] > 0.0:
             joint = joint[:-1, :-1] - np.outer(joint[:-1, -1], joint[:-1, -1]) / joint[-1, -1]
         else:
@@ -237,16 +259,26 @@ class CorrectedLeastSquares(LargeSample):
         return (gram + gram.T) / (2 * self.n), cross / self.n
 
     def _squared_weight_moments(self) -> tuple[Floats, Floats, float]:
-        """Return mean w^2 x x', mean w^2 x y and mean w^2."""
+        """Return mean w^2 x x', mean w^2 (x y - c) and mean w^2."""
         if self._weights is None:
             return self._gram, self.g, 1.0
         squares = self._weights**2
-        return *self._moments(squares), float(squares.mean())
+        gram, cross = self._moments(squares)
+        mean_square = float(squares.mean())
+        return gram, cross - mean_square * self._cross, mean_square
+
+    def _noise_bias(self, beta: Floats) -> Floats:
+        """Return S b - c: minus the mean of the noise of x times that of the residual."""
+        return np.asarray(self.noise_cov @ beta - self._cross, dtype=np.float64)
+
+    def _residual_noise(self, beta: Floats) -> float:
+        """Return the variance of the noise in y - x'b."""
+        return float(beta @ (self._noise_bias(beta) - self._cross)) + self.y_noise_var
 
     def _row_scores(self, rows: slice, beta: Floats) -> Floats:
         X = self._X[rows]
         scores = X * (self._y[rows] - X @ beta)[:, None]
-        scores += self.noise_cov @ beta
+        scores += self._noise_bias(beta)
         if self._weights is not None:
             scores *= self._weights[rows, None]
         return scores
@@ -257,7 +289,7 @@ class CorrectedLeastSquares(LargeSample):
         pairs = X[:, upper[0]]
         pairs *= X[:, upper[1]]
         pairs -= self.noise_cov[upper]
-        values = np.hstack([pairs, X * self._y[rows, None]])
+        values = np.hstack([pairs, X * self._y[rows, None] - self._cross])
         if self._weights is not None:
             values *= self._weights[rows, None]
         return values
@@ -265,7 +297,7 @@ class CorrectedLeastSquares(LargeSample):
     def _weighted_variance(self, weights: Floats | None, beta: Floats) -> float:
         """Return mean w r^2 less what the noise adds: the (weighted) residual variance without noise."""
         residual = self._y - self._X @ beta
-        q = float(beta @ self.noise_cov @ beta) + self.y_noise_var
+        q = self._residual_noise(beta)
         if weights is None:
             return float(residual @ residual / self.n - q)
         return float(weights @ residual**2 / self.n - weights.mean() * q)
@@ -302,3 +334,12 @@ def _fourth_components(
     if V.shape != (k.shape[0], p):
         raise ArgumentError(f"fourth_directions must have shape ({k.shape[0]}, {p}), got {V.shape}")
     return V, k
+
+
+def _response_part(response: ArrayLike | None, count: int) -> Floats:
+    if response is None:
+        return np.zeros(count)
+    parts = check_array(response, "fourth_response", ndim=1)
+    if parts.shape != (count,):
+        raise ArgumentError(f"fourth_response must have {count} entries, got {len(parts)}")
+    return parts

@@ -132,7 +132,7 @@ def score_sets(
         if key not in surfaces:
             maps = concentrate(system.A, system.g, mask)
             surfaces[key] = ScoreSurface.of(system.A, system.g, tensor, system.n, maps)
-        sets.append(_projected_set(surfaces[key], _position(mask, column), alpha, system.law))
+        sets.append(projected_set(surfaces[key], _position(mask, column), alpha, system.law))
     return tuple(sets)
 
 
@@ -140,7 +140,7 @@ def _position(mask: Flags, column: int) -> int:
     return int(mask[:column].sum())
 
 
-def _projected_set(surface: ScoreSurface, coordinate: int, alpha: float, law: ScoreLaw) -> ScoreSet:
+def projected_set(surface: ScoreSurface, coordinate: int, alpha: float, law: ScoreLaw) -> ScoreSet:
     """Return the shadow of {T <= critical value} on one coordinate."""
     df = surface.B.shape[0]
     line = _Line.of(surface, coordinate, critical=law.critical(df, alpha))

@@ -6,7 +6,7 @@ A curator's totals are the statistics that sites are asked for (`privinf.mechani
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -41,10 +41,15 @@ class Moments:
         Public description of the columns; with a `Schema`, a formula is needed as well. The response
         must have public bounds: this mechanism protects it together with the features.
     formula : str, optional
+    columns : sequence of str, optional
+        In place of a formula: terms whose second moments, with a constant, are released once for every
+        regression among them (``release.regress("a ~ b")``, ``.iv``, ``.corr``, ``.partial_corr``,
+        ``.means``): ``["a", "b", "C(g)", "a:b", "I(a**2)"]``.
     trust : {"central", "local"}
         "central": one noisy total by a trusted curator; "local": each record noises its own moments.
     response_weight : float, optional
-        c, public; default `default_response_weight`.
+        c, public; default `default_response_weight`. With `columns` none is the response: every column
+        has weight 1.
     radius, missing, weights, data_bounds
         As for `Modulation`; in a total, the sensitivity is multiplied by the weights' upper bound.
 
@@ -66,6 +71,9 @@ class Moments:
     >>> release = pi.Moments(schema, "y ~ x", trust="central").release(rows, epsilon=2.0, delta=1e-6)
     >>> release.arrays["moments"].shape
     (5,)
+    >>> release = pi.Moments(schema, columns=["y", "x"]).release(rows, epsilon=2.0, delta=1e-6)
+    >>> release.regress("y ~ x").names, release.regress("x ~ y").names
+    (('Intercept', 'x'), ('Intercept', 'y'))
     """
 
     kind = "moments"
@@ -75,6 +83,7 @@ class Moments:
         schema: Schema | Design,
         formula: str | None = None,
         *,
+        columns: Sequence[str] | None = None,
         trust: Trust = "central",
         response_weight: float | None = None,
         radius: float | None = None,
@@ -82,7 +91,15 @@ class Moments:
         weights: str | None = None,
         data_bounds: bool = False,
     ) -> None:
-        self.design = resolve_design(schema, formula, response="protected", radius=radius)
+        if columns is None:
+            self.design = resolve_design(schema, formula, response="protected", radius=radius)
+        else:
+            if response_weight is not None:
+                raise ArgumentError(
+                    "response_weight= belongs to a formula: among columns= none is the response"
+                )
+            self.design = _design_of_columns(schema, formula, columns, radius)
+            response_weight = 1.0
         if self.design.response_public:
             raise SchemaError(
                 f"MomentOLS protects the response too: give public bounds for {self.design.response!r} "
@@ -95,7 +112,11 @@ class Moments:
         self.weights = weights
         self.layout = MomentLayout(int((~self.design.private).sum()), int(self.design.private.sum()))
         if self.layout.private == 0:
-            raise SensitivityError("every column is declared public: there is nothing to protect")
+            raise SensitivityError(
+                "every column is declared public: there is nothing to protect"
+                if columns is None
+                else "one private column alone has no regression: name another one in columns="
+            )
         if response_weight is not None:
             check_positive(response_weight, "response_weight")
         self.response_weight = response_weight
@@ -264,6 +285,16 @@ class OwnSum:
         """Return the question to one of `MOMENT_OPS`; checks the arguments."""
         op = MOMENT_OPS[name]
         return cls(op, label, args, op.reach(args, layout.private, own=True))
+
+
+def _design_of_columns(
+    schema: Schema | Design, formula: str | None, columns: Sequence[str], radius: float | None
+) -> Design:
+    from privinf.schema.columns import columns_design
+
+    if formula is not None or not isinstance(schema, Schema):
+        raise ArgumentError("columns= goes with a Schema and without a formula")
+    return columns_design(schema, columns, radius=radius)
 
 
 def noisy_total(asked: OwnSum, rows: SiteBlock, scale: float, source: NoiseSource) -> Floats:

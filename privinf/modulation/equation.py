@@ -17,7 +17,8 @@ from privinf.modulation.theory import modulation_cumulants, modulation_noise_cov
 from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design
-from privinf.typing import Flags, Floats
+from privinf.schema.columns import sub_design
+from privinf.typing import Adjacency, Flags, Floats, Json, ResponseMode, SensitivityRule
 from privinf.validation import check_count, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
@@ -138,6 +139,28 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
     )
 
 
+class ModulationOptions(TypedDict, total=False):
+    """Options of `Modulation`, as `ModulatedOLS` says them."""
+
+    contraction: float
+    amplitude: float
+    frequency: float
+    directions: int
+    sensitivity: SensitivityRule
+    adjacency: Adjacency
+    response_share: float | None
+    public_seed: int
+
+
+class FormulaOptions(ModulationOptions, total=False):
+    """Those of `ModulatedOLS.from_formula`."""
+
+    response: ResponseMode
+    radius: float | None
+    weights: str | None
+    data_bounds: bool
+
+
 class ModulationSettings(TypedDict):
     """What results keep: which moments the estimating equation is made of."""
 
@@ -147,6 +170,11 @@ class ModulationSettings(TypedDict):
 def rebuilt_system(release: Release, settings: ModulationSettings) -> CorrectedLeastSquares:
     """Return the estimating equation of stored results."""
     return modulation_system(release, settings["moments"])
+
+
+def rebuilt_part(release: Release, settings: Json) -> CorrectedLeastSquares:
+    """Return the estimating equation of stored results of a formula."""
+    return part_system(release, sub_design(release.design, settings["formula"]).maps)
 
 
 def modulation_system(release: Release, estimator: Estimator = "client-average") -> CorrectedLeastSquares:
@@ -181,9 +209,46 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
             shared_response_noise=True,
             **common,
         )
+    return CorrectedLeastSquares(
+        averaged_rows(release), arrays["response"], noise.cov, groups=groups, weights=clear, **common
+    )
+
+
+def averaged_rows(release: Release) -> Floats:
+    """Return the columns of the design, shape (n, p), each client's messages averaged over the rounds."""
+    features, keep = _rounds(release, "features"), 1.0 - modulation_law(release)["contraction"]
+    weights = round_weights(release)
     mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)
-    X = _assemble(design, mean, arrays["public"])
-    return CorrectedLeastSquares(X, arrays["response"], noise.cov, groups=groups, weights=clear, **common)
+    return _assemble(release.design, mean, release.arrays["public"])
+
+
+def part_system(release: Release, maps: Floats) -> CorrectedLeastSquares:
+    """Return the equation of a regression on sums of released columns, each client's messages averaged.
+
+    Parameters
+    ----------
+    release : Release
+    maps : ndarray, shape (k + 1, p + 1)
+        Columns and, last, the response of the regression as sums of the p released columns and response.
+
+    Notes
+    -----
+    Where the response is a released column, its noise goes with that of the others along the directions of
+    the modulation: the covariance of the two is subtracted too.
+    """
+    arrays, law = release.arrays, modulation_law(release)
+    noise = feature_noise(release)
+    S = np.zeros((maps.shape[1],) * 2)
+    S[:-1, :-1], S[-1, -1] = noise.cov, law["response_scale"] ** 2
+    directions = noise.directions @ maps[:, :-1].T
+    rows = np.column_stack([averaged_rows(release), arrays["response"]]) @ maps.T
+    S = maps @ S @ maps.T
+    return CorrectedLeastSquares(
+        rows[:, :-1], rows[:, -1], S[:-1, :-1], y_noise_var=S[-1, -1], y_noise_cross=S[:-1, -1],
+        fourth_directions=directions[:, :-1], fourth_cumulants=noise.cumulants,
+        fourth_response=directions[:, -1],
+        groups=arrays.get("groups"), weights=arrays.get("weights"),
+    )  # fmt: skip
 
 
 def _rounds(release: Release, name: str) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Literal, Self, Unpack
 
 import numpy as np
 
@@ -17,25 +17,25 @@ from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results
 from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
+    FormulaOptions,
     GradientRule,
+    ModulationOptions,
     ModulationSettings,
     gradient_path,
     modulation_system,
     release_rounds,
     round_systems,
 )
-from privinf.modulation.results import ModulatedOLSResults
+from privinf.modulation.results import ModulatedOLSResults, RegressionOptions, regressions
 from privinf.releases import Release
+from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import (
-    Adjacency,
     Bounds,
     ColumnLike,
     ColumnsLike,
     Missing,
     Pair,
-    ResponseMode,
-    SensitivityRule,
     SpendingWords,
     Stabilization,
     Table,
@@ -44,28 +44,6 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_words
 
 ModulationMethod = Literal["one-shot", "iterative"]
-
-
-class ModulationOptions(TypedDict, total=False):
-    """Options of `Modulation`, as `ModulatedOLS` says them."""
-
-    contraction: float
-    amplitude: float
-    frequency: float
-    directions: int
-    sensitivity: SensitivityRule
-    adjacency: Adjacency
-    response_share: float | None
-    public_seed: int
-
-
-class FormulaOptions(ModulationOptions, total=False):
-    """Those of `ModulatedOLS.from_formula`."""
-
-    response: ResponseMode
-    radius: float | None
-    weights: str | None
-    data_bounds: bool
 
 
 @doors
@@ -310,6 +288,27 @@ class ModulatedOLS(ReleaseModel):
             GradientRule(0.8 if step is None else step, max_norm),
             how,
         )  # fmt: skip
+
+    def regress(
+        self, formula: str | Sequence[str] | None = None, **options: Unpack[RegressionOptions]
+    ) -> Results | dict[str, Results]:
+        """Fit least squares of any released number on sums of released columns; free, as often as wanted.
+
+        Parameters
+        ----------
+        formula : str or sequence of str, optional
+            ``"a + b ~ c"``, or a list, gives a dict of results. Default: the release's own, by `fit`.
+        stabilization, ridge, fuller, target
+            As for `fit`. A client's messages of several rounds are averaged.
+
+        Raises ArgumentError without a release, NotAvailableError where a column is no sum of released ones.
+        """
+        check_words(options, RegressionOptions.__annotations__)
+        if formula is None:
+            return self.fit(**options)
+        if self._release is None:
+            raise ArgumentError("regress() reads a release: model.release(...).regress(formula)")
+        return regressions(self._release, formula, options)
 
     def _solve(
         self, release: Release, estimator: Estimator | None, rule: GradientRule, fit: Fit

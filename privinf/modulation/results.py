@@ -2,19 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypedDict
 
 import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.solve import Fit, build_results
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.modulation import theory
-from privinf.modulation.equation import feature_noise, modulation_law, modulation_system
+from privinf.modulation.equation import (
+    Estimator,
+    feature_noise,
+    modulation_law,
+    modulation_system,
+    part_system,
+)
 from privinf.release_kinds import ModulationLaw
+from privinf.releases import Release
 from privinf.results import Results
-from privinf.typing import ArrayLike, Floats
+from privinf.schema.columns import each_formula, sub_design
+from privinf.typing import ArrayLike, Floats, Stabilization, Target
 from privinf.validation import check_array
+
+
+class RegressionOptions(TypedDict, total=False):
+    """Options of `ModulatedOLS.fit` on a release."""
+
+    estimator: Estimator
+    stabilization: Stabilization
+    ridge: float
+    fuller: float | None
+    target: Target
+
+
+def regressions(
+    release: Release, formula: str | Sequence[str], options: RegressionOptions
+) -> Results | dict[str, Results]:
+    """Return the regressions of formulas on released columns; see `ModulatedOLS.regress`."""
+    given: dict[str, Any] = dict(options)
+    if "estimator" in given:
+        raise ArgumentError("estimator= is for the release's own regression: leave the formula out")
+    return each_formula(formula, lambda one: _regression(release, one, Fit(**given)))
+
+
+def _regression(release: Release, formula: str, how: Fit) -> Results:
+    found = sub_design(release.design, formula)
+    return build_results(
+        Results,
+        part_system(release, found.maps),
+        release=release,
+        ledger=None,
+        model="ModulatedRegression",
+        method="modulated rows, a part of the columns",
+        fit=replace(how, design=found.design),
+        settings={"formula": formula},
+    )
 
 
 @doors

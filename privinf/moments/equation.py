@@ -29,26 +29,28 @@ FULLER_REASON = (
 
 @dataclass(frozen=True, slots=True)
 class MomentMap:
-    """From the moments of z to those of a regression of y on the columns in a chosen order.
+    """From the moments of z to those of a regression of y on columns that are sums of entries of z.
 
     Attributes
     ----------
-    public, size : int
-        Leading public entries of z, and its length.
-    order : (size - 1,) array
-        Column j of the regression is entry ``order[j]`` of z.
-    weight : float
-        c.
+    public : int
+        How many leading entries of z are public.
+    columns : (p, size) array
+        Column j of the regression is ``columns[j] @ z``.
+    response : (size,) array
+        y is ``response @ z``.
     """
 
     public: int
-    size: int
-    order: Integers
-    weight: float
+    columns: Floats
+    response: Floats
 
     @classmethod
     def checked(cls, *, public: int, size: int, order: ArrayLike | None, weight: float) -> MomentMap:
-        """Return the map, or raise ArgumentError for arguments that do not fit together."""
+        """Return the map of all columns in a chosen order, z = (public, private, weight y).
+
+        Raises ArgumentError for arguments that do not fit together.
+        """
         check_count(public, "public", least=0)
         if public > size - 2:
             raise ArgumentError(
@@ -57,12 +59,18 @@ class MomentMap:
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):
             raise ArgumentError(f"order must be a permutation of the {size - 1} columns")
-        return cls(public, size, columns, check_positive(weight, "weight"))
+        entries = np.eye(size)
+        return cls(public, entries[columns], entries[-1] / check_positive(weight, "weight"))
+
+    @property
+    def size(self) -> int:
+        """Length of z."""
+        return len(self.response)
 
     @property
     def noise_free(self) -> Flags:
-        """Which columns are public, in the regression's order."""
-        return self.order < self.public
+        """Which columns are public."""
+        return np.asarray(~self.columns[:, self.public :].any(axis=1))
 
     def pairs(self) -> tuple[Integers, Integers, Floats]:
         """Return rows, columns and factors of all isometric entries: the noisy ones, then the public."""
@@ -78,30 +86,32 @@ class MomentMap:
 
     def quadratic_form(self, W: Floats) -> Floats:
         """Return Q with ``w'Qw = mean (y - x'b)^2`` at w = (b, 1): [[A, -g], [-g', yy]]."""
-        J = np.zeros((self.size, self.size))
-        J[self.order, np.arange(self.size - 1)] = -1.0
-        J[-1, -1] = 1.0 / self.weight
-        return np.asarray(J.T @ W @ J, dtype=np.float64)
+        J = np.vstack([-self.columns, self.response])
+        return np.asarray(J @ W @ J.T, dtype=np.float64)
 
     def loadings(self) -> Floats:
         """Return L, shape (p+1, p, m), with ``psi = sum_k w_k L_k m``."""
+        return self.products(np.vstack([-self.columns, self.response]), self.columns)
+
+    def products(self, left: Floats, right: Floats) -> Floats:
+        """Return L, shape (k, l, m): ``left[k] @ z`` times ``right[l] @ z`` is ``L_kl m``."""
         rows, columns, factors = self.pairs()
-        entry: Floats = np.zeros((self.size, self.size, rows.shape[0]))
-        index = np.arange(rows.shape[0])
-        entry[rows, columns, index] = 1.0 / factors
-        entry[columns, rows, index] = 1.0 / factors
-        loadings: Floats = entry[np.append(self.order, self.size - 1)][:, self.order]
-        loadings[:-1] *= -1.0
-        loadings[-1] /= self.weight
-        return loadings
+        once = left[:, None, rows] * right[None, :, columns]
+        twice = np.where(rows == columns, 0.0, left[:, None, columns] * right[None, :, rows])
+        return np.asarray((once + twice) / factors, dtype=np.float64)
 
     def noise_tensor(self, variance: float) -> Floats:
         """Return K with ``Cov(noise of psi) = sum_kl w_k w_l K_kl`` for iid noise on the noisy entries.
 
-        Where every entry is noisy this is ``(s^2/2)[(|b|^2 + c^-2) I + b b']``.
+        Where the columns are entries of z, all noisy, this is ``(s^2/2)[(|b|^2 + c^-2) I + b b']``.
         """
         L = self.loadings()[:, :, : self.noisy]
         return np.asarray(variance * np.einsum("kam,lbm->klab", L, L, optimize=True), dtype=np.float64)
+
+    def metric(self) -> Floats:
+        """Return the metric of the noise in A: that of the noisy columns as sums of entries of z."""
+        noisy = np.where(self.noise_free[:, None], 0.0, self.columns)
+        return np.asarray(noisy @ noisy.T, dtype=np.float64)
 
 
 def positive_part(matrix: Floats) -> Floats:
@@ -140,6 +150,8 @@ class NoisyTotals(LargeSample):
         Column j of the regression is entry ``order[j]`` of z; default: as they come.
     weight : float, default 1
         c.
+    part : MomentMap, optional
+        Columns and response that are sums of entries of z, in place of `public`, `order` and `weight`.
     scale : float
         sd s of the noise on each isometric entry of the *sum*.
     residual_moments : (q - 1, q - 1) array, optional
@@ -186,12 +198,13 @@ class NoisyTotals(LargeSample):
         public: int = 0,
         order: ArrayLike | None = None,
         weight: float = 1.0,
+        part: MomentMap | None = None,
         scale: float,
         residual_moments: ArrayLike | None = None,
     ) -> None:
         matrix = _symmetric(W, "W")
         self.n = check_count(n, "n")
-        self._map = MomentMap.checked(public=public, size=matrix.shape[0], order=order, weight=weight)
+        self._map = part or MomentMap.checked(public=public, size=matrix.shape[0], order=order, weight=weight)
         self._scale = check_number(scale, "scale", low=0.0)
         self.noise_free = self._map.noise_free
         Q = self._map.quadratic_form(matrix)
@@ -207,7 +220,8 @@ class NoisyTotals(LargeSample):
             H = _symmetric(residual_moments, "residual_moments")
             if H.shape != self.A.shape:
                 raise ArgumentError(f"residual_moments must have shape {self.A.shape}, got {H.shape}")
-            H = H[np.ix_(self._map.order, self._map.order)]
+            columns = self._map.columns[:, :-1]
+            H = columns @ H @ columns.T
             self.residual_projected = bool(np.linalg.eigvalsh(H)[0] < 0.0)
             self._residual = semidefinite(H) if self.residual_projected else H
 
@@ -246,10 +260,8 @@ class NoisyTotals(LargeSample):
         return tensor
 
     def gram_noise(self) -> tuple[Floats, float]:
-        """Return (I, sqrt(2 d) s/n), the spectral edge of the noise in the private block of A."""
-        return np.diag((~self.noise_free).astype(np.float64)), spectral_edge(
-            self.noise_free, self._scale / self.n
-        )
+        """Return (the noise's metric, sqrt(2 d) s/n): the spectral edge in the private block of A."""
+        return self._map.metric(), spectral_edge(self.noise_free, self._scale / self.n)
 
     def fuller_gram(self, a: float | None = None) -> Floats:
         """Raise NotAvailableError: these moments are unbiased, no noise covariance is subtracted."""
@@ -309,12 +321,15 @@ def release_cov_type(release: Release) -> CovType:
     return "HC0" if robust else "nonrobust"
 
 
-def total_system(release: Release) -> NoisyTotals:
-    """Return the estimating equation of a total, scaled units, in the design's column order."""
+def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals:
+    """Return the estimating equation of a total, scaled units, in the design's column order.
+
+    With `part`, of that regression on released columns.
+    """
     arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
     residual = None
-    if "residual_moments" in arrays:
+    if part is None and "residual_moments" in arrays:
         size = layout.size - 1
         rows, columns = np.triu_indices(size)
         residual = np.zeros((size, size))
@@ -323,7 +338,7 @@ def total_system(release: Release) -> NoisyTotals:
         residual = residual / release.nobs
     return NoisyTotals(
         layout.matrix(arrays["moments"], arrays["public_moments"]) / release.nobs,
-        n=release.nobs, public=layout.public, order=order, weight=law["response_weight"],
+        n=release.nobs, public=layout.public, order=order, weight=law["response_weight"], part=part,
         scale=law["scale"], residual_moments=residual,
     )  # fmt: skip
 

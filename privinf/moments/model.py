@@ -342,7 +342,7 @@ class MomentOLS(ReleaseModel):
         return super().__repr__()
 
 
-def moment_system(release: Release, settings: object = None) -> records.MomentSystem:
-    """Return the estimating equation of a moment release, scaled units, in the design's column order."""
+def moment_system(release: Release, part: equation.MomentMap | None = None) -> records.MomentSystem:
+    """Return the estimating equation of a moment release, scaled units: of its design, or of a part of it."""
     local = release.law["trust"] == "local"
-    return records.record_system(release) if local else equation.total_system(release)
+    return records.record_system(release, part) if local else equation.total_system(release, part)

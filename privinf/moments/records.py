@@ -46,6 +46,8 @@ class NoisyRecordMoments(LargeSample):
         Column j of the regression is entry ``order[j]`` of (public, private).
     weight : float, default 1
         c.
+    part : MomentMap, optional
+        Columns and response that are sums of entries of z, in place of `order` and `weight`.
     scale : float
         Noise sd.
     groups, weights : (n,) arrays, optional
@@ -83,6 +85,7 @@ class NoisyRecordMoments(LargeSample):
         private: int,
         order: ArrayLike | None = None,
         weight: float = 1.0,
+        part: MomentMap | None = None,
         scale: float,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -91,7 +94,7 @@ class NoisyRecordMoments(LargeSample):
         n = noisy.shape[0]
         clear = np.empty((n, 0)) if public is None else check_array(public, "public", ndim=2)
         size = clear.shape[1] + check_count(private, "private") + 1
-        self._map = MomentMap.checked(public=clear.shape[1], size=size, order=order, weight=weight)
+        self._map = part or MomentMap.checked(public=clear.shape[1], size=size, order=order, weight=weight)
         if n == 0 or noisy.shape[1] != self._map.noisy or clear.shape[0] != n:
             raise ArgumentError(
                 f"moments must have {self._map.noisy} columns and as many rows as public, got {noisy.shape}"
@@ -105,11 +108,12 @@ class NoisyRecordMoments(LargeSample):
         self._moments, self._public = self._units.sort(noisy), self._units.sort(clear)
         self._weights = None if given is None else self._units.sort(given)
         self._loadings = self._map.loadings()
-        mean, self._covariance = self._unit_moments()
+        mean, self.covariance = self._unit_moments()
         coefficients: Floats = self._loadings @ mean
         self.A: Floats = -(coefficients[:-1] + coefficients[:-1].T) / 2
         self.g: Floats = coefficients[-1]
-        self._square = float(mean[self._square_position()]) / weight**2
+        response = self._map.response[None]
+        self._square = float(self._map.products(response, response)[0, 0] @ mean)
 
     def scores(self, beta: Floats) -> Floats:
         """Return psi of the m units, shape (m, p), clusters in the order of their codes, times m/n."""
@@ -128,7 +132,7 @@ class NoisyRecordMoments(LargeSample):
     def meat(self, beta: Floats) -> Floats:
         """Return the centred covariance of psi, divisor n; clustered where there are groups."""
         loading = self._at(beta)
-        return np.asarray(loading @ self._covariance @ loading.T, dtype=np.float64)
+        return np.asarray(loading @ self.covariance @ loading.T, dtype=np.float64)
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the noise part of the meat: exact."""
@@ -149,15 +153,15 @@ class NoisyRecordMoments(LargeSample):
 
     def tensor(self) -> Floats:
         """Return C with ``meat(b) = sum_kl w_k w_l C_kl``."""
-        half = self._loadings @ self._covariance
+        half = self._loadings @ self.covariance
         return np.asarray(np.einsum("kam,lbm->klab", half, self._loadings, optimize=True), dtype=np.float64)
 
     def gram_noise(self) -> tuple[Floats, float]:
-        """Return (I, sqrt(2 d/n) s), the spectral edge of the noise in the private block of A."""
+        """Return (the noise's metric, sqrt(2 d/n) s): the spectral edge in the private block of A."""
         sd = np.sqrt(self._variance / self.n)
         if self._weights is not None:
             sd *= np.sqrt(np.mean(self._weights**2))
-        return np.diag((~self.noise_free).astype(np.float64)), spectral_edge(self.noise_free, float(sd))
+        return self._map.metric(), spectral_edge(self.noise_free, float(sd))
 
     def fuller_gram(self, a: float | None = None) -> Floats:
         """Raise NotAvailableError: these moments are unbiased, no noise covariance is subtracted."""
@@ -187,18 +191,17 @@ class NoisyRecordMoments(LargeSample):
             total += part.sum(axis=0)
         return total / self.n, self._units.covariance(gram / self.n, total / self.n)
 
-    def _square_position(self) -> int:
-        first, second, _ = self._map.pairs()
-        return int(np.flatnonzero((first == second) & (first == self._map.size - 1))[0])
 
+def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecordMoments:
+    """Return the estimating equation of records' moments, scaled units, in the design's column order.
 
-def record_system(release: Release) -> NoisyRecordMoments:
-    """Return the estimating equation of records' moments, scaled units, in the design's column order."""
+    With `part`, of that regression on released columns.
+    """
     arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
     return NoisyRecordMoments(
         arrays["moments"], public=arrays["public"], private=layout.private, order=order,
-        weight=law["response_weight"], scale=law["scale"],
+        weight=law["response_weight"], part=part, scale=law["scale"],
         groups=arrays.get("groups"), weights=arrays.get("weights"),
     )  # fmt: skip
 

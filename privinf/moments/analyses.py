@@ -1,0 +1,244 @@
+"""What one release of second moments answers: regressions, instruments, means, correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self, TypedDict, Unpack
+
+import numpy as np
+
+from privinf.doors import doors
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.solve import Fit, build_results
+from privinf.moments import correlation, equation, iv
+from privinf.moments.equation import MomentMap, layout_of, moments_law
+from privinf.moments.model import MomentOLS, moment_system
+from privinf.moments.records import MomentSystem
+from privinf.releases import Release
+from privinf.results import Results
+from privinf.schema.columns import all_columns, each_formula, sub_design
+from privinf.typing import CovType, Floats, Json, Stabilization, Target
+from privinf.validation import check_words
+
+ONE_OF_MANY = (
+    "One of many analyses of one release: {} columns were released together, at the cost named here."
+)
+
+
+class RegressOptions(TypedDict, total=False):
+    """Options of `MomentOLS.fit` on a release."""
+
+    cov_type: CovType | None
+    stabilization: Stabilization
+    ridge: float
+    fuller: float | None
+    target: Target
+
+
+@doors
+class Analyses:
+    """The analyses of one release of second moments (`Moments`, `MomentOLS.release`): free, any number.
+
+    Parameters
+    ----------
+    release : Release
+        Of kind "moments".
+
+    Notes
+    -----
+    **Privacy.** Post-processing of one release, whose cost every result reports.
+
+    A product or a power is a column where it was declared, ``Moments(schema, columns=["a", "b", "a:b"])``.
+    A factor is the response nowhere: declare the column as a number from 0 to 1 for that.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame(rng.uniform(-1, 1, (5000, 3)), columns=list("abc"))
+    >>> schema = pi.Schema({name: (-1.0, 1.0) for name in "abc"})
+    >>> release = pi.Moments(schema, columns=list("abc")).release(rows, epsilon=1.0, delta=1e-6, rng=0)
+    >>> list(release.regress("a + b ~ c")), release.means().names
+    (['a', 'b'], ('a', 'b', 'c'))
+    """
+
+    def __init__(self, release: Release) -> None:
+        self._release = release.require("moments", type(self).__name__)
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        """Return the analyses of a release."""
+        return cls(release)
+
+    def regress(
+        self, formula: str | Sequence[str] | None = None, **options: Unpack[RegressOptions]
+    ) -> Results | dict[str, Results]:
+        """Fit least squares of any released number on sums of released columns.
+
+        Parameters
+        ----------
+        formula : str or sequence of str, optional
+            Default: the regression that the release was made for.
+        cov_type : {"nonrobust", "HC0"}, optional
+            What the release has: totals "nonrobust", which assumes equal error variance, records "HC0". The
+            residual moments that ``cov_type="HC0"`` buys belong to the release's own formula.
+        stabilization, ridge, fuller, target
+            As for `MomentOLS.fit`.
+
+        Returns
+        -------
+        Results, or dict of str to Results
+            By response for a formula of several, ``"a + b ~ c"``; by formula for a list.
+
+        Raises
+        ------
+        SchemaError, ArgumentError, NotAvailableError
+            The text is no formula, names what was not released, or a sum that a release has not.
+        """
+        check_words(options, RegressOptions.__annotations__)
+        if formula is None:
+            if self._release.design.formula is None and self._release.design.schema is not None:
+                raise ArgumentError(
+                    "this release serves many regressions: name one, release.regress('a ~ b'), of "
+                    + ", ".join(column.name for column in all_columns(self._release.design))
+                )
+            return MomentOLS.from_release(self._release).fit(**options)
+        return each_formula(formula, lambda one: self._regress(one, options))
+
+    def _regress(self, formula: str, options: RegressOptions) -> Results:
+        given = dict(options)
+        made: CovType = "HC0" if self._release.law["trust"] == "local" else "nonrobust"
+        if (wanted := given.pop("cov_type", None)) not in (None, made):
+            raise NotAvailableError(
+                f"cov_type={wanted!r}: this release has {made!r} for any formula; robust errors of a total "
+                "need residual moments, which belong to one formula: MomentOLS(...).fit(cov_type='HC0')"
+            )
+        found = sub_design(self._release.design, formula)
+        system = moment_system(self._release, part_of(self._release, found.maps))
+        return build_results(
+            Results,
+            system,
+            release=self._release,
+            ledger=None,
+            model=MomentOLS.__name__,
+            method=equation.method_of(self._release),
+            fit=replace(Fit(**given), design=found.design),  # type: ignore[arg-type]
+            options=equation.described(self._release),
+            settings={"formula": formula},
+            notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
+        )
+
+    def iv(self, formula: str) -> iv.IVResults:
+        """Fit two-stage least squares.
+
+        Parameters
+        ----------
+        formula : str
+            ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, x stands in both
+            stages, and so does the constant unless ``- 1`` takes it out.
+
+        Returns
+        -------
+        IVResults
+            `Results`, with the strength of the first stage, and Anderson-Rubin sets by
+            ``conf_int(method="score")``.
+
+        Raises
+        ------
+        SchemaError, NotAvailableError, ArgumentError
+            As for `regress`; there are fewer instruments than endogenous columns; the release is of records.
+        """
+        return iv.two_stage(self._release, formula, stored_iv(self._release, {"formula": formula}))
+
+    def means(self) -> Results:
+        """Return the means of all released columns, factors by their levels but the first, as a result.
+
+        Returns
+        -------
+        Results
+            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the rest; the noise is in all.
+
+        Raises
+        ------
+        NotAvailableError
+            The release has no constant, or rows that are weighted or belong to persons with several.
+        """
+        return correlation.means(self._moments(), self._release)
+
+    def corr(self, columns: Sequence[str] | None = None) -> correlation.Correlations:
+        """Return the correlations of all pairs of columns.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of released columns; default all.
+
+        Returns
+        -------
+        Correlations
+
+        Raises
+        ------
+        ArgumentError, NotAvailableError
+            A name is none of the released ones; as for `means`.
+        """
+        return correlation.correlations(self._moments(), self._release, columns, ())
+
+    def partial_corr(
+        self, columns: Sequence[str] | None = None, given: Sequence[str] | None = None
+    ) -> correlation.Correlations:
+        """Return the partial correlations of all pairs of columns, other columns held fixed.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of released columns; default all but those in `given`.
+        given : sequence of str, optional
+            What is held fixed; default: for each pair every other released column.
+
+        Returns
+        -------
+        Correlations
+
+        Raises
+        ------
+        ArgumentError, NotAvailableError
+            As for `corr`; a column is held fixed and correlated.
+        """
+        return correlation.correlations(self._moments(), self._release, columns, given)
+
+    def _moments(self) -> correlation.MeanMoments:
+        columns = all_columns(self._release.design)
+        part = part_of(self._release, np.eye(len(columns)))
+        return correlation.MeanMoments.of(self._release, moment_system(self._release, part), part)
+
+
+def part_of(release: Release, maps: Floats) -> MomentMap:
+    """Return columns and a response, last, that are sums of released columns, as sums of entries of z."""
+    layout, order = layout_of(release.design)
+    entries = np.empty_like(maps)
+    entries[:, order] = maps[:, :-1]
+    entries[:, -1] = maps[:, -1] / moments_law(release)["response_weight"]
+    return MomentMap(layout.public, entries[:-1], entries[-1])
+
+
+def stored_system(release: Release, settings: Json) -> MomentSystem:
+    """Return the estimating equation of stored results: of the release's own regression, or of a formula."""
+    if "formula" not in settings:
+        return moment_system(release)
+    return moment_system(release, part_of(release, sub_design(release.design, settings["formula"]).maps))
+
+
+def stored_iv(release: Release, settings: Json) -> iv.TwoStageEquation:
+    """Return the two-stage equation of a formula."""
+    law = moments_law(release)
+    if law["trust"] == "local":
+        raise NotAvailableError(
+            'iv() is made from totals (trust="central", "server" or "secure-sum"): this release is of records'
+        )
+    stages = iv.Stages.of(release.design, settings["formula"])
+    layout, _ = layout_of(release.design)
+    W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
+    part, columns = part_of(release, stages.maps), len(stages.endogenous)
+    return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=law["scale"])

@@ -1,0 +1,289 @@
+"""Means, correlations and partial correlations of the columns of one release of second moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.doors import doors, warn
+from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
+from privinf.inference.estimate import Estimate, is_positive_definite, two_sided_pvalue, upper_quantile
+from privinf.inference.linear_scores import partialled
+from privinf.inference.solution import semidefinite
+from privinf.moments.equation import TRUSTED, MomentMap, moments_law
+from privinf.moments.records import MomentSystem, NoisyRecordMoments
+from privinf.releases import Release
+from privinf.results import Results
+from privinf.schema.columns import all_columns
+from privinf.typing import Flags, Floats, Integers
+from privinf.validation import check_fraction
+
+# Below this many sds of the noise in the smallest direction of the columns an interval of a correlation is
+# the whole of [-1, 1]: see benchmarks/results/one_release.md.
+STRONG = 8.0
+NORMAL_LAW = "sampling errors as of jointly normal columns"
+OWN_LAW = "sampling errors from the records' own spread"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanMoments:
+    """Mean second moments of k released columns, scaled units, and the law of their error.
+
+    Attributes
+    ----------
+    S : (k, k) array
+        Noisy mean of x x'.
+    part : MomentMap
+        The columns, the last one its response, as sums of entries of z.
+    constant : int
+    n : int
+    scale : float
+        Noise sd of an isometric entry of the mean of zz'.
+    spread : (m, m) array or None
+        Covariance of one record's entries, noise included; None for totals.
+    """
+
+    S: Floats
+    part: MomentMap
+    constant: int
+    n: int
+    scale: float
+    spread: Floats | None
+
+    @classmethod
+    def of(cls, release: Release, system: MomentSystem, part: MomentMap) -> MeanMoments:
+        """Return the moments of all columns of a release; `system` is of its last column on the others.
+
+        Raises NotAvailableError without a constant, and where rows are weighted or not independent.
+        """
+        design = release.design
+        if design.constant is None:
+            raise NotAvailableError("the release has no constant, so that nothing can be centred")
+        if design.schema is not None and design.schema.unit is not None:
+            raise NotAvailableError(
+                "the rows of one person are dependent, and the release does not say how much"
+            )
+        S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
+        if abs(S[design.constant, design.constant] - 1.0) > 1e-9:
+            raise NotAvailableError("the release has weighted rows: how much they vary is not in it")
+        scale, records = moments_law(release)["scale"], isinstance(system, NoisyRecordMoments)
+        sd = scale / (math.sqrt(system.n) if records else system.n)
+        spread = system.covariance if isinstance(system, NoisyRecordMoments) else None
+        return cls(S, part, design.constant, system.n, sd, spread)
+
+    @property
+    def rows(self) -> Floats:
+        """The columns as sums of entries of z, shape (k, size)."""
+        return np.vstack([self.part.columns, self.part.response])
+
+    @property
+    def noise_free(self) -> Flags:
+        """Which columns are public."""
+        return np.asarray(~self.rows[:, self.part.public :].any(axis=1))
+
+    def variances(self, loading: Floats) -> tuple[Floats, Floats | None]:
+        """Return (noise, total) covariances of ``loading @ m``, m the mean entries; total None for totals."""
+        noisy = loading[:, : self.part.noisy]
+        noise = self.scale**2 * noisy @ noisy.T
+        return noise, None if self.spread is None else loading @ self.spread @ loading.T / self.n
+
+
+# ---- means
+
+
+def means(moments: MeanMoments, release: Release) -> Results:
+    """Return the means of all columns but the constant, user units; see `Analyses.means`.
+
+    Notes
+    -----
+    ``E(x - m) = 0``: the noise of n m has variance s^2/2, exactly; to it comes the columns' covariance over
+    n - 1 in a total, semidefinite with its trace kept, or the spread of the records' own noisy values.
+    """
+    design = release.design
+    kept = np.arange(len(moments.S)) != moments.constant
+    m = moments.S[moments.constant, kept]
+    loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[kept])[0]
+    noise, total = moments.variances(loading)
+    if total is None:
+        centred = moments.S[np.ix_(kept, kept)] - np.outer(m, m)
+        total = semidefinite((centred + centred.T) / 2) / (moments.n - 1) + noise
+    cov_type = "sample covariance" if moments.spread is None else "HC0"
+    columns = all_columns(design)
+    scale, center = (
+        np.append(design.scale, design.y_scale)[kept],
+        np.append(design.center, design.y_center)[kept],
+    )
+    names = [column.name for column, here in zip(columns, kept, strict=True) if here]
+    estimate = Estimate(
+        m, total, tuple(names), moments.n, noise_cov=noise, cov_type=cov_type, df=moments.n - 1
+    )
+    return Results(
+        estimate.transformed(np.diag(scale), shift=center, names=names),
+        report=PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]),
+        release=release,
+        sampling_cov=(total - noise) * np.outer(scale, scale),
+        model="Means",
+        method=f"second moments, {TRUSTED[release.law['trust']]}",
+        notes=("Means among rows clipped to the public bounds; all from one release.",),
+    )
+
+
+# ---- correlations
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False)
+class Correlations:
+    """Correlations of pairs of columns, with errors that hold the noise.
+
+    Attributes
+    ----------
+    params, bse, pvalues : DataFrame
+        Of all pairs of columns: the correlation; its standard error; the p-value of zero.
+    table : DataFrame
+        One row a pair: the correlation, its standard error and p-value, Fisher's z and its standard error,
+        and whether the noise leaves too little for an interval.
+    given : tuple of str, or None
+        What is held fixed; None: for each pair every other released column.
+    nobs : int
+    law : str
+        Where the sampling part of the errors comes from.
+    privacy : PrivacyReport
+        What the release cost.
+
+    Notes
+    -----
+    r = S_12 / sqrt(S_11 S_22) of the residuals on the constant and on what is held fixed. Intervals are
+    Fisher's, ``tanh(atanh r +- q se)``. From totals ``se^2 = 1/(n - g - 3) + V/(1 - r^2)^2``, g columns held
+    fixed and V the noise's variance to first order; the first term is right for jointly normal columns, as
+    scipy's ``pearsonr`` has it. From records it is their own spread. The test of zero uses S_12, in which the
+    noise is linear. Where the noise may be as large as the columns' spread, an interval is [-1, 1].
+    """
+
+    params: pd.DataFrame
+    bse: pd.DataFrame
+    pvalues: pd.DataFrame
+    table: pd.DataFrame
+    given: tuple[str, ...] | None
+    nobs: int
+    law: str
+    privacy: PrivacyReport
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, one row a pair, columns 0 and 1.
+
+        Warns
+        -----
+        WeakIdentificationWarning
+            Some are [-1, 1], since the noise leaves too little.
+        """
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.table["se_z"].to_numpy()
+        z = self.table["z"].to_numpy()
+        ends = np.tanh(np.column_stack([z - half, z + half]))
+        if (weak := self.table["weak"].to_numpy()).any():
+            warn(
+                f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise",
+                WeakIdentificationWarning,
+            )
+            ends[weak] = [-1.0, 1.0]
+        return pd.DataFrame(ends, self.table.index)
+
+    def __str__(self) -> str:
+        fixed = (
+            ""
+            if self.given == ()
+            else f", given {'all others' if self.given is None else ', '.join(self.given)}"
+        )
+        head = f"Correlations{fixed}: {self.nobs} records, {self.law}"
+        lines = [head, self.table.drop(columns=["z", "se_z"]).round(4).to_string()]
+        if self.privacy.stamp:
+            lines.append(self.privacy.stamp)
+        return "\n".join(lines)
+
+
+def correlations(
+    moments: MeanMoments, release: Release, columns: Sequence[str] | None, given: Sequence[str] | None
+) -> Correlations:
+    """Return the correlations of pairs of `columns` with `given` held fixed (None: all other columns)."""
+    known = {column.name: place for place, column in enumerate(all_columns(release.design))}
+    del known[release.design.columns[moments.constant].name]
+    fixed = [] if given is None else _places(given, known, "given")
+    chosen = _places(
+        [name for name in known if known[name] not in fixed] if columns is None else columns, known
+    )
+    names = [name for place in chosen for name, at in known.items() if at == place]
+    if len(chosen) < 2 or set(chosen) & set(fixed):
+        raise ArgumentError("name two columns or more, none of which is held fixed")
+    pairs = list(combinations(range(len(chosen)), 2))
+    every = list(known.values())
+    found = []
+    for i, j in pairs:
+        pair = [chosen[i], chosen[j]]
+        rest = [place for place in every if place not in pair] if given is None else fixed
+        found.append(_correlation(moments, np.array(pair), np.array(rest, dtype=np.int64)))
+    index = pd.MultiIndex.from_tuples([(names[i], names[j]) for i, j in pairs])
+    table = pd.DataFrame(found, index, ["corr", "std err", "P>|z|", "z", "se_z", "weak"])
+    squares: list[pd.DataFrame] = []
+    for name, own in (("corr", 1.0), ("std err", 0.0), ("P>|z|", 0.0)):
+        square = np.full((len(names), len(names)), own)
+        for (i, j), value in zip(pairs, table[name], strict=True):
+            square[i, j] = square[j, i] = value
+        squares.append(pd.DataFrame(square, names, names))
+    params, bse, pvalues = squares
+    return Correlations(
+        params, bse, pvalues, table.astype({"weak": bool}),
+        None if given is None else tuple(given), moments.n,
+        NORMAL_LAW if moments.spread is None else OWN_LAW,
+        PrivacyReport.of(release.entries, delta=moments_law(release)["delta"]),
+    )  # fmt: skip
+
+
+def _places(names: Sequence[str], known: dict[str, int], argument: str = "columns") -> list[int]:
+    if isinstance(names, str) or any(name not in known for name in names) or len(set(names)) < len(names):
+        raise ArgumentError(f"{argument} must list released columns, each once: {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _correlation(moments: MeanMoments, pair: Integers, given: Integers) -> tuple[float, ...]:
+    """Return (r, se, p-value, z, se of z, weak) of two columns; nan where there is no correlation."""
+    fixed = np.append(moments.constant, given)
+    gram = moments.S[np.ix_(fixed, fixed)]
+    nothing = (math.nan,) * 5 + (1.0,)
+    if not is_positive_definite(gram):
+        return nothing
+    lift = np.zeros((2, len(moments.S)))
+    lift[[0, 1], pair] = 1.0
+    lift[:, fixed] = -np.linalg.solve(gram, moments.S[np.ix_(fixed, pair)]).T
+    R = lift @ moments.S @ lift.T
+    if min(R[0, 0], R[1, 1]) <= 0.0:
+        return nothing
+    root = math.sqrt(R[0, 0] * R[1, 1])
+    r, rows = R[0, 1] / root, lift @ moments.rows
+    entries = moments.part.products(rows, rows)
+    slope = (entries[0, 1] - r * root * (entries[0, 0] / R[0, 0] + entries[1, 1] / R[1, 1]) / 2) / root
+    noise, total = moments.variances(np.stack([slope, entries[0, 1] / root]))
+    df = moments.n - len(given) - 3
+    null = noise[1, 1] + 1.0 / max(df, 1) if total is None else total[1, 1]
+    pvalue = float(two_sided_pvalue(r / math.sqrt(null)))
+    if abs(r) >= 1.0 or df < 1:
+        return r, math.nan, pvalue, math.nan, math.nan, 1.0
+    sampling = (1.0 - r**2) ** 2 / df
+    se = math.sqrt(noise[0, 0] + sampling if total is None else total[0, 0])
+    weak = _strength(moments, np.concatenate([pair, given])) < STRONG
+    return r, se, pvalue, math.atanh(r), se / (1.0 - r**2), float(weak)
+
+
+def _strength(moments: MeanMoments, columns: Integers) -> float:
+    """Return the smallest eigenvalue of the centred moments of the noisy columns, in sds of their noise."""
+    chosen = np.append(columns, moments.constant)
+    noisy = ~moments.noise_free[chosen]
+    if moments.scale == 0.0 or not noisy.any():
+        return math.inf
+    reduced = partialled(moments.S[np.ix_(chosen, chosen)], noisy)
+    return float(np.linalg.eigvalsh(reduced)[0]) / moments.scale

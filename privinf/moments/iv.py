@@ -1,0 +1,307 @@
+"""Two-stage least squares from one release of second moments, with Anderson-Rubin sets (iv)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.doors import doors
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
+from privinf.fitting.solve import CLIPPED
+from privinf.inference.estimate import is_positive_definite
+from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance, quadratic
+from privinf.inference.score_sets import ScoreSet, projected_set
+from privinf.inference.score_surface import ScoreSurface
+from privinf.inference.score_test import Identification, ScoreTestResult, identification
+from privinf.inference.solution import solve
+from privinf.moments.equation import TRUSTED, MomentMap, NoisyTotals, positive_part
+from privinf.releases import Release
+from privinf.results import Results
+from privinf.results.context import Context
+from privinf.schema import Design
+from privinf.schema.columns import sub_design
+from privinf.typing import ArrayLike, Flags, Floats, SamplingKind
+from privinf.validation import check_array, shown
+
+_BRACKET = re.compile(r"\[([^\[\]~]+)~([^\[\]~]+)\]")
+# First-stage F, noise in its covariance, below which a 5% test by one instrument may err more than 10% (Stock
+# and Yogo 2005).
+WEAK_F = 16.4
+SYNTAX = 'write "y ~ x + [w ~ z1 + z2]": one pair of brackets, endogenous columns ~ their instruments'
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The columns of a two-stage regression.
+
+    Attributes
+    ----------
+    design : Design
+        Of the structural equation.
+    maps : ndarray, shape (p + l + 1, k + 1)
+        Its p columns, the l instruments (the exogenous columns among them) and the response, each a sum of
+        released columns.
+    endogenous : (p,) bool array
+    excluded : (l,) bool array
+        Instruments that are no columns of the structural equation.
+    """
+
+    design: Design
+    maps: Floats
+    endogenous: Flags
+    excluded: Flags
+
+    @classmethod
+    def of(cls, released: Design, formula: str) -> Stages:
+        """Return what ``"y ~ x + [w ~ z]"`` reads of a release.
+
+        Raises
+        ------
+        SchemaError
+            The text is no such formula.
+        ArgumentError
+            There are fewer instruments than endogenous columns.
+        """
+        if not isinstance(formula, str) or len(_BRACKET.findall(formula)) != 1:
+            raise SchemaError(f"{shown(formula)} names no instruments: {SYNTAX}")
+        # What the schema reads are the texts "y ~ x + (w)" and "y ~ x + (z)".
+        second, first = (sub_design(released, _BRACKET.sub(rf"(\g<{at}>)", formula)) for at in (1, 2))
+        X, Z = (tuple(frozenset(column.pieces) for column in one.design.columns) for one in (second, first))
+        endogenous = np.array([column not in Z for column in X])
+        excluded = np.array([column not in X for column in Z])
+        if not endogenous.any() or excluded.sum() < endogenous.sum():
+            raise ArgumentError(
+                f"{int(excluded.sum())} instruments for {int(endogenous.sum())} endogenous columns: name at "
+                "least one of these, and as many instruments"
+            )
+        order = np.argsort([X.index(column) if column in X else len(X) for column in Z], kind="stable")
+        maps = np.vstack([second.maps[:-1], first.maps[:-1][order], second.maps[-1:]])
+        return cls(second.design, maps, endogenous, excluded[order])
+
+
+class TwoStageEquation(LargeSample):
+    r"""The two-stage equation ``Pi'(Z'y - Z'X b)/n = 0``, Pi = (Z'Z)^-1 Z'X, from noisy moments.
+
+    Parameters
+    ----------
+    W : (size, size) array
+        Noisy mean of zz'.
+    part : MomentMap
+        Columns X and instruments Z, in this order, and the response, as sums of entries of z.
+    columns : int
+        p, how many are X.
+    n : int
+    scale : float
+        Noise sd of an isometric entry of the sum.
+
+    Notes
+    -----
+    The moments ``h(b) = Z'(y - X b)/n`` take the noise linearly: ``n Cov h(b) = s2(b) Z'Z/n + n V(b)``, the
+    second term exact. Pi multiplies them by what is fixed to first order, since h is small: hence the
+    sandwich of ``Pi'h``. s2 assumes errors of equal variance, as does the first term.
+
+    **Privacy.** A function of the release alone.
+    """
+
+    cov_type = "nonrobust"
+
+    def __init__(self, W: Floats, part: MomentMap, *, columns: int, n: int, scale: float) -> None:
+        self.n = n
+        X, Z = part.columns[:columns], part.columns[columns:]
+        self._second, self._instruments = MomentMap(part.public, X, part.response), Z
+        self.first = NoisyTotals(W, n=n, part=MomentMap(part.public, Z, part.response), scale=scale)
+        self.noise_free = self._second.noise_free
+        self.cross: Floats = Z @ W @ X.T
+        self.h: Floats = Z @ W @ part.response
+        if not is_positive_definite(self.first.A):
+            raise NotPositiveDefiniteError(
+                "the noise outweighs the instruments: drop some, or release with less noise"
+            )
+        self._pi: Floats = np.asarray(np.linalg.solve(self.first.A, self.cross), dtype=np.float64)
+        self.A: Floats = self._pi.T @ self.cross
+        self.g: Floats = self._pi.T @ self.h
+        self._W, self._scale = W, scale
+        self._quadratic = self._second.quadratic_form(W)
+        both = np.vstack([-X, part.response])
+        L = part.products(both, Z)[:, :, : part.noisy]
+        noise = scale**2 / n * np.einsum("kam,lbm->klab", L, L, optimize=True)
+        self._noise = np.asarray(noise, dtype=np.float64)
+        near = positive_part(W)
+        sampling = np.multiply.outer(self._second.quadratic_form(near), Z @ near @ Z.T)
+        self._tensor: Floats = sampling + self._noise
+
+    def first_stage(self, column: int) -> NoisyTotals:
+        """Return the regression of one of the columns X on all instruments."""
+        part = MomentMap(self._second.public, self._instruments, self._second.columns[column])
+        return NoisyTotals(self._W, n=self.n, part=part, scale=self._scale)
+
+    def scores(self, beta: Floats) -> None:
+        """Return None: a total has no records."""
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Return s2(b) = mean (y - x'b)^2 from the noisy moments; it may be negative."""
+        w = np.append(beta, 1.0)
+        return float(w @ self._quadratic @ w)
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(Pi'h(b))``: sampling and noise together."""
+        return self._pi.T @ quadratic(self._tensor, np.append(beta, 1.0)) @ self._pi
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return the part of the meat that the noise causes."""
+        return self._pi.T @ quadratic(self._noise, np.append(beta, 1.0)) @ self._pi
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return the sampling part of the meat."""
+        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
+
+    def tensor(self) -> Floats:
+        """Return C with ``meat(b) = sum_kl w_k w_l C_kl``."""
+        tensor: Floats = np.einsum("klab,ac,bd->klcd", self._tensor, self._pi, self._pi, optimize=True)
+        return tensor
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return the instruments' own: what is weak is told by `strength`."""
+        return self.first.gram_noise()
+
+    def fuller_gram(self, a: float | None = None) -> Floats:
+        """Raise NotAvailableError: there is no noise covariance to subtract."""
+        return self.first.fuller_gram(a)
+
+    def surface(self, own: Flags, rows: Flags, T: Floats) -> ScoreSurface:
+        """Return the Anderson-Rubin statistic as a function of the coefficients `own`, in units c = T b.
+
+        `rows` are the instruments whose moments it is made of. Every other column is exogenous, and solves
+        the moment of itself exactly.
+        """
+        p = len(own)
+        inverse = np.linalg.inv(T)
+        lift = np.eye(p + 1)
+        lift[:p, :p] = inverse
+        cross = self.cross @ inverse
+        projection = np.eye(len(rows))[rows]
+        free = np.eye(p + 1)[:, np.append(own, True)]
+        if not own.all():
+            inner = cross[np.ix_(~rows, ~own)]
+            others = np.column_stack([cross[np.ix_(~rows, own)], -self.h[~rows]])
+            projection[:, ~rows] = -np.linalg.solve(inner.T, cross[np.ix_(rows, ~own)].T).T
+            free[np.append(~own, False)] = -np.linalg.solve(inner, others)
+        tensor = np.einsum("ki,lj,klab->ijab", lift, lift, self._tensor, optimize=True)
+        return ScoreSurface.of(cross, self.h, tensor, self.n, Concentrated(projection, free))
+
+
+def two_stage(release: Release, formula: str, system: TwoStageEquation) -> IVResults:
+    """Return two-stage least squares of a formula on a release; see `Analyses.iv`."""
+    stages = Stages.of(release.design, formula)
+    design = stages.design
+    solution = solve(system)
+    transform, shift = design.to_user
+    sampling = solution.sampling_cov
+    law = release.law
+    return IVResults(
+        solution.estimate(design.names).transformed(transform, shift=shift, names=design.names),
+        report=PrivacyReport.of(release.entries, delta=law["delta"]),
+        design=design,
+        release=release,
+        system=system,
+        sampling_cov=None if sampling is None else transform @ sampling @ transform.T,
+        identification=strength(system, stages),
+        model="TwoStageLeastSquares",
+        method=f"two-stage least squares, second moments, {TRUSTED[law['trust']]}",
+        options={
+            "Endogenous": ", ".join(np.array(design.names)[stages.endogenous]),
+            "Excluded instruments": str(int(stages.excluded.sum())),
+        },
+        settings={"formula": formula},
+        notes=() if law["noise_free"] else (CLIPPED,),
+    )
+
+
+def strength(system: TwoStageEquation, stages: Stages) -> Identification:
+    """Return the smallest first-stage F of an endogenous column; that of the instruments where they are weak.
+
+    F is the Wald statistic of the excluded instruments over their number, the noise in its covariance.
+    """
+    own = identification(system.first)
+    rows = stages.excluded
+    found = []
+    for column in np.flatnonzero(stages.endogenous):
+        solution = solve(system.first_stage(int(column)))
+        if solution.cov is None:
+            return Identification(0.0, WEAK_F, True, own.smallest_eigenvalue, own.noise_edge)
+        pi, cov = solution.params[rows], solution.cov[np.ix_(rows, rows)]
+        found.append(float(pi @ np.linalg.solve(cov, pi)) / int(rows.sum()))
+    if own.weak:
+        return own
+    return Identification(min(found), WEAK_F, min(found) < WEAK_F, own.smallest_eigenvalue, own.noise_edge)
+
+
+@doors
+class IVResults(Results):
+    """Results of two-stage least squares from second moments.
+
+    Adds to `Results`: `identification` is the first-stage F with the noise in it (weak below 16.4), and
+    ``conf_int(method="score")``, `score_set` and `score_test` are those of Anderson and Rubin, which hold
+    however weak the instruments are. They assume errors of equal variance, as the standard errors do.
+
+    References
+    ----------
+    Anderson, T. W. and Rubin, H. (1949), Annals of Mathematical Statistics 20, 46-63; Dufour, J.-M. and
+    Taamouti, M. (2005), Econometrica 73, 1351-1365.
+    """
+
+    def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
+        """Test the coefficients of all endogenous columns jointly, by the excluded instruments' moments.
+
+        Parameters
+        ----------
+        beta0 : array_like, shape (number of endogenous columns,), optional
+            User units, in the order of `params`; default zero.
+        """
+        system, stages = self._parts()
+        factors = np.diag(stages.design.to_user[0])
+        count = int(stages.endogenous.sum())
+        null = np.zeros(count) if beta0 is None else check_array(beta0, "beta0", ndim=1)
+        if null.shape != (count,):
+            raise ArgumentError(
+                f"beta0 must hold {count} coefficients of endogenous columns, got {len(null)}"
+            )
+        surface = system.surface(stages.endogenous, stages.excluded, np.eye(len(factors)))
+        w = np.append(null / factors[stages.endogenous], 1.0)
+        statistic = float(surface.evaluate(np.linalg.solve(surface.unwhiten, w)[None])[0][0])
+        df = int(stages.excluded.sum())
+        return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, null, system.law)
+
+    def _all_score_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
+        system, stages = self._parts()
+        transform, shift = stages.design.to_user
+        factors = np.diag(transform)
+        exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
+        found = []
+        for place, (factor, moved) in enumerate(zip(factors, shift, strict=True)):
+            own, rows = stages.endogenous.copy(), stages.excluded.copy()
+            own[place] = True
+            if not stages.endogenous[place]:
+                rows[exogenous[place]] = True
+            surface = system.surface(own, rows, transform / factors[:, None])
+            one = projected_set(surface, int(own[:place].sum()), alpha, system.law)
+            if not one.pieces:
+                raise NotAvailableError(
+                    "no coefficients go with all the instruments: their moments contradict one another, so "
+                    "that some instrument is not valid (or this is one sample in 1/alpha)"
+                )
+            found.append(one.mapped(float(factor), float(moved)))
+        return tuple(found)
+
+    def _parts(self) -> tuple[TwoStageEquation, Stages]:
+        context: Context = self._context
+        if context.release is None or not isinstance(context.system, TwoStageEquation):
+            raise NotAvailableError("Anderson-Rubin tests rest on the release, without which this was stored")
+        return context.system, Stages.of(context.release.design, context.settings["formula"])
+
+    def _check_settings(self) -> None:
+        if self.release is not None:
+            self._parts()

@@ -1,0 +1,234 @@
+"""Columns that one release holds for many regressions, and what a formula reads of them.
+
+A formula is answered where each of its columns is a sum of released ones: another coding of a factor is, and
+so is, by the constant, a column that is not centred. A product or a power is one only if it was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
+from privinf.schema.declared import Factor, Level
+from privinf.schema.design import Design
+from privinf.schema.formulas import design_from_formula, responses_of
+from privinf.schema.table import Schema
+from privinf.schema.terms import Column, Indicator, Piece
+from privinf.typing import Floats
+from privinf.validation import shown
+
+Product: TypeAlias = frozenset[Piece]
+Fitted = TypeVar("Fitted")
+
+
+def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | None = None) -> Design:
+    """Return the design of a release of declared columns and a constant, none of them the response.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : sequence of str
+        Terms as in a formula: ``["a", "b", "C(g)", "a:b", "I(a**2)"]``.
+    radius : float, optional
+        Ball for the scaled private part of a row, the last numeric column left out.
+
+    Returns
+    -------
+    Design
+        Without a formula. What it names as its response is the last numeric column, which stands for no
+        more than the others do.
+
+    Raises
+    ------
+    SchemaError
+        A text is no term of the schema's columns, the constant is taken out, no private column is a number
+        alone, or there is only one.
+    """
+    if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
+        raise SchemaError('columns must be a list of terms, for example columns=["a", "b", "C(g)"]')
+    response = next(_responses(schema, columns), None)
+    if response is None:
+        raise SchemaError(
+            f"none of the columns {', '.join(map(shown, columns))} is a private number of the schema"
+        )
+    full = design_from_formula(
+        schema, f"{response} ~ 1 + {' + '.join(columns)}", response_public=False, radius=radius
+    )
+    if full.constant is None:
+        raise SchemaError("a release for many regressions holds the constant: take -1 and 0 out of columns")
+    kept = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
+    moved = {old: new for new, old in enumerate(kept)}
+    return replace(
+        full, formula=None, columns=tuple(full.columns[at] for at in kept), private=full.private[kept],
+        constant=moved[full.constant], low=full.low[kept], high=full.high[kept],
+        blocks=tuple(tuple(moved[at] for at in block) for block in full.blocks),
+    )  # fmt: skip
+
+
+def _responses(schema: Schema, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the columns, last first, that can be a protected response."""
+    for name in reversed(columns):
+        try:
+            design = design_from_formula(schema, f"{name} ~ 1", response_public=False, radius=None)
+        except PrivinfError:
+            continue
+        if not design.response_public:
+            yield name
+
+
+@dataclass(frozen=True, slots=True)
+class SubDesign:
+    """A regression on columns that a release holds.
+
+    Attributes
+    ----------
+    design : Design
+        Of the regression's formula.
+    maps : ndarray, shape (p + 1, q + 1)
+        Its p columns and its response, scaled units, as sums of the q columns and the response of the
+        release in theirs.
+    """
+
+    design: Design
+    maps: Floats
+
+
+def sub_design(released: Design, formula: str) -> SubDesign:
+    """Return what a formula reads of a release.
+
+    Parameters
+    ----------
+    released : Design
+        What was released.
+    formula : str
+        Its response is any released number.
+
+    Raises
+    ------
+    SchemaError
+        The text is no formula of the schema's columns.
+    ArgumentError
+        The response stands among the columns too.
+    NotAvailableError
+        A column is no sum of released ones, or the release came from arrays, which have no formulas.
+    """
+    if released.schema is None:
+        raise NotAvailableError(
+            "a release of arrays has no formulas: name the columns by a Schema, Moments(schema, columns=[..])"
+        )
+    design = released.schema.design(formula)
+    outcome = design.outcome.column
+    if any(column.pieces == outcome.pieces for column in design.columns):
+        raise ArgumentError(f"{outcome.name!r} is the response and a column: it explains itself")
+    held = _Held.of(released)
+    spans = np.vstack([held.scaled_span(column) for column in (*design.columns, outcome)])
+    center = np.append(design.center, design.y_center)
+    scale = np.append(design.scale, design.y_scale)
+    if center.any():
+        spans[:, held.place(Column("the constant", ()))] -= center
+    return SubDesign(design, spans / scale[:, None])
+
+
+def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> Fitted | dict[str, Fitted]:
+    """Return what `fit` makes of a formula, or of each of several.
+
+    Parameters
+    ----------
+    formula : str or sequence of str
+        ``"a + b ~ c"`` is ``a ~ c`` and ``b ~ c``.
+    fit : callable
+        Takes a formula of one response.
+
+    Returns
+    -------
+    What `fit` returns, or a dict of it: by response for one formula of several, by formula for a list.
+
+    Raises
+    ------
+    SchemaError
+        A text is no formula, or there is none.
+    """
+    if isinstance(formula, str):
+        right = formula.partition("~")[2]
+        found = {name: f"{name} ~ {right.strip()}" for name in responses_of(formula)}
+    else:
+        found = {one: one for one in formula}
+    if not found:
+        raise SchemaError("name a regression: a formula with a response before the ~")
+    fits = {name: fit(one) for name, one in found.items()}
+    return next(iter(fits.values())) if isinstance(formula, str) and len(fits) == 1 else fits
+
+
+def all_columns(released: Design) -> tuple[Column, ...]:
+    """Return the columns of a release, its response last."""
+    return (*released.columns, released.outcome.column)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The columns of a release by what they are made of, and their units."""
+
+    schema: Schema
+    names: tuple[str, ...]
+    places: Mapping[Product, int]
+    center: Floats
+    scale: Floats
+
+    @classmethod
+    def of(cls, released: Design) -> _Held:
+        assert released.schema is not None
+        columns = all_columns(released)
+        return cls(
+            released.schema,
+            tuple(column.name for column in columns),
+            {frozenset(column.pieces): place for place, column in enumerate(columns)},
+            np.append(released.center, released.y_center),
+            np.append(released.scale, released.y_scale),
+        )
+
+    def place(self, column: Column) -> int:
+        """Return where a column stands, or raise NotAvailableError."""
+        try:
+            return self.places[frozenset(column.pieces)]
+        except KeyError:
+            raise NotAvailableError(
+                f"{column.name!r} is no sum of released columns, which are {', '.join(self.names)}: "
+                "products, powers and other functions must be declared as columns of the release"
+            ) from None
+
+    def scaled_span(self, column: Column) -> Floats:
+        """Return user units of a column as a sum of the released columns in scaled units."""
+        span = self._span(frozenset(column.pieces), column, frozenset())
+        scaled = span * self.scale
+        if shift := float(span @ self.center):
+            scaled[self.place(Column("the constant", ()))] += shift
+        return scaled
+
+    def _span(self, product: Product, column: Column, coded: frozenset[str]) -> Floats:
+        """Return a product as a sum of released columns, user units.
+
+        The indicator of a level that was not released is 1 less those of all others; `coded` are the factors
+        that were expanded so already.
+        """
+        span = np.zeros(len(self.names))
+        if product in self.places:
+            span[self.places[product]] = 1.0
+            return span
+        for piece in product:
+            if isinstance(piece, Indicator) and piece.column not in coded:
+                rest, expanded = product - {piece}, coded | {piece.column}
+                span += self._span(rest, column, expanded)
+                for level in self._levels(piece):
+                    span -= self._span(rest | {Indicator(piece.column, level)}, column, expanded)
+                return span
+        span[self.place(column)] = 1.0  # which raises
+        return span
+
+    def _levels(self, piece: Indicator) -> list[Level]:
+        declared = self.schema[piece.column]
+        assert isinstance(declared, Factor)
+        return [level for level in declared.levels if level != piece.level]
