@@ -26,7 +26,7 @@ from privinf.modulation.equation import (
     release_rounds,
     round_systems,
 )
-from privinf.modulation.results import ModulatedOLSResults, RegressionOptions, regressions
+from privinf.modulation.results import ModulatedOLSResults, PartOptions, regressions
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
@@ -290,7 +290,7 @@ class ModulatedOLS(ReleaseModel):
         )  # fmt: skip
 
     def regress(
-        self, formula: str | Sequence[str] | None = None, **options: Unpack[RegressionOptions]
+        self, formula: str | Sequence[str] | None = None, **options: Unpack[PartOptions]
     ) -> Results | dict[str, Results]:
         """Fit least squares of any released number on sums of released columns; free, as often as wanted.
 
@@ -303,7 +303,7 @@ class ModulatedOLS(ReleaseModel):
 
         Raises ArgumentError without a release, NotAvailableError where a column is no sum of released ones.
         """
-        check_words(options, RegressionOptions.__annotations__)
+        check_words(options, PartOptions.__annotations__)
         if formula is None:
             return self.fit(**options)
         if self._release is None:

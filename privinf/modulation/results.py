@@ -28,7 +28,7 @@ from privinf.typing import ArrayLike, Floats, Stabilization, Target
 from privinf.validation import check_array
 
 
-class RegressionOptions(TypedDict, total=False):
+class PartOptions(TypedDict, total=False):
     """Options of `ModulatedOLS.fit` on a release."""
 
     estimator: Estimator
@@ -39,7 +39,7 @@ class RegressionOptions(TypedDict, total=False):
 
 
 def regressions(
-    release: Release, formula: str | Sequence[str], options: RegressionOptions
+    release: Release, formula: str | Sequence[str], options: PartOptions
 ) -> Results | dict[str, Results]:
     """Return the regressions of formulas on released columns; see `ModulatedOLS.regress`."""
     given: dict[str, Any] = dict(options)

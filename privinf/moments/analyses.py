@@ -166,7 +166,7 @@ class Analyses:
         """
         return correlation.means(self._moments(), self._release)
 
-    def corr(self, columns: Sequence[str] | None = None) -> correlation.Correlations:
+    def corr(self, columns: Sequence[str] | None = None) -> correlation.PairCorrelations:
         """Return the correlations of all pairs of columns.
 
         Parameters
@@ -176,7 +176,7 @@ class Analyses:
 
         Returns
         -------
-        Correlations
+        PairCorrelations
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Analyses:
 
     def partial_corr(
         self, columns: Sequence[str] | None = None, given: Sequence[str] | None = None
-    ) -> correlation.Correlations:
+    ) -> correlation.PairCorrelations:
         """Return the partial correlations of all pairs of columns, other columns held fixed.
 
         Parameters
@@ -199,7 +199,7 @@ class Analyses:
 
         Returns
         -------
-        Correlations
+        PairCorrelations
 
         Raises
         ------

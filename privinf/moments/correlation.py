@@ -139,7 +139,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False)
-class Correlations:
+class PairCorrelations:
     """Correlations of pairs of columns, with errors that hold the noise.
 
     Attributes
@@ -209,7 +209,7 @@ class Correlations:
 
 def correlations(
     moments: MeanMoments, release: Release, columns: Sequence[str] | None, given: Sequence[str] | None
-) -> Correlations:
+) -> PairCorrelations:
     """Return the correlations of pairs of `columns` with `given` held fixed (None: all other columns)."""
     known = {column.name: place for place, column in enumerate(all_columns(release.design))}
     del known[release.design.columns[moments.constant].name]
@@ -236,7 +236,7 @@ def correlations(
             square[i, j] = square[j, i] = value
         squares.append(pd.DataFrame(square, names, names))
     params, bse, pvalues = squares
-    return Correlations(
+    return PairCorrelations(
         params, bse, pvalues, table.astype({"weak": bool}),
         None if given is None else tuple(given), moments.n,
         NORMAL_LAW if moments.spread is None else OWN_LAW,

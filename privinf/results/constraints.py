@@ -12,6 +12,7 @@ import numpy as np
 import patsy
 
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.results.context import Context
 from privinf.schema import Design, Factor
 from privinf.typing import Floats, Names
 from privinf.validation import check_array, shown
@@ -180,3 +181,21 @@ def pairwise_contrasts(
     for row, (first, second) in enumerate(pairs):
         contrasts[row, positions] = coding[second] - coding[first]
     return contrasts, [f"{levels[b]}-{levels[a]}" for a, b in pairs], coding, levels
+
+
+def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Sequence[str]) -> list[int]:
+    """Return the places in `names` of the columns that a nested fit of the same release leaves out.
+
+    Raises ArgumentError unless the fits are nested, of one response and of one release.
+    """
+    if full.report.entries != restricted.report.entries:
+        raise ArgumentError("the two fits were made from different releases: compare fits of one release")
+    responses = [None if one.design is None else one.design.response for one in (full, restricted)]
+    if responses[0] is None or responses[0] != responses[1]:
+        raise ArgumentError("the two fits must have the same response")
+    if not set(fewer) < set(names):
+        raise ArgumentError(
+            f"the columns of the other fit, {', '.join(fewer)}, must be some of {', '.join(names)}: call it "
+            "on the larger fit, with factors coded alike in both"
+        )
+    return [place for place, name in enumerate(names) if name not in fewer]

@@ -18,6 +18,7 @@ from privinf.inference.intervals import Precision, contrast_bias, contrast_df, p
 from privinf.results.constraints import (
     ConstraintLike,
     check_independent,
+    left_out,
     linear_constraints,
     pairwise_contrasts,
     terms,
@@ -167,6 +168,36 @@ class WaldResults:
         self._warn_if_weak("f_test()")
         restrictions = check_independent(linear_constraints(r_matrix, self.names))
         return self._inner.wald_test((restrictions.R, restrictions.q), use_f=True, scalar=True)
+
+    def compare_f_test(self, restricted: WaldResults) -> tuple[float, float, int]:
+        """Test this fit against one of some of its columns, made from the same release.
+
+        Parameters
+        ----------
+        restricted : results
+            Of the same response; its columns are among those of this fit.
+
+        Returns
+        -------
+        statistic, pvalue : float
+            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
+            `use_t`, else chi2.
+        df : int
+            How many columns are left out.
+
+        Raises
+        ------
+        ArgumentError
+            The fits are of other releases or responses, or are not nested.
+
+        Notes
+        -----
+        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
+        forms it from rows, would have the noise of both fits in it and no F law.
+        """
+        zero = left_out(self._context, self.names, restricted._context, restricted.names)
+        found = self.wald_test(np.eye(len(self.names))[zero])
+        return float(found.statistic), float(found.pvalue), len(zero)
 
     def t_test_pairwise(
         self, term_name: str, method: str | list[str] = "hs", alpha: float = 0.05

@@ -6,6 +6,7 @@ so is, by the constant, a column that is not centred. A product or a power is on
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
@@ -15,7 +16,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
 from privinf.schema.declared import Factor, Level
 from privinf.schema.design import Design
-from privinf.schema.formulas import design_from_formula, responses_of
+from privinf.schema.formulas import design_from_formula, syntax
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column, Indicator, Piece
 from privinf.typing import Floats
@@ -59,7 +60,7 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
         schema, f"{response} ~ 1 + {' + '.join(columns)}", response_public=False, radius=radius
     )
     if full.constant is None:
-        raise SchemaError("a release for many regressions holds the constant: take -1 and 0 out of columns")
+        raise SchemaError("a release for many regressions holds the constant: take 0 out of columns")
     kept = [at for at, column in enumerate(full.columns) if column.pieces != full.outcome.column.pieces]
     moved = {old: new for new, old in enumerate(kept)}
     return replace(
@@ -153,14 +154,28 @@ def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> 
         A text is no formula, or there is none.
     """
     if isinstance(formula, str):
-        right = formula.partition("~")[2]
-        found = {name: f"{name} ~ {right.strip()}" for name in responses_of(formula)}
+        left, _, right = formula.partition("~")
+        names = _summands(left.strip())
+        found = (
+            {name: f"{name} ~ {right.strip()}" for name in names} if len(names) > 1 else {formula: formula}
+        )
     else:
         found = {one: one for one in formula}
     if not found:
         raise SchemaError("name a regression: a formula with a response before the ~")
     fits = {name: fit(one) for name, one in found.items()}
     return next(iter(fits.values())) if isinstance(formula, str) and len(fits) == 1 else fits
+
+
+def _summands(text: str) -> list[str]:
+    """Return what a sum adds up; the text itself where it is none."""
+    try:
+        node = syntax(text)
+    except SchemaError:
+        return [text]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_summands(ast.unparse(node.left)), ast.unparse(node.right)]
+    return [text]
 
 
 def all_columns(released: Design) -> tuple[Column, ...]:

@@ -65,24 +65,6 @@ def design_from_formula(
 
 def _parsed(formula: str) -> tuple[str, list[Any]]:
     """Return the code of the response and patsy's terms of the right-hand side."""
-    responses, right = _described(formula)
-    if len(responses) != 1:
-        raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
-    if not right:
-        raise SchemaError(f"formula {shown(formula)} has no term after the ~")
-    return responses[0], right
-
-
-def responses_of(formula: str) -> tuple[str, ...]:
-    """Return the responses of a formula, as in ``"a + b ~ c"``.
-
-    Raises SchemaError for a text that is no formula.
-    """
-    return _described(formula)[0]
-
-
-def _described(formula: str) -> tuple[tuple[str, ...], list[Any]]:
-    """Return the codes of the responses and patsy's terms of the right-hand side."""
     import patsy
 
     if not isinstance(formula, str):
@@ -92,9 +74,12 @@ def _described(formula: str) -> tuple[tuple[str, ...], list[Any]]:
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
         reason = error.message if isinstance(error, patsy.PatsyError) else "it is no formula"
         raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
-    if any(len(term.factors) != 1 for term in description.lhs_termlist):
+    left, right = description.lhs_termlist, description.rhs_termlist
+    if len(left) != 1 or len(left[0].factors) != 1:
         raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
-    return tuple(term.factors[0].code for term in description.lhs_termlist), description.rhs_termlist
+    if not right:
+        raise SchemaError(f"formula {shown(formula)} has no term after the ~")
+    return left[0].factors[0].code, right
 
 
 def _response(schema: Schema, code: str, public: bool) -> Response:
