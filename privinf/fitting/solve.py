@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -181,11 +182,13 @@ def fit_measures(
     """Return (R^2, residual variance), from corrected moments, scaled units.
 
     R^2 is centred where there is a constant x'v = 1, as statsmodels has it; the residual variance has
-    divisor n. Each is None where the noise leaves a value that it cannot have.
+    divisor `df_resid` where the system has one, else n. Each is None where the noise leaves a value that it
+    cannot have.
     """
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
     if constant is not None:
         total -= float(constant @ system.g) ** 2 / float(constant @ system.A @ constant)
     rsquared = 1.0 - residual / total if total > 0.0 else -1.0
-    return rsquared if 0.0 <= rsquared <= 1.0 else None, residual if residual >= 0.0 else None
+    scale = residual * system.n / system.df_resid if math.isfinite(system.df_resid) else residual
+    return rsquared if 0.0 <= rsquared <= 1.0 else None, scale if scale >= 0.0 else None

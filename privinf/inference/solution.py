@@ -18,7 +18,8 @@ WEAK_GRAM = (
 )
 WEAK_VARIANCE = (
     "the covariance is not positive definite: the residual variance left after the correction is not "
-    "positive; use score_test() and conf_int(method='score'), or a smaller noise"
+    "positive, and the noise leaves no error in some direction; use score_test() and "
+    "conf_int(method='score'), or a smaller noise"
 )
 NO_NOISE = (
     "target='sample' asks for the error that the noise causes, and this release leaves none in some direction"
@@ -176,8 +177,7 @@ def _covariances(
         return (noise_cov, noise_cov, "") if definite else (None, None, NO_NOISE)
     meat = system.meat(params) if scores is None else score_meat(scores, system.n)
     cov = sandwich(bread, meat, system.n)
-    drowned = system.cov_type == "nonrobust" and system.residual_variance(params) <= 0.0
-    if drowned or not is_positive_definite(cov):
+    if not is_positive_definite(cov):
         return None, None, WEAK_VARIANCE
     return cov, noise_cov, ""
 

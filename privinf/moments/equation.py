@@ -172,10 +172,12 @@ class NoisyTotals(LargeSample):
     Notes
     -----
     psibar(b) = g - A b takes the noise linearly: it is exactly Gaussian, and nothing has to be subtracted.
-    ``meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
-    ``meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual moments
-    grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part, H by the
-    nearest semidefinite matrix of its trace; where they are semidefinite that is W and H themselves.
+    ``null_meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
+    ``null_meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual
+    moments grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part, H by the
+    nearest semidefinite matrix of its trace; where they are semidefinite that is W and H themselves. Without
+    HC0 the meat at the estimate has divisor n - p, as statsmodels' OLS; the score test's, at a value that was
+    not estimated, has n.
 
     **Privacy.** A function of the release alone.
 
@@ -207,6 +209,7 @@ class NoisyTotals(LargeSample):
         self._map = part or MomentMap.checked(public=public, size=matrix.shape[0], order=order, weight=weight)
         self._scale = check_number(scale, "scale", low=0.0)
         self.noise_free = self._map.noise_free
+        self.df_resid = float(max(self.n - len(self.noise_free), 1))
         Q = self._map.quadratic_form(matrix)
         self.A: Floats = Q[:-1, :-1]
         self.g: Floats = -Q[:-1, -1]
@@ -234,7 +237,15 @@ class NoisyTotals(LargeSample):
         return float(w @ self._second_moments @ w)
 
     def meat(self, beta: Floats) -> Floats:
-        """Return ``n Cov(psibar(b))``: sampling and noise together."""
+        """Return ``n Cov(psibar(b))`` at the estimate: sampling and noise together."""
+        w = np.append(beta, 1.0)
+        if self._residual is not None:
+            return quadratic(self.tensor(), w)
+        variance = float(w @ self._positive @ w) * self.n / self.df_resid
+        return variance * self._positive[:-1, :-1] + quadratic(self._noise, w)
+
+    def null_meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psibar(b))`` at coefficients that were not estimated."""
         return quadratic(self.tensor(), np.append(beta, 1.0))
 
     def noise_meat(self, beta: Floats) -> Floats:
@@ -245,10 +256,11 @@ class NoisyTotals(LargeSample):
         """Return the sampling part of the meat."""
         if self._residual is not None:
             return self._residual, "heteroskedastic"
-        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
+        variance = homoskedastic_variance(self, beta) * self.n / self.df_resid
+        return variance * self.A, "homoskedastic"
 
     def tensor(self) -> Floats:
-        """Return C with ``meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
+        """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""
         gram = self._positive[:-1, :-1]
         if self._residual is None:
             return np.multiply.outer(self._positive, gram) + self._noise

@@ -103,6 +103,7 @@ class NoisyRecordMoments(LargeSample):
         self._variance = check_number(scale, "scale", low=0.0) ** 2
         self.noise_free = self._map.noise_free
         self.cov_type = "HC0" if groups is None else "cluster"
+        self.df_resid = float(max(n - size + 1, 1)) if groups is None else np.inf
         self._units = Units(n, groups)
         given = check_weights(weights, n)
         self._moments, self._public = self._units.sort(noisy), self._units.sort(clear)

@@ -41,6 +41,10 @@ ALLOWED_BIAS = (
     "P-values and intervals are the worst under a bias of up to {:.2g} standard errors, which the release "
     "does not rule out."
 )
+FLOORED_NOTE = (
+    "The release does not tell the residual variance from zero: what sampling adds to the standard errors is "
+    "held at the least that the noisy moments allow, and nearly all of the rest is noise."
+)
 CLIPPED_NOTE = (
     "Robust errors leave out what residuals have beyond {:.1f} of their sds, where noise drowns it: on "
     "skewed responses intervals may cover less than they say. More rows or a larger robust_share see more."
@@ -228,11 +232,23 @@ def _warnings(result: DescribedResults) -> list[str]:
             )
         if result.cov_type == "nonrobust":
             lines.append(EQUAL_VARIANCE_NOTE)
+        if _floored(result):
+            lines.append(FLOORED_NOTE)
         if "clipped_at" in result._context.settings:
             lines.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
     except NotAvailableError:
         pass
     return lines
+
+
+def _floored(result: DescribedResults) -> bool:
+    """Whether the covariance rests on a residual variance that came out negative."""
+    known = result._context
+    if result.estimate.cov is None or result.target == "sample" or result._no_moments is not None:
+        return False
+    if result.cov_type == "nonrobust":
+        return known.scale is None
+    return known.sampling_cov is not None and not known.sampling_cov.any()
 
 
 def _assumptions(report: PrivacyReport) -> list[str]:

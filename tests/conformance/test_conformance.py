@@ -110,17 +110,16 @@ def noisy(name):
     return fitted(name, rows(20_000), mu=60.0, rng=3)
 
 
-def reference(cov_type, formula=FORMULA, data=None):
+def reference(name, formula=FORMULA, data=None):
+    """Return statsmodels' fit of the same covariance: by t where the moments of the rows are the release."""
     model = sm.OLS.from_formula(formula, rows() if data is None else data)
-    if cov_type == "HC0":
-        return model.fit(cov_type="HC0", use_t=False)
-    plain = model.fit()
-    return model.fit(cov_type="fixed scale", cov_kwds={"scale": plain.ssr / plain.nobs}, use_t=False)
+    by_t = MODELS[name][0] is pi.MomentOLS
+    return model.fit(cov_type=MODELS[name][3], use_t=by_t)
 
 
 @EXACT
 def test_noise_free_limit_is_statsmodels(name):
-    ours, theirs = fitted(name), reference(MODELS[name][3])
+    ours, theirs = fitted(name), reference(name)
     close = {"rtol": 1e-8, "atol": 1e-8}
     assert list(ours.params.index) == list(theirs.params.index)
     np.testing.assert_allclose(ours.params, theirs.params, **close)
@@ -131,7 +130,10 @@ def test_noise_free_limit_is_statsmodels(name):
     np.testing.assert_allclose(ours.conf_int(0.1), theirs.conf_int(0.1), **close)
     np.testing.assert_allclose(ours.bse_sampling, theirs.bse, **close)
     for constraint in ("a = b", "a = b, c = 0.5", "C(g)[T.v] = C(g)[T.w] = 0"):
-        a, b = ours.wald_test(constraint), theirs.wald_test(expand(constraint), use_f=False, scalar=True)
+        a, b = (
+            ours.wald_test(constraint),
+            theirs.wald_test(expand(constraint), use_f=theirs.use_t, scalar=True),
+        )
         np.testing.assert_allclose(a.statistic, b.statistic, rtol=1e-8)
         np.testing.assert_allclose(a.pvalue, b.pvalue, **close)
     a, b = ours.t_test("a - 2 * b = 0.1"), theirs.t_test("a - 2 * b = 0.1")
@@ -144,6 +146,8 @@ def test_noise_free_limit_is_statsmodels(name):
     shared = ["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"]
     np.testing.assert_allclose(a[shared], b[shared], **close)
     np.testing.assert_allclose(ours.rsquared, theirs.rsquared, **close)
+    np.testing.assert_allclose(ours.rsquared_adj, theirs.rsquared_adj, **close)
+    np.testing.assert_allclose((ours.fvalue, ours.f_pvalue), (theirs.fvalue, theirs.f_pvalue), **close)
 
 
 def expand(constraint):

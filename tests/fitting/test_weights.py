@@ -40,12 +40,7 @@ def test_noise_free_limit_is_statsmodels_wls(name):
         epsilon=math.inf, **options
     )
     wls = sm.WLS.from_formula("y ~ x", frame, weights=frame.w)
-    plain = wls.fit()
-    if cov_type == "HC0":
-        theirs = wls.fit(cov_type="HC0")
-    else:
-        scale = float(np.sum(frame.w * (frame.y - plain.fittedvalues) ** 2) / len(frame))
-        theirs = wls.fit(cov_type="fixed scale", cov_kwds={"scale": scale})
+    theirs = wls.fit(cov_type=cov_type)
     np.testing.assert_allclose(ours.params, theirs.params, rtol=1e-8)
     np.testing.assert_allclose(ours.bse, theirs.bse, rtol=1e-8)
     np.testing.assert_allclose(ours.rsquared, theirs.rsquared, rtol=1e-8)

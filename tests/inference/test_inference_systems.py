@@ -43,7 +43,9 @@ def test_totals_tensor_agrees_with_the_formula():
     b = rng.standard_normal(3)
     noise = 9.0 / 2 / 300 * ((b @ b + 0.7**-2) * np.eye(3) + np.outer(b, b))
     np.testing.assert_allclose(system.noise_meat(b), noise, rtol=1e-12)
-    np.testing.assert_allclose(system.meat(b), system.residual_variance(b) * system.A + noise, rtol=1e-12)
+    variance = system.residual_variance(b)
+    np.testing.assert_allclose(system.null_meat(b), variance * system.A + noise, rtol=1e-12)
+    np.testing.assert_allclose(system.meat(b), variance * 300 / 297 * system.A + noise, rtol=1e-12)
 
 
 def fourth_moment_noise(rng, n, d, gaussian, amplitude, V):

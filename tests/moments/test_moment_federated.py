@@ -68,10 +68,7 @@ def federation(frame, policy=POLICY, schema=SCHEMA, ledgers=None, **options):
 
 
 def reference(y, X, cov_type):
-    plain = sm.OLS(y, X)
-    if cov_type == "HC0":
-        return plain.fit(cov_type="HC0", use_t=False)
-    return plain.fit(cov_type="fixed scale", cov_kwds={"scale": plain.fit().ssr / len(y)}, use_t=False)
+    return sm.OLS(y, X).fit(cov_type=cov_type, use_t=True)
 
 
 # ---- without noise
@@ -91,6 +88,7 @@ def test_without_noise_it_is_the_pooled_fit(trust, cov_type, constant):
     expected = reference(y, np.asarray(design), cov_type)
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(found.bse, expected.bse, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.conf_int(), expected.conf_int(), rtol=1e-8, atol=1e-8)
     assert found.cov_type == cov_type
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
+from privinf.errors import NotAvailableError
 from privinf.moments.model import moment_system
 
 
@@ -142,3 +143,30 @@ def test_options_that_do_not_belong_are_refused():
         pi.MomentOLS.from_release(release).fit(cov_type="HC0")
     with pytest.raises(pi.errors.ArgumentError, match="robust_share"):
         model().release(mu=1.0, cov_type="HC0", robust_share=1.5, rng=0)
+
+
+# ---- a residual variance that the noise drowns
+
+
+def test_a_negative_residual_variance_leaves_the_interval_of_the_noise():
+    """Before, such fits had no standard errors although the noise's part of them is known exactly."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 2))
+    y = X @ [0.5, -0.3] + 0.01 * rng.standard_normal(20_000)
+    model = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2))
+    drowned, covered = [], []
+    for seed in range(100):
+        r = model.fit(epsilon=1.0, delta=1e-6, rng=seed)
+        interval = r.conf_int().to_numpy()
+        covered.append((interval[:, 0] <= [0.5, -0.3]) & (interval[:, 1] >= [0.5, -0.3]))
+        if r._context.scale is None:
+            drowned.append(r)
+    assert 25 < len(drowned) < 75
+    assert (np.mean(covered, axis=0) > 0.9).all()
+    r = drowned[0]
+    assert (r.bse >= r.bse_privacy).all()
+    assert "residual variance from zero" in " ".join(str(r.summary()).split())
+    with pytest.raises(NotAvailableError, match="not positive"):
+        _ = r.scale
+    with pytest.raises(NotAvailableError, match="not positive"):
+        r.get_prediction(X[:2]).conf_int(obs=True)
