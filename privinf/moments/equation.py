@@ -174,10 +174,10 @@ class NoisyTotals(LargeSample):
     psibar(b) = g - A b takes the noise linearly: it is exactly Gaussian, and nothing has to be subtracted.
     ``null_meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
     ``null_meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual
-    moments grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part, H by the
-    nearest semidefinite matrix of its trace; where they are semidefinite that is W and H themselves. Without
-    HC0 the meat at the estimate has divisor n - p, as statsmodels' OLS; the score test's, at a value that was
-    not estimated, has n.
+    moments grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part,
+    H by the nearest semidefinite matrix of its trace; where they are semidefinite that is W and H
+    themselves. Without HC0 the meat at the estimate has divisor n - p, as statsmodels' OLS; the score
+    test's, at a value that was not estimated, has n.
 
     **Privacy.** A function of the release alone.
 
