@@ -49,7 +49,7 @@ class Curator:
         rng: RngLike = None,
         relation: SumRelation = "replace-one",
     ) -> None:
-        self._rows, self._name, self._relation = rows, name, relation
+        self._block, self._name, self._relation = rows, name, relation
         self._noise = get_source(rng)
         self._key = None if self._noise.secure else self._noise.new_key()
         self._asked = 0
@@ -58,7 +58,7 @@ class Curator:
     @property
     def nobs(self) -> int:
         """Number of rows."""
-        return len(self._rows)
+        return len(self._block)
 
     def vector_sum(self, op: str, args: Args, *, label: str, mu: float) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
@@ -69,7 +69,7 @@ class Curator:
             As for `TrustedServer.vector_sum`.
         """
         statistic, n = SITE_OPS[op], self.nobs
-        reach = statistic.reach(args, self._rows.features.shape[1], n)
+        reach = statistic.reach(args, self._block.features.shape[1], n)
         line = Line(
             label=label, mechanism="gaussian", sensitivity=reach.sensitivity(self._relation),
             derivation=f"{op}: {reach.derivation}", dimension=reach.size, mu=mu, unit=reach.unit,
@@ -81,7 +81,7 @@ class Curator:
             raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
         lines = self.ledger.spend(entry)
         self._asked += 1
-        total = statistic.total(self._rows, {**args, "bits": exact_bits(n) if exact else 0}, reach)
+        total = statistic.total(self._block, {**args, "bits": exact_bits(n) if exact else 0}, reach)
         if scale > 0.0:
             total = self._source(op).perturb(total, scale)
         return NoisySum(total, n, (self._name,), scale, mu, lines)

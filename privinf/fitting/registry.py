@@ -26,7 +26,8 @@ class StoredModel:
     results : str
         ``"module:attribute"`` of the class.
     system : str or None
-        Of the function ``(release, settings)`` that makes the estimating equation again; None: not kept.
+        Of the function ``(release, settings)`` that makes the estimating equation again, of the release or of
+        the ``scores`` among the settings; None: not kept.
     studies : mapping of str to str
         Methods of studies: how the method's name begins, and the module of studies that made the results.
     """
@@ -55,7 +56,7 @@ class Task:
     method: str = "fit"
 
 
-_GLM = StoredModel("privinf.glm.results:FederatedGLMResults")
+_GLM = StoredModel("privinf.glm.results:FederatedGLMResults", "privinf.glm.second_look:stored_scores")
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
 MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(

@@ -58,6 +58,7 @@ class GlmSettings(TypedDict):
     rounds: list[list[Any]]
     names: list[str]
     tail_ratio: NotRequired[float]
+    scores: NotRequired[dict[str, Any]]
 
 
 @doors
@@ -217,13 +218,10 @@ def second_look_results(
         df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
     )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
-    system = LookedScores(
-        look, scaled @ (look.pilot.unit * look.pilot.whitening.T), scaled @ look.pilot.theta,
-        ~rows.design.private, cov_type,
-    )  # fmt: skip
+    system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
     strength, measures = identified(look), look.measures
     context = description.context(rows, *notes_of(rows, look, estimate, strength))
-    context["settings"] |= {"tail_ratio": look.clip.ratio}
+    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict()}
     freed = rows.total / max(rows.total - rows.p, 1)
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return FederatedGLMResults(

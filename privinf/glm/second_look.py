@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.inference.linear_scores import LargeSample, quadratic
+from privinf.inference.linear_scores import LargeSample
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
 from privinf.typing import Flags, Floats, SamplingKind
@@ -176,26 +177,56 @@ class LookedScores(LargeSample):
 
     Attributes
     ----------
-    look : SecondLook
     to_scaled : ndarray, shape (p, p)
         K: from whitened coordinates to the design's scaled ones.
-    start : ndarray, shape (p,)
-        c_T.
+    start, mean : ndarray, shape (p,)
+        c_T, and S/n.
+    hessian, clean, known : ndarray, shape (p, p)
+        H, the meat, and n times the covariance that noise and tail add to S/n.
+    hessian_sd, residual : float
+        Sd of the noise of the diagonal of H, and the mean squared residual.
     noise_free : ndarray of bool, shape (p,)
         Columns that are concentrated out; their own noise is of second order there.
+    n : int
     cov_type : str
     """
 
-    look: SecondLook
     to_scaled: Floats
     start: Floats
+    mean: Floats
+    hessian: Floats
+    clean: Floats
+    known: Floats
+    hessian_sd: float
+    residual: float
     noise_free: Flags
+    n: int
     cov_type: str
 
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return self.look.n
+    @classmethod
+    def of(cls, look: SecondLook, to_scaled: Floats, noise_free: Flags, cov_type: str) -> LookedScores:
+        """Return the scores of a look; `to_scaled` is from its scaled units to the design's."""
+        hidden = (ALLOWED * look.clip.ratio) ** 2
+        flat = look.score_sd**2 + hidden * look.upper_sd**2
+        known = flat * np.eye(len(look.lower)) + hidden * np.outer(look.upper, look.upper)
+        return cls(
+            to_scaled @ (look.pilot.unit * look.pilot.whitening.T), to_scaled @ look.pilot.theta,
+            look.lower + look.clip.weight * look.upper, look.hessian, look.meat, look.n * known,
+            look.hessian_sd, look.measures.residual, noise_free, look.n, cov_type,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> LookedScores:
+        """Return what `to_dict` described."""
+        values: dict[str, Any] = {
+            name: np.asarray(value) if isinstance(value, list) else value for name, value in content.items()
+        }
+        return cls(**values)
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -204,24 +235,26 @@ class LookedScores(LargeSample):
     @cached_property
     def A(self) -> Floats:
         """Minus the derivative of psi."""
-        return np.asarray(self._inverse.T @ self.look.hessian @ self._inverse)
+        return np.asarray(self._inverse.T @ self.hessian @ self._inverse)
 
     @cached_property
     def g(self) -> Floats:
         """Psi at zero."""
-        scores = self.look.lower + self.look.clip.weight * self.look.upper
-        return np.asarray(self._inverse.T @ scores + self.A @ self.start)
+        return np.asarray(self._inverse.T @ self.mean + self.A @ self.start)
 
     def scores(self, beta: Floats) -> None:
         """Return None: sums were released, not records' scores."""
 
     def residual_variance(self, beta: Floats) -> float:
         """Return the mean squared residual, at the estimate whatever beta."""
-        return self.look.measures.residual
+        return self.residual
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psi(beta))``, shape (p, p)."""
-        return quadratic(self.tensor(), np.append(beta, 1.0))
+        moved = self._inverse @ (beta - self.start)
+        noise = moved @ moved * np.eye(len(moved)) + np.outer(moved, moved)
+        inner = self.clean + self.known + self.n * self.hessian_sd**2 / 2.0 * noise
+        return np.asarray(self._inverse.T @ inner @ self._inverse)
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the part of the meat that the noise causes."""
@@ -230,37 +263,39 @@ class LookedScores(LargeSample):
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the meat that the same rows would have had without noise."""
         kind: SamplingKind = "homoskedastic" if self.cov_type == "nonrobust" else "heteroskedastic"
-        return self._inverse.T @ self.look.meat @ self._inverse, kind
+        return self._inverse.T @ self.clean @ self._inverse, kind
 
     def tensor(self) -> Floats:
         """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
-        look, p = self.look, len(self.start)
-        moved = np.column_stack([self._inverse, -self._inverse @ self.start])
-        eye, noise = np.eye(p), self.n * look.hessian_sd**2 / 2.0
-        whitened = noise * (
-            np.einsum("ak,al,bc->klbc", moved, moved, eye) + np.einsum("bk,cl->klbc", moved, moved)
-        )
-        hidden = (ALLOWED * look.clip.ratio) ** 2
-        tail = hidden * (np.outer(look.upper, look.upper) + look.upper_sd**2 * eye)
-        whitened[p, p] += look.meat + self.n * (look.score_sd**2 * eye + tail)
-        inverse = self._inverse
-        return np.asarray(np.einsum("klbc,bi,cj->klij", whitened, inverse, inverse, optimize=True))
+        p, inverse = len(self.start), self._inverse
+        moved = np.column_stack([inverse, -inverse @ self.start])
+        noise = self.n * self.hessian_sd**2 / 2.0
+        crossed = inverse.T @ moved
+        found = np.multiply.outer(moved.T @ moved, inverse.T @ inverse)
+        found += np.einsum("bk,cl->klbc", crossed, crossed)
+        found *= noise
+        found[p, p] += inverse.T @ (self.clean + self.known) @ inverse
+        return np.asarray(found)
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return the metric of the noise in A and how far it spreads the spectrum in it."""
-        metric = self._inverse.T @ self._inverse
-        return metric, self.look.hessian_sd * math.sqrt(2.0 * len(self.start))
+        return self._inverse.T @ self._inverse, self.hessian_sd * math.sqrt(2.0 * len(self.start))
 
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
         raise NotAvailableError("Fuller's modification is for corrected features: a second look has none")
 
 
+def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores | None:
+    """Return the scores that settings of a result hold; None for fits of other engines."""
+    return LookedScores.from_dict(settings["scores"]) if "scores" in settings else None
+
+
 def identified(look: SecondLook) -> Identification:
     """Return whether the last Hessian was more than noise in every direction.
 
-    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise in
-    some direction: the second one mends that, unless it is itself.
+    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
+    in some direction: the last one mends that, unless it is noise itself.
     """
     edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
     smallest = look.strength * edge if edge > 0.0 else 1.0

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -164,7 +164,7 @@ def _from_parts(
         report=PrivacyReport.from_dict(header["report"]),
         design=None if header["design"] is None else Design.from_dict(header["design"]),
         release=release,
-        system=None if recipe is None or release is None else recipe.system(release, header["settings"]),
+        system=_equation(recipe, release, header["settings"]),
         identification=None if found is None else Identification(**found),
         notes=tuple(header["notes"]),
         options=dict(header["options"]),
@@ -173,6 +173,13 @@ def _from_parts(
     )
     result._check_settings()
     return result
+
+
+def _equation(recipe: Recipe | None, release: Release | None, settings: Mapping[str, Any]) -> Any:
+    """Return the estimating equation, where the file holds what it is made of."""
+    if recipe is None or (release is None and "scores" not in settings):
+        return None
+    return recipe.system(cast("Release", release), settings)
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
