@@ -188,7 +188,8 @@ def fit_measures(
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
     if constant is not None:
-        total -= float(constant @ system.g) ** 2 / float(constant @ system.A @ constant)
+        mass = float(constant @ system.A @ constant)  # 1, but for the noise of private dummies
+        total = total - float(constant @ system.g) ** 2 / mass if mass > 0.0 else 0.0
     rsquared = 1.0 - residual / total if total > 0.0 else -1.0
     scale = residual * system.n / system.df_resid if math.isfinite(system.df_resid) else residual
     return rsquared if 0.0 <= rsquared <= 1.0 else None, scale if scale >= 0.0 else None

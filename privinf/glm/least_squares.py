@@ -130,6 +130,8 @@ class Questions:
     looks : Looks
     spent : float
         Share of mu^2.
+    ones : ndarray, shape (p,), or None
+        The v with z'v = 1 in every row, where columns hold a constant or add up to one.
     """
 
     sums: GlmSums
@@ -140,6 +142,7 @@ class Questions:
     response: Pair
     looks: Looks = field(default_factory=Looks)
     spent: float = 0.0
+    ones: Floats | None = None
 
     @classmethod
     def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
@@ -152,7 +155,9 @@ class Questions:
             units["scale"] = rows.scale
         if rows.design.constant is not None:
             units["constant"] = rows.design.constant
-        return cls(sums, units, rows.reachable, mu, rows.total, (low, high), looks)
+        one = rows.design.constant_direction
+        ones = None if one is None else one * rows.scale
+        return cls(sums, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
 
     @property
     def p(self) -> int:
@@ -375,10 +380,11 @@ def last_moments(
     if not asked.looks.robust:
         freed = asked.n / max(asked.n - p, 1)
         meat, sd = freed * residual / pilot.unit**2 * hessian, 0.0
-    constant = asked.units.get("constant")
-    explained = float(theta @ moments[:p, :p] @ theta)
-    mean = 0.0 if constant is None else float(moments[constant, :p] @ theta)
-    return meat, sd, Measures(residual, max(explained - mean**2, 0.0) + residual)
+    gram, ones = moments[:p, :p], asked.ones
+    explained = float(theta @ gram @ theta)
+    if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
+        explained -= float(ones @ gram @ theta) ** 2 / mass
+    return meat, sd, Measures(residual, max(explained, 0.0) + residual)
 
 
 def fit_least_squares(asked: Questions) -> SecondLook:

@@ -22,6 +22,7 @@ from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.delta_method import predict_mean
 from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import contrast_df
 from privinf.inference.solution import sandwich
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
@@ -130,9 +131,17 @@ class FederatedGLMResults(Results):
         return pd.Series(linear, index, name=which)
 
     def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
-        """Return predicted means with standard errors (delta method) and intervals (from the predictor's)."""
+        """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
+
+        The gaussian family has intervals of new observations too, where squares of residuals were released.
+        """
+        if self.family == "gaussian":
+            return super().get_prediction(exog, transform)
         rows, index = self._rows(exog, transform)
-        linear = predict_mean(rows, self._estimate.params, self._estimate.covariance)
+        known = self._estimate
+        linear = predict_mean(
+            rows, known.params, known.covariance, df=contrast_df(known, rows), bias=known.bias
+        )
         return Prediction(cast("Any", LinkPrediction(linear, LOSSES[self.family])), index)
 
 

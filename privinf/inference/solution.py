@@ -143,7 +143,8 @@ def solve(
     return Solution(
         params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
         "noise only" if target == "sample" else system.cov_type,
-        stabilization, target, weak_reason, system.n, system.df, system.df_resid,
+        stabilization, target, weak_reason, system.n, system.df,
+        np.inf if target == "sample" else system.df_resid,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import privinf as pi
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 NUMBERS = ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "scale", "df_resid", "df_model", "nobs")
-MODELS = {"moments": pi.MomentOLS}
+MODELS = {"moments": pi.MomentOLS, "ols": pi.OLS}
 
 
 def held(name):
@@ -54,9 +54,10 @@ def test_every_number_is_that_of_statsmodels(model, name, cov_type):
     np.testing.assert_allclose(found[list(expected.columns)], expected, **CLOSE)
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
-def test_tests_of_restrictions_are_those_of_statsmodels(cov_type):
-    ours, theirs = fits("moments", "spector", cov_type)
+def test_tests_of_restrictions_are_those_of_statsmodels(model, cov_type):
+    ours, theirs = fits(model, "spector", cov_type)
     for text in ("GPA = 2*PSI", "TUCE = 0, GPA = 0.3"):
         found, expected = ours.t_test(text), theirs.t_test(text)
         for member in ("effect", "sd", "tvalue", "pvalue", "df_denom"):
@@ -69,20 +70,24 @@ def test_tests_of_restrictions_are_those_of_statsmodels(cov_type):
         )
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
-def test_without_a_constant_nothing_is_centred(cov_type):
-    ours, theirs = fits("moments", "spector", cov_type, constant=False)
+def test_without_a_constant_nothing_is_centred(model, cov_type):
+    ours, theirs = fits(model, "spector", cov_type, constant=False)
     for member in NUMBERS:
         np.testing.assert_allclose(getattr(ours, member), getattr(theirs, member), err_msg=member, **CLOSE)
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("formula", ["y ~ 0 + C(g) + x", "y ~ 0 + C(g):C(h) + x", "y ~ 0 + x"])
-def test_dummies_of_all_levels_are_a_constant(formula):
+def test_dummies_of_all_levels_are_a_constant(model, formula):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"x": rng.uniform(-1, 1, 60), "g": list("abc") * 20, "h": list("uuvv") * 15})
     frame["y"] = 1.0 + 0.5 * frame.x + (frame.g == "b") + 0.2 * rng.standard_normal(60)
     schema = pi.Schema({"y": (-3, 5), "x": (-1, 1), "g": ["a", "b", "c"], "h": ["u", "v"]})
-    ours = pi.MomentOLS.from_formula(formula, frame, schema=schema).fit(epsilon=math.inf)
+    ours = (
+        MODELS[model].from_formula(formula, frame, schema=schema).fit(epsilon=math.inf, cov_type="nonrobust")
+    )
     theirs = sm.OLS.from_formula(formula, frame).fit()
     assert ours.k_constant == theirs.k_constant
     for member in ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "df_model", "df_resid"):
