@@ -51,6 +51,7 @@ MixingMethod = Literal["random-mixing", "gaussian-rows"]
 Multipliers = Literal["rademacher", "gaussian"]
 PeelingMethod = Literal["gumbel", "laplace"]
 Precision = Literal["pooled", "machine"]
+Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted
 Relation = Literal["replace-one", "metric", "zero-out"]
 ResponseMode = Literal["protected", "public"]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
@@ -97,10 +98,10 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds", "Calibration",
-    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family",
-    "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
-    "LossName", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs",
-    "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Relation", "ResponseMode", "RngLike",
+    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family", "Flags",
+    "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind", "LossName",
+    "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs", "PartyColumns",
+    "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation", "ResponseMode", "RngLike",
     "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs", "SourceName", "SpendingWords",
     "Stabilization", "SumRelation", "Table", "Target", "Trust", "TrustModel", "Which",
 ]  # fmt: skip

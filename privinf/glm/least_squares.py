@@ -54,8 +54,7 @@ from privinf.inference.tails import (
 )
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.tails import counts_above
-from privinf.mechanisms.statistics.whitened import Quantity
-from privinf.typing import ClipRule, Floats, Pair, ScoreTarget
+from privinf.typing import ClipRule, Floats, Pair, Quantity, ScoreTarget
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
 MOMENTS, SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.15, 0.03, 0.01, 0.12, 0.02, 0.08

@@ -176,6 +176,8 @@ _TWO = {"columns": [1, 2], "transform": np.eye(2), "clip": 1.0}
 _GLM = {"family": "gaussian", "theta": np.full(5, 0.1), "radius": 2.0, "residual_clip": 1.5}
 _CURVED = {"family": "poisson", "theta": np.full(5, 0.1), "transform": np.eye(5), "score_bound": 0.8,
            "curvature_bound": 0.4}  # fmt: skip
+_WHITE = {"response_factor": 0.5, "theta": np.full(5, 0.1), "whitening": np.eye(5), "unit": 0.3,
+          "constant": 0}  # fmt: skip
 _MOMENTS = {"response_factor": 1.0, "norm": 1.0, "constant": 0}
 STATISTICS: dict[str, dict[str, Any]] = {
     "clipped_products": {"bound": 1.0, "residual_clip": 1.0, "support": [1], "beta": [0.3]},
@@ -212,6 +214,12 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "curved.score": _CURVED | {"low": 0.1, "high": 0.5},
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
+    "whitened.counts": _WHITE | {"quantity": "score", "thresholds": [0.5, 1.0, 2.0]},
+    "whitened.gram": _WHITE | {"clip": 1.5},
+    "whitened.hessian": _WHITE | {"low": 0.5, "high": 2.0, "weight": 1.2, "clip": 1.5},
+    "whitened.score": _WHITE | {"low": 0.5, "high": 2.0},
+    "whitened.meat": _WHITE | {"low": 0.5, "high": 2.0, "weight": 1.2},
+    "whitened.square": _WHITE | {"residual_clip": 1.0},
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},
 }  # fmt: skip

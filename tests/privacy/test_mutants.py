@@ -547,7 +547,7 @@ MUTANTS = {
     ),
     "a Hessian without its root of two": (
         Mutant(
-            "mechanisms.statistics.glm", "_outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
+            "mechanisms.statistics.glm", "outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
         ),
         of_sizes("glm.hessian", "glm.meat"),
     ),

@@ -104,6 +104,7 @@ ROW_DOORS = {
     "privinf.mechanisms.rows",
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
     "privinf.mechanisms.statistics.scores",
+    "privinf.mechanisms.statistics.tails",  # for what released counts say
 }
 # Rooms that import nothing but these, the standard library and the package.
 NUMERIC_ONLY = {"inference": {"numpy", "scipy"}}

@@ -21,7 +21,6 @@ All hold for any arguments, and whatever stands in the rows: the norms are enfor
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
@@ -45,10 +44,8 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.glm import FEWEST, outer_reach, upper_triangle
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
 from privinf.mechanisms.statistics.tails import counted, counted_reach
-from privinf.typing import Floats
+from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice, check_number
-
-Quantity = Literal["residual", "length", "score"]
 
 _UNITS = ("center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta")
 
