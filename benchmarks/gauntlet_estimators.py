@@ -159,6 +159,8 @@ class Outcome:
         The flag that the interval should not be trusted; names of other warnings. Empty without.
     refused : str
         Why there is no interval at all.
+    posterior : int
+        Whether the interval is of a posterior, as that of a logistic fit is where it is weak.
     rejected : int, optional
         Whether the score test rejects the true slopes at 5%, where the cell counts that and the fit has one.
     """
@@ -168,6 +170,7 @@ class Outcome:
     flagged: str = ""
     warned: str = ""
     refused: str = ""
+    posterior: int = 0
     rejected: int | None = None
 
 
@@ -195,7 +198,14 @@ def outcome(
         return Outcome(nothing, nothing, refused="no finite interval")
     covered, width = judged(limits, reference, cell.n)
     rejected = rejects(result, reference) if cell.scored else None
-    return Outcome(covered, width, "weak" if weak else "", ",".join(sorted(others)), rejected=rejected)
+    return Outcome(
+        covered,
+        width,
+        flagged="weak" if weak else "",
+        warned=",".join(sorted(others)),
+        posterior=int(getattr(result, "cov_type", "") == "posterior"),
+        rejected=rejected,
+    )
 
 
 def rejects(result: Any, reference: Reference) -> int | None:

@@ -68,7 +68,7 @@ class Judged:
     Attributes
     ----------
     cell, estimator
-    fits, flagged, refused, warned, failed : int
+    fits, flagged, refused, warned, posterior, failed : int
         How many; a fit that is flagged or refused is not warned.
     sure : Counted
         Fits that are not flagged, those under the named warning like any other.
@@ -90,6 +90,7 @@ class Judged:
     flagged: int
     refused: int
     warned: int
+    posterior: int
     failed: int
     sure: Counted
     forgiven: Counted
@@ -126,6 +127,7 @@ def judged(fits: Sequence[dict[str, Any]]) -> Judged:
         flagged=len(shown) - len(sure),
         refused=len(good) - len(shown),
         warned=len(sure) - len(quiet),
+        posterior=sum(one.get("posterior", 0) for one in shown),
         failed=len(fits) - len(good),
         sure=counted(sure, p),
         forgiven=Counted(heard.hits + loud.trials, heard.trials + loud.trials),
@@ -182,7 +184,7 @@ def cell_row(one: Judged) -> str:
         worst(one, one.quiet), share(one.every.mean), ratio(width),
         "" if asked is None else f"<= {asked:g}" + ("" if width <= asked else " **no**"),
         ratio(float(one.widths[0])), share(one.flagged / one.fits),
-        share((one.refused + one.failed) / one.fits), share(one.warned / one.fits),
+        share((one.refused + one.failed) / one.fits), share(one.warned / one.fits), share(one.posterior / one.fits),
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
@@ -190,7 +192,7 @@ def cell_row(one: Judged) -> str:
 CELL_COLUMNS = (
     "cell", "n", "eps", "estimator", "predicted ratio", "fits", "worst coefficient, unflagged", "mean", "constant",
     "worst, neither flagged nor warned", "mean, every interval", "width", "asked", "width, constant", "flagged",
-    "refused", "warned",
+    "refused", "warned", "posterior",
 )  # fmt: skip
 CELL_HEADER = f"| {' | '.join(CELL_COLUMNS)} |\n|" + "---|" * len(CELL_COLUMNS)
 
