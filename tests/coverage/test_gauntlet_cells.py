@@ -20,6 +20,8 @@ from gauntlet_truth import Reference, predicted_ratio, reference_of
 
 REDUCED = [cell.name for cell in gauntlet_cells.CELLS if cell.reduced]
 REPLICATIONS, OF_ALIASES = 40, 20
+# Estimators that promise an interval where the predicted ratio is at least 8.
+PROMISED = {"OLS", "OLS nonrobust", "Logit", "Logit nonrobust", "Poisson"}
 ROWS = [(cell.name, name) for cell in gauntlet_cells.CELLS if cell.reduced for name in estimators_of(cell)]
 
 
@@ -37,7 +39,7 @@ def test_unflagged_intervals_cover(cell, estimator):
     level = 1.0 - 0.01 / (len(ROWS) * len(shown))
     lows = [binomial_limits(0.95, int(n), level)[0] for n in one.sure.trials[shown]]
     assert (one.sure.coverage[shown] >= np.array(lows)).all()
-    if one.ratio >= 8.0:
+    if one.ratio >= 8.0 and estimator in PROMISED:
         assert one.hidden <= binomial_limits(0.05, one.fits, 1.0 - 0.01 / len(ROWS))[1]
 
 
