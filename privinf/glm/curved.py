@@ -5,10 +5,10 @@ the releases before have learnt, so that the Hessian in v is about h I.
 
 0. *Start*: the Gram of z and the score at 0, at once; W = A^{-1/2}, and slopes along the whitened covariance
    of z and y, as a normal predictor would give it.
-1. *Rounds*: histograms of what bounds a record's score and Hessian, then both at once, with the **same
+1. *Rounds*: counts of what bounds a record's score and Hessian, then both at once, with the **same
    weights in x alone** in both, which leave a right mean its coefficients; a Newton step, shrunk as its noise
    asks; W from the Hessian. The last one is where the step is short and the Hessian clear of its noise.
-2. *Final*: histograms, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
+2. *Final*: counts, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
    **secant** Hessian H along the step that S asks for.
 
 The rounds reserve a fixed maximum; what they do not use goes to the final releases. Every choice is a
@@ -28,13 +28,15 @@ from privinf.errors import ConvergenceError
 from privinf.glm.sums import CurvedSums, Noisy, Place
 from privinf.typing import Floats
 
-# Shares of mu^2: a round's histograms, and its score and Hessian; the final release's histograms and meat.
+# Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
 ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.01
-# Cells of the histograms, in units of the typical size, and steps between two of them.
+# Cells of the counts, in units of the typical size, and steps between two of them.
 CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
 # A public allowance for a mean that is not right: what share of what weights leave out moves the score.
 MISFIT = 0.015
 LOWEST_QUANTILE = 0.3
+# Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
+SEEN, COARSE = 2.0, 0.05 / 6.0
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
 LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
 # The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
@@ -240,7 +242,7 @@ def _shrinkage(step: Floats, variance: Floats) -> float:
 
 
 def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curvature: float) -> Bounds:
-    """Return B and K from noisy histograms; `score` and `curvature` are the shares that they are for.
+    """Return B and K from noisy counts; `score` and `curvature` are the shares that they are for.
 
     B weighs the noise of the score, p (2 B / mu)^2, against what weights beyond B leave out times `MISFIT`,
     and K likewise: 4 p (K / mu)^2 against the excess.
@@ -257,7 +259,7 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
         return Bounds(bound, large, excess / sums.n, beyond / sums.n)
     edges = CELLS * math.sqrt(p)
     counts, sd = sums.counts(at, "score", edges, half)
-    least = quantile_of(edges, counts, LOWEST_QUANTILE * sums.n)
+    least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
     cost = 4.0 * p / sums.price(score) ** 2
     bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
@@ -270,20 +272,20 @@ def _curvature_bound(
 ) -> tuple[float, float]:
     """Return K and the summed excess beyond it."""
     counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
-    least = 1.5 * at.curvature * sums.p if 6.0 * sd > 0.05 * sums.n else 0.0
+    coarse = math.sqrt(2.0) / sums.price(share) > COARSE * sums.n
+    least = 1.5 * at.curvature * sums.p if coarse else 0.0
     cost = 4.0 * sums.p / sums.price(curvature) ** 2
     return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])))
 
 
 def clip_of(
-    edges: Floats, counts: Floats, sd: float, n: int, cost: float, weight: float, least: float
+    edges: Floats, counts: Floats, sd: Floats, n: int, cost: float, weight: float, least: float
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 
     X(c) = sum (t - c)+ is the integral of the counts above t; those below two of their sds count as none.
     """
-    above = np.cumsum(counts[::-1])[::-1][1:]
-    above = np.where(above < 2.0 * sd * np.sqrt(np.arange(len(edges), 0, -1)), 0.0, above)
+    above = np.where(counts < SEEN * sd, 0.0, counts)
     above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
     parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
     excess = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
@@ -296,9 +298,9 @@ def clip_of(
 
 
 def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
-    """Return the first edge below which `level` records lie."""
-    reached = np.maximum.accumulate(np.cumsum(counts))[:-1]
-    return float(edges[min(int(np.searchsorted(reached, level)), len(edges) - 1)])
+    """Return the first edge that at most `level` records pass."""
+    passed = np.flatnonzero(np.maximum.accumulate(counts[::-1])[::-1] <= level)
+    return float(edges[passed[0] if len(passed) else -1])
 
 
 # ---- the end

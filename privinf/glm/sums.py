@@ -12,6 +12,7 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
+from privinf.mechanisms.statistics.tails import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
 BYTES = 8
@@ -287,12 +288,12 @@ class CurvedSums:
         return _parts(found, self.p, 0.5, score_bound, curvature_bound)
 
     def counts(
-        self, at: Place, of: str, edges: Floats, share: float, **bounds: PlainValue
-    ) -> tuple[Floats, float]:
-        """Return the noisy counts of cells, and the sd of their noise."""
-        args = self._at(at.theta, at.transform, of=of, edges=edges, **bounds)
-        found = self._ask("curved.counts", args, f"histogram, {of}", share)
-        return found.values, found.scale
+        self, at: Place, of: str, thresholds: Floats, share: float, **bounds: PlainValue
+    ) -> tuple[Floats, Floats]:
+        """Return the noisy counts above thresholds, and the sds of their noise."""
+        args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
+        found = self._ask("curved.counts", args, f"counts of {of}", share)
+        return counts_above(found.values, float(found.scale))
 
     def score(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean score of one layer."""

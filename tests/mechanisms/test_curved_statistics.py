@@ -9,8 +9,9 @@ from scipy.special import expit
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
-from privinf.mechanisms.statistics.curved import CURVED_OPS, joint_distance, root_factor
+from privinf.mechanisms.statistics.curved import CURVED_OPS, joint_distance
 from privinf.mechanisms.statistics.regression import from_isometric
+from privinf.mechanisms.statistics.tails import root_matrix
 
 P, EDGE, TOP = 3, 2.0, 5.0
 THETA, TRANSFORM = np.array([0.8, -0.4, 0.3]), np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]])
@@ -25,7 +26,7 @@ EDGES = np.geomspace(0.05, 4.0, 9)
 STATISTICS = {
     "curved.start": {"block": np.arange(P), "radius": 1.9, "share": 0.6},
     "curved.step": AT | {"share": 0.5},
-    "curved.counts": AT | {"of": "curvature", "edges": EDGES},
+    "curved.counts": AT | {"of": "curvature", "thresholds": EDGES},
     "curved.score": AT | {"high": 0.7},
     "curved.meat": AT | {"middle": 0.3, "high": 0.7, "upper": 1.4},
     "curved.secant": AT | {"clip": 0.2, "step": np.array([0.6, -0.9, 0.2])},
@@ -39,7 +40,7 @@ CASES = [
         POISSON,
         {"weight": 2},
         {"trace": True},
-        {"of": "residual", "root": True},
+        {"of": "residual"},
         {"share": 0.05},
     )
     if more.keys() <= {*CURVED_OPS[name].arguments}
@@ -76,8 +77,7 @@ def naive(name, args, y, X):
         u = w * e * v / t if t > 0.0 else v * 0.0
         if name == "curved.counts":
             value = {"score": o * q, "curvature": w * k, "residual": t}[args["of"]]
-            one = np.eye(len(EDGES) + 1)[np.searchsorted(EDGES, value, side="right")]
-            sums += root_factor(len(one)) @ one if args.get("root") else one
+            sums += root_matrix(len(EDGES)) @ np.eye(len(EDGES) + 1)[np.searchsorted(EDGES, value)][1:]
         elif name == "curved.score":
             sums += u * min(t, args["high"])
         elif name == "curved.meat":
@@ -120,14 +120,6 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(name, args, sample, monkeyp
     np.testing.assert_array_equal(op.total(block(y[order], X[order]), args), whole)
 
 
-def test_the_root_of_the_counts_squares_to_sums_of_all_cells_above():
-    np.testing.assert_allclose(root_factor(9) @ root_factor(9), np.triu(np.ones((9, 9))), atol=1e-12)
-    reach = CURVED_OPS["curved.counts"].reach(
-        AT | {"of": "residual", "edges": np.arange(1.0, 21.0), "root": True}, P
-    )
-    assert reach.l2 == pytest.approx(1.71, abs=0.03)
-
-
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.6, 0.79, 0.95])
 def test_the_joint_distance_is_the_largest_of_all_cosines(share):
     t = np.linspace(0.0, 1.0, 100_001)
@@ -150,10 +142,9 @@ def test_the_joint_distance_is_the_largest_of_all_cosines(share):
         ("curved.step", {"weight": 3}),
         ("curved.start", {"block": np.array([], dtype=int)}),
         ("curved.start", {"radius": -1.0}),
-        ("curved.counts", {"edges": np.array([1.0, 1.0])}),
+        ("curved.counts", {"thresholds": np.array([1.0, 1.0])}),
         ("curved.counts", {"of": "response"}),
         ("curved.counts", {"of": "score", "family": "poisson"}),
-        ("curved.counts", {"root": 1}),
         ("curved.score", {"low": 0.7}),
         ("curved.meat", {"middle": 0.8}),
         ("curved.meat", {"trace": 1}),

@@ -70,9 +70,11 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.step": ("curved.step", CURVED | {"share": 0.5}, 0.9),
     "curved.step, scores": ("curved.step", CURVED | {"share": 0.05}, 0.8),
     "curved.step, Poisson": ("curved.step", COUNTED | {"share": 0.5}, 0.95),
-    "curved.counts": ("curved.counts", TILTED | {"of": "score", "edges": np.geomspace(0.1, 2.0, 6)}, 0.99),
-    "curved.counts, root": (
-        "curved.counts", COUNTED | {"of": "residual", "edges": np.geomspace(0.05, 0.5, 4), "root": True}, 0.95
+    "curved.counts": (
+        "curved.counts", TILTED | {"of": "score", "thresholds": np.geomspace(0.1, 2.0, 6)}, 0.95
+    ),
+    "curved.counts, Poisson": (
+        "curved.counts", COUNTED | {"of": "residual", "thresholds": np.geomspace(0.05, 0.5, 4)}, 0.95
     ),
     "curved.score": ("curved.score", CURVED | {"high": 0.6}, 0.82),
     "curved.score, upper": ("curved.score", COUNTED | {"low": 0.2, "high": 0.4}, 0.95),

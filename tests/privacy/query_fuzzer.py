@@ -210,7 +210,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
                                   "probe_scale": 1.0, "batches": 2, "batch": 1, "seed": 4},
     "curved.start": {"block": [0, 1, 2], "radius": 2.0, "share": 0.6},
     "curved.step": _CURVED | {"share": 0.5},
-    "curved.counts": _CURVED | {"of": "residual", "edges": [0.2, 0.4, 0.8], "root": True},
+    "curved.counts": _CURVED | {"of": "residual", "thresholds": [0.2, 0.4, 0.8]},
     "curved.score": _CURVED | {"low": 0.1, "high": 0.5},
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},

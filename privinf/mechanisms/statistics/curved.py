@@ -10,9 +10,7 @@ bounded by these norms, whatever x, y, theta and T are:
   keeps its coefficients. Poisson scores have no such bound in x: they are shrunk to the norm B.
 - ``curved.start``: x (y' - 1/2) and x x' of the columns `block`, |x| <= R, y' the response in [0, 1];
 - ``curved.step``: w v e and w c v v';
-- ``curved.counts``: how many records have q, o k or w |v e| in each cell; sqrt 2. With `root` the counts are
-  multiplied by U, upper Toeplitz with f_0 = 1, f_k = f_{k-1} (2k - 1) / (2k), whose square sums the cells
-  above: the sensitivity is the largest distance of two columns of U;
+- ``curved.counts``: how many records have o q, w k or w |v e| above thresholds, see `tails`;
 - ``curved.score``: v e w / |v e w| clip(|v e w| - low, 0, high - low), one layer of the scores, of norm
   C = high - low at most: 2 C;
 - ``curved.meat``: sum u u', u = both layers with the upper one times `upper`: |u| <= U = middle +
@@ -44,7 +42,6 @@ from privinf.mechanisms.statistics.block import (
     Args,
     SiteBlock,
     clip_norms,
-    cut,
     cut_sum,
     digits,
     made_finite,
@@ -57,6 +54,7 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
 from privinf.mechanisms.statistics.regression import ROOT2_BITS, isometric_pairs
+from privinf.mechanisms.statistics.tails import counted, counted_reach
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
 
@@ -65,7 +63,7 @@ MODEL = (*BASIS, "family", "theta", "transform", "weight", "score_bound", "curva
 # Fewest digits of a number and of a factor of a matrix: up to sixteen million rows.
 FEWEST_DIGITS, FEWEST_FACTOR = 28, 10
 # Poisson means stop here, so that no product overflows; below this step the secant is the tangent.
-LARGEST_PREDICTOR, TANGENT, MOST_CELLS = 60.0, 1e-6, 4096
+LARGEST_PREDICTOR, TANGENT = 60.0, 1e-6
 COUNTED = ("score", "curvature", "residual")
 
 
@@ -161,19 +159,12 @@ def _step(block: SiteBlock, args: Args) -> Floats:
 
 
 def _counts(block: SiteBlock, args: Args) -> Floats:
-    rows, edges = _Rows(block, args), np.asarray(args["edges"], dtype=np.float64)
+    rows = _Rows(block, args)
     if args["of"] == "score":
-        values = rows.public * rows.largest()
-    elif args["of"] == "curvature":
-        values = rows.weight * rows.curvature * rows.length2
-    else:
-        values = rows.weight * np.sqrt(rows.length2) * np.abs(rows.error)
-    cells = np.searchsorted(edges, made_finite(values), side="right")
-    counts = np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
-    if not args.get("root", False):
-        return counts
-    steps, unit = cut(root_factor(len(counts)), unit_of(1.0, digits(args)[0]))
-    return np.asarray(steps @ counts * unit)
+        return counted(made_finite(rows.public * rows.largest()), args)
+    if args["of"] == "curvature":
+        return counted(made_finite(rows.weight * rows.curvature * rows.length2), args)
+    return counted(made_finite(rows.weight * np.sqrt(rows.length2) * np.abs(rows.error)), args)
 
 
 def _score(block: SiteBlock, args: Args) -> Floats:
@@ -218,14 +209,6 @@ def joint_distance(share: float, *, start: bool = False) -> float:
     most = share * (1.0 - both**2) + (1.0 - share) * (1.0 + both) / 2.0
     one = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1
     return math.sqrt(max(most, one))
-
-
-def root_factor(cells: int) -> Floats:
-    """Return U, upper Toeplitz, whose square has ones on the diagonal and above, shape (cells, cells)."""
-    k = np.arange(1, cells)
-    f = np.concatenate([[1.0], np.cumprod((2.0 * k - 1.0) / (2.0 * k))])
-    gaps = np.arange(cells)[None, :] - np.arange(cells)[:, None]
-    return np.where(gaps >= 0, f[np.maximum(gaps, 0)], 0.0)
 
 
 def _check_model(args: Args, columns: int) -> int:
@@ -278,20 +261,7 @@ def _counts_reach(args: Args, columns: int) -> Reach:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
         raise ArgumentError("scores of this family have no bound in x: count of='residual'")
-    edges = vector(args, "edges")
-    if not 1 <= len(edges) < MOST_CELLS or not (np.diff(edges) > 0.0).all():
-        raise ArgumentError(f"edges must increase, 1 to {MOST_CELLS - 1} of them")
-    cells = len(edges) + 1
-    if not _flag(args, "root"):
-        return Reach((cells,), math.sqrt(2.0), 1.0, 1.0, "one record leaves one cell and enters another", 1.0)
-    factor = root_factor(cells)
-    norms = np.linalg.norm(factor, axis=0)
-    products = factor.T @ factor
-    apart = math.sqrt(float((norms[:, None] ** 2 + norms**2 - 2.0 * products).max()))
-    slack = 2.0 * math.sqrt(cells) * 2.0 ** (1 - FEWEST_DIGITS)
-    return Reach(
-        (cells,), apart + slack, 1.0, 1.0, "largest distance of two columns of U", float(norms.max())
-    )
+    return counted_reach(args)
 
 
 def _score_reach(args: Args, columns: int) -> Reach:
@@ -340,7 +310,7 @@ def _matrix_reach(size: int, top: float) -> Reach:
 CURVED_OPS: dict[str, SiteOp] = named(
     SiteOp("curved.start", _start, _start_reach, (*BASIS, "block", "radius", "share")),
     SiteOp("curved.step", _step, _step_reach, (*MODEL, "share")),
-    SiteOp("curved.counts", _counts, _counts_reach, (*MODEL, "of", "edges", "root")),
+    SiteOp("curved.counts", _counts, _counts_reach, (*MODEL, "of", "thresholds")),
     SiteOp("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
     SiteOp("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper", "trace")),
     SiteOp("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
