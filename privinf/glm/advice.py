@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from privinf.glm.curved import FinalStep
+from privinf.glm.drawn import PRIOR_CONSTANT, PRIOR_SLOPE, Drawn
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import SecondLook
 from privinf.inference.estimate import Estimate
@@ -30,6 +34,27 @@ CAUSES = {
     "alike": "{0} goes along with other columns: leave one of them out.",
     "many": "{1} coefficients are many for {2} records at this budget: use fewer columns, or spend more.",
 }
+POSTERIOR_NOTE = (
+    "Identification is weak: the Hessian is within its noise along {}. Coefficients and intervals are of a "
+    "posterior, prior N(0, {:g}^2) on slopes in units in which columns are in [-1, 1] (constant: N(0, "
+    "{:g}^2)), the Hessian integrated over its noise. {}"
+)
+DRAWN_NOTE = "Intervals are quantiles of draws of what the noise of score and Hessian leaves open."
+WANDERED = (
+    "the fit did not settle: the last step moved linear predictors by {:.1f} (root mean square), {:.1f} of "
+    "its own standard errors, which leaves a remainder that intervals do not know of; most likely {}"
+)
+SEPARATES = (
+    "a column or several separate the outcomes (nearly every one is told by the predictors, and slopes grow "
+    "without end): leave {0} out, or merge levels"
+)
+FAR = (
+    "the budget is small for {1} coefficients and {2} records: spend more, use fewer columns, tighter bounds"
+)
+# Smallest eigenvalue of the columns' normalised moments above which they are not alike.
+ALIKE = 0.1
+# Mean curvature over that of the mean response, below which predictors tell nearly every outcome.
+TELLING = 0.35
 # Spread, in scaled units, below which bounds are called wide or levels rare.
 NARROW = 0.05
 
@@ -53,6 +78,52 @@ def notes_of(
     return tuple(notes)
 
 
+def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...]:
+    """Return the footnotes of a curved fit."""
+    strength = STEP.format(math.sqrt(found.length2))
+    if not found.weak:
+        return DRAWN_NOTE, strength
+    name, cause = _weakest(rows, step)
+    advice = CAUSES[cause].format(name, rows.p, rows.total)
+    return POSTERIOR_NOTE.format(name, PRIOR_SLOPE, PRIOR_CONSTANT, advice), strength
+
+
+def unsettled_reason(rows: GlmRows, step: FinalStep, found: Drawn) -> str:
+    """Return why a curved fit has no intervals, and what would help."""
+    level, text = 0.0, FAR
+    if rows.family == "binomial" and rows.design.constant is not None:
+        mean = step.place.curvature
+        rate = _rate(rows, step)
+        level = mean / max(rate * (1.0 - rate), 1e-12)
+        text = SEPARATES if level < TELLING else FAR
+    cause = text.format(_largest(rows, found), rows.p, rows.total)
+    return WANDERED.format(found.shift, math.sqrt(found.length2), cause)
+
+
+def _weakest(rows: GlmRows, step: FinalStep) -> tuple[str, str]:
+    """Return the column that is most of the weakest direction of the Hessian, and the likely cause."""
+    direction = step.place.transform.T @ np.linalg.eigh(step.hessian.mean)[1][:, 0]
+    name, cause = _cause(rows, direction, step.walk.second, 0.0)
+    length = np.sqrt(np.diag(step.walk.second))
+    apart = np.linalg.eigvalsh(step.walk.second / np.outer(length, length))[0]
+    return name, "many" if cause == "alike" and apart > ALIKE else cause
+
+
+def _largest(rows: GlmRows, found: Drawn) -> str:
+    """Return the column with the largest slope, scaled units."""
+    slopes = np.abs(found.params)
+    if rows.design.constant is not None:
+        slopes[rows.design.constant] = 0.0
+    return rows.design.names[int(np.argmax(slopes))]
+
+
+def _rate(rows: GlmRows, step: FinalStep) -> float:
+    """Return about the mean response: that at the mean predictor, half of it from each end."""
+    second, constant = step.walk.second, rows.design.constant
+    eta = float(second[constant] @ step.place.theta)
+    return 1.0 / (1.0 + math.exp(-max(min(eta, 30.0), -30.0)))
+
+
 def weakest_column(rows: GlmRows, gram: Floats, edge: float) -> tuple[str, str]:
     """Return the column that most of the weakest direction of a Gram matrix is made of, and the likely cause.
 
@@ -64,8 +135,11 @@ def weakest_column(rows: GlmRows, gram: Floats, edge: float) -> tuple[str, str]:
     edge : float
         Operator norm of its noise.
     """
-    design = rows.design
-    vector = np.linalg.eigh(gram)[1][:, 0].copy()
+    return _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, edge)
+
+
+def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple[str, str]:
+    design, vector = rows.design, direction.copy()
     if design.constant is not None:
         vector[design.constant] = 0.0
     place = int(np.argmax(np.abs(vector)))

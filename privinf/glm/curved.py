@@ -25,23 +25,19 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
+from privinf.glm.clipping import MISFIT, Bounds, choose_bounds
 from privinf.glm.sums import CurvedSums, Noisy, Place
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
 ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.01
-# Cells of the counts, in units of the typical size, and steps between two of them.
-CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
-# A public allowance for a mean that is not right: what share of what weights leave out moves the score.
-MISFIT = 0.015
-LOWEST_QUANTILE = 0.3
-# Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
-SEEN, COARSE = 2.0, 0.05 / 6.0
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
 LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
 # The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
 MEAT_NOISE, RATIOS = 0.1, (0.3, 2.0)
-NEWTON_ROUNDS, TOLERANCE, NO_BOUND = 100, 1e-12, 1e12
+NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
+# Sizes r = n mu / p^1.5: none, one and two rounds below these.
+LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
@@ -71,19 +67,28 @@ class Shares:
     @classmethod
     def of(cls, size: float) -> Shares:
         """Return the shares for a size r."""
-        if size < 25.0:
+        if size < SMALL:
             return cls(1, 0.162, 0.79, 0.5, 1.5)
-        return cls(rounds=2, steepest=1.5) if size < 60.0 else cls()
+        return cls(rounds=2, steepest=1.5) if size < MIDDLE else cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """B and K, and what is left beyond them: mean excesses of the score's size and of the Hessian's."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """The way to the final release.
 
-    score: float
-    curvature: float
-    score_excess: float = 0.0
-    curvature_excess: float = 0.0
+    Attributes
+    ----------
+    path : list of ndarray
+        Iterates in z.
+    walking : bool
+        Whether the last round moved far.
+    second : ndarray, shape (p, p)
+        Second moments of z, from the start.
+    """
+
+    path: list[Floats]
+    walking: bool
+    second: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,10 +105,7 @@ class FinalStep:
         Positive definite.
     allowance : float
         Variance of what weights and clips leave out, in every direction.
-    walking : bool
-        Whether the last round moved far.
-    path : list of ndarray
-        Iterates in z.
+    walk : Walk
     """
 
     place: Place
@@ -111,12 +113,21 @@ class FinalStep:
     hessian: Noisy
     meat: Floats
     allowance: float
-    walking: bool
-    path: list[Floats]
+    walk: Walk
 
 
-def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Place:
-    """Return the final release of a fit; where the first Hessian shows nothing, where it stands.
+def enough(n: int, mu: float, p: int) -> bool:
+    """Return whether a final Hessian could stand clear of its noise at the most favourable curvature.
+
+    Rows alike in all directions have a curvature of at least tr H / p, and K >= tr H, so that the noise's
+    operator norm, sqrt 2 K sqrt(2 p) / (n mu_H), passes it below r = n mu / p^1.5 of about 3.5. A posterior,
+    which weak fits end with, is drawn for few columns only.
+    """
+    return bool(n * mu >= (LEAST_SIZE if p <= FEW_COLUMNS else SMALL) * math.pow(p, 1.5))
+
+
+def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
+    """Return the final release of a fit; where a Hessian shows nothing but noise, the way so far.
 
     Without noise it runs to convergence.
 
@@ -126,7 +137,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Place:
         Without noise: no convergence, as where a column separates the rows.
     """
     shares = Shares.of(sums.n * sums.mu / sums.p**1.5)
-    place = start(sums, shares)
+    place, second = start(sums, shares)
     path, walking = [place.theta], False
     for number in range(1, (NEWTON_ROUNDS if math.isinf(sums.mu) else shares.rounds) + 1):
         place, moved, hessian = one_round(sums, place, f"score and Hessian, round {number}")
@@ -136,21 +147,21 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Place:
             if moved <= TOLERANCE:
                 break
         elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
-            return place
+            return Walk(path, walking, second)
         elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
             break
     if math.isinf(sums.mu) and walking:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return final(sums, place, shares, path, walking=walking, robust=robust)
+    return final(sums, place, shares, Walk(path, walking, second), robust=robust)
 
 
 # ---- the start
 
 
-def start(sums: CurvedSums, shares: Shares) -> Place:
-    """Return where to start: W from the Gram, and slopes along the whitened covariance of z and y.
+def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
+    """Return where to start, and the Gram: W from it, slopes along the whitened covariance of z and y.
 
     With a normal predictor, Cov(z, y) is the mean curvature times Cov(z, predictor); the covariance's noise
     is taken from its length, and two of its sds, so that a start is not too far out.
@@ -180,7 +191,7 @@ def start(sums: CurvedSums, shares: Shares) -> Place:
     if constant is not None:
         theta[at] = level - float(sums.units.get("intercept", 0.0)) - mean @ (theta + fixed)
     values, vectors = Noisy(gram.mean[np.ix_(free, free)], gram.sd).floored()
-    return Place(theta[free], _power(values, vectors, -0.5), curvature)
+    return Place(theta[free], _power(values, vectors, -0.5), curvature), (vectors * values) @ vectors.T
 
 
 def _length_of(vector: Floats, variance: Floats) -> float:
@@ -241,74 +252,10 @@ def _shrinkage(step: Floats, variance: Floats) -> float:
     return signal / (signal + noise) if noise > 0.0 else 1.0
 
 
-def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curvature: float) -> Bounds:
-    """Return B and K from noisy counts; `score` and `curvature` are the shares that they are for.
-
-    B weighs the noise of the score, p (2 B / mu)^2, against what weights beyond B leave out times `MISFIT`,
-    and K likewise: 4 p (K / mu)^2 against the excess.
-    """
-    if math.isinf(sums.mu):
-        return Bounds(NO_BOUND, NO_BOUND)
-    p, half = sums.p, share / 2.0
-    if sums.family == "poisson":
-        edges = CELLS * 2.0 * at.curvature * p
-        large, beyond = _curvature_bound(sums, at, edges, half, curvature)
-        edges = CELLS * math.sqrt(p * at.curvature)
-        counts, sd = sums.counts(at, "residual", edges, half, curvature_bound=large)
-        bound, excess = clip_of(edges, counts, sd, sums.n, 4.0 * p / sums.price(score) ** 2, 1.0, 0.0)
-        return Bounds(bound, large, excess / sums.n, beyond / sums.n)
-    edges = CELLS * math.sqrt(p)
-    counts, sd = sums.counts(at, "score", edges, half)
-    least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
-    cost = 4.0 * p / sums.price(score) ** 2
-    bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
-    edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
-    large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
-    return Bounds(bound, large, excess / sums.n, beyond / sums.n)
-
-
-def _curvature_bound(
-    sums: CurvedSums, at: Place, edges: Floats, share: float, curvature: float, **bounds: float
-) -> tuple[float, float]:
-    """Return K and the summed excess beyond it."""
-    counts, sd = sums.counts(at, "curvature", edges, share, **bounds)
-    coarse = math.sqrt(2.0) / sums.price(share) > COARSE * sums.n
-    least = 1.5 * at.curvature * sums.p if coarse else 0.0
-    cost = 4.0 * sums.p / sums.price(curvature) ** 2
-    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])))
-
-
-def clip_of(
-    edges: Floats, counts: Floats, sd: Floats, n: int, cost: float, weight: float, least: float
-) -> tuple[float, float]:
-    """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
-
-    X(c) = sum (t - c)+ is the integral of the counts above t; those below two of their sds count as none.
-    """
-    above = np.where(counts < SEEN * sd, 0.0, counts)
-    above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
-    parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
-    excess = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
-    beyond = np.interp(clips, edges, excess)
-    loss = cost * clips**2 + (weight * beyond) ** 2
-    loss[clips < least * (1.0 - 1e-12)] = math.inf
-    best = int(loss.argmin())
-    return float(clips[best]), float(beyond[best])
-
-
-def quantile_of(edges: Floats, counts: Floats, level: float) -> float:
-    """Return the first edge that at most `level` records pass."""
-    passed = np.flatnonzero(np.maximum.accumulate(counts[::-1])[::-1] <= level)
-    return float(edges[passed[0] if len(passed) else -1])
-
-
 # ---- the end
 
 
-def final(
-    sums: CurvedSums, at: Place, shares: Shares, path: list[Floats], *, walking: bool, robust: bool
-) -> FinalStep:
+def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
     """Make the final release at `at` with all that is left of the budget."""
     left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
     for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
@@ -323,7 +270,7 @@ def final(
     step = vectors @ ((vectors.T @ score.mean) / values)
     allowance = (MISFIT * bounds.score_excess) ** 2 / sums.p
     allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
-    return FinalStep(at, score, hessian, _sampling(hessian, size), allowance, walking, path)
+    return FinalStep(at, score, hessian, _sampling(hessian, size), allowance, walk)
 
 
 def _meat(sums: CurvedSums, at: Place, bounds: Bounds) -> Noisy:

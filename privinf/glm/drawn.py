@@ -15,23 +15,29 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from privinf.glm.curved import FinalStep
-from privinf.typing import Floats
+from privinf.errors import NotAvailableError
+from privinf.glm.curved import FinalStep, Walk
+from privinf.glm.sums import Noisy, Place
+from privinf.inference.linear_scores import LargeSample, quadratic
+from privinf.typing import Flags, Floats, SamplingKind
 
 DRAWS, FEWER_DRAWS, MANY_COLUMNS = 4000, 1500, 20
 # Eigenvalues of a drawn Hessian, in mean ones, are not below this.
 LEAST_DRAWN = 0.02
 PRIOR_CONSTANT, PRIOR_SLOPE = 10.0, 5.0
 FEWEST_KEPT = 200
-# A last step of more standard errors (squared, a coefficient), or that moves predictors further, or that goes
-# on where the last round had not come to rest, leaves a remainder that intervals do not know of.
-LONGEST_STEP2, LONGEST_SHIFT, WALKING_SHIFT = 8.0, 1.2, 0.7
-# A mean curvature below this share of what the response's mean allows: predictors tell almost every outcome.
-TELLING = 0.2
+# A last step that moves predictors further, or goes on where the last round had not come to rest, or is of
+# more standard errors (squared, a coefficient), leaves a remainder that intervals do not know of; the less it
+# moves predictors, the less.
+LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.7
+LONGEST_STEP2 = {0.3: math.inf, 0.6: 12.0, LONGEST_SHIFT: 8.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +88,13 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     covariance = np.atleast_2d(np.cov(moves.T))
     length2 = float(move @ np.linalg.solve(covariance, move)) / p if hessian.sd or score.sd else 0.0
     shift = math.sqrt(max(float(move @ hessian.mean @ move), 0.0) / level)
-    far = shift > LONGEST_SHIFT or (step.walking and shift > WALKING_SHIFT)
+    far = shift > LONGEST_SHIFT or (step.walk.walking and shift > WALKING_SHIFT)
+    far = far or length2 > next(limit for most, limit in LONGEST_STEP2.items() if shift <= most)
     inverse = (vectors / values) @ vectors.T
     theta = step.place.theta
     return Drawn(
         theta + back @ params, theta + moves @ back.T, weak, length2, shift,
-        not far and length2 <= LONGEST_STEP2, back @ inverse @ step.meat @ inverse @ back.T / n,
+        not far, back @ inverse @ step.meat @ inverse @ back.T / n,
     )  # fmt: skip
 
 
@@ -155,3 +162,115 @@ def _posterior(
     missing = score - np.einsum("nij,nj->ni", hessians, moves) - errors
     solved = np.linalg.solve(spreads, missing[..., None])[..., 0]
     return np.asarray(moves + np.einsum("nij,nj->ni", hessians, solved) @ spread)
+
+
+# ---- what files keep
+
+
+def recorded(step: FinalStep) -> dict[str, Any]:
+    """Return a final release as JSON takes it."""
+    return {
+        "theta": step.place.theta.tolist(), "transform": step.place.transform.tolist(),
+        "level": step.place.curvature, "score": step.score.mean.tolist(), "score_sd": step.score.sd,
+        "hessian": step.hessian.mean.tolist(), "hessian_sd": step.hessian.sd, "meat": step.meat.tolist(),
+        "allowance": step.allowance, "walking": step.walk.walking, "second": step.walk.second.tolist(),
+    }  # fmt: skip
+
+
+def restored(kept: Mapping[str, Any]) -> FinalStep:
+    """Return a final release that `recorded` wrote, without its iterates."""
+    arrays = {
+        name: np.array(kept[name], dtype=np.float64) for name in ("theta", "transform", "score", "hessian")
+    }
+    place = Place(arrays["theta"], arrays["transform"], float(kept["level"]))
+    return FinalStep(
+        place, Noisy(arrays["score"], float(kept["score_sd"])),
+        Noisy(arrays["hessian"], float(kept["hessian_sd"])), np.array(kept["meat"], dtype=np.float64),
+        float(kept["allowance"]), Walk([], bool(kept["walking"]), np.array(kept["second"], dtype=np.float64)),
+    )  # fmt: skip
+
+
+# ---- score tests
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedScores(LargeSample):
+    r"""The final score as an equation that is linear in the coefficients c, for score tests.
+
+    psi(c) = K^-T (S - H d), d = K^-1 (c - c_T): the score at c_T moved along the secant Hessian. The law of
+    the noise is exact at every c: that of S, and of H with the length of d.
+
+    Attributes
+    ----------
+    step : FinalStep
+    n : int
+    to_scaled : ndarray, shape (p, p)
+        K: from whitened coordinates to the design's scaled ones.
+    start : ndarray, shape (p,)
+        c_T.
+    noise_free : ndarray of bool, shape (p,)
+        Columns that are concentrated out.
+    cov_type : str
+    """
+
+    step: FinalStep
+    n: int
+    to_scaled: Floats
+    start: Floats
+    noise_free: Flags
+    cov_type: str
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.asarray(np.linalg.inv(self.to_scaled))
+
+    @cached_property
+    def A(self) -> Floats:
+        """Minus the derivative of psi."""
+        return np.asarray(self._inverse.T @ self.step.hessian.mean @ self._inverse)
+
+    @cached_property
+    def g(self) -> Floats:
+        """Psi at zero."""
+        return np.asarray(self._inverse.T @ self.step.score.mean + self.A @ self.start)
+
+    def scores(self, beta: Floats) -> None:
+        """Return None: sums were released, not records' scores."""
+
+    def residual_variance(self, beta: Floats) -> float:
+        """Raise NotAvailableError: no squared residuals were released."""
+        raise NotAvailableError("this model releases no squares of residuals")
+
+    def meat(self, beta: Floats) -> Floats:
+        """Return ``n Cov(psi(beta))``, shape (p, p)."""
+        return quadratic(self.tensor(), np.append(beta, 1.0))
+
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return the part of the meat that the noise causes."""
+        return self.meat(beta) - self.clean_meat(beta)[0]
+
+    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
+        """Return the meat that the same rows would have had without noise."""
+        kind: SamplingKind = "homoskedastic" if self.cov_type == "nonrobust" else "heteroskedastic"
+        return self._inverse.T @ self.step.meat @ self._inverse, kind
+
+    def tensor(self) -> Floats:
+        """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
+        step, p = self.step, len(self.start)
+        moved, eye = np.column_stack([self._inverse, -self._inverse @ self.start]), np.eye(p)
+        noise = self.n * step.hessian.sd**2 / 2.0
+        whitened = noise * (
+            np.einsum("ak,al,bc->klbc", moved, moved, eye) + np.einsum("bk,cl->klbc", moved, moved)
+        )
+        whitened[p, p] += step.meat + self.n * (step.score.sd**2 + step.allowance) * eye
+        return np.asarray(
+            np.einsum("klbc,bi,cj->klij", whitened, self._inverse, self._inverse, optimize=True)
+        )
+
+    def gram_noise(self) -> tuple[Floats, float]:
+        """Return the metric of the noise in A and how far it spreads the spectrum in it."""
+        return self._inverse.T @ self._inverse, self.step.hessian.floor
+
+    def fuller_gram(self, a: float | None) -> Floats:
+        """Raise NotAvailableError: nothing is subtracted from the Hessian."""
+        raise NotAvailableError("Fuller's modification is for corrected features, which this model has not")

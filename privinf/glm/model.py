@@ -26,6 +26,7 @@ from privinf.fitting.rows import (
     rows_of_site,
     trust_of_sums,
 )
+from privinf.glm.curved import fit_curved
 from privinf.glm.first_order import Optimizer
 from privinf.glm.least_squares import Questions, fit_least_squares
 from privinf.glm.newton import Newton
@@ -33,12 +34,14 @@ from privinf.glm.plan import plan_fit
 from privinf.glm.results import (
     FederatedGLMResults,
     FitDescription,
+    curved_path,
+    curved_results,
     glm_results,
     path_of,
     second_look_results,
     weak_results,
 )
-from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
+from privinf.glm.rows import GlmRows, Unit, curved_sums, glm_limits, glm_rows
 from privinf.glm.sums import Clients, GlmSums
 from privinf.schema import Schema
 from privinf.typing import (
@@ -350,8 +353,11 @@ class GLM:
             self.ledger.check(GaussianLoss(left))
         before = len(self.ledger.entries)
         sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        looked = found = None
-        if plan.looks is not None:
+        looked = found = bent = None
+        if plan.curved:
+            bent = fit_curved(curved_sums(rows, sums, plan.mu), robust=plan.robust)
+            trajectory = curved_path(bent)
+        elif plan.looks is not None:
             looked = fit_least_squares(Questions.of(rows, sums, plan.mu, plan.looks))
             trajectory = path_of(looked, rows)
         else:
@@ -369,7 +375,11 @@ class GLM:
         if plan.looks is not None:
             method = "least squares by a second look"
             options |= plan.looks.described(rows.design.y_scale)
+        if plan.curved:
+            method = f"Newton in whitened units, {trajectory.length} rounds"
         description = FitDescription(type(self).__name__, method, options, trajectory, sums.traffic, report)
+        if bent is not None:
+            return curved_results(rows, bent, description, cov_type)
         if looked is not None and plan.looks is not None:
             return second_look_results(rows, looked, plan.looks, description)
         if found is None:

@@ -12,6 +12,7 @@ import numpy as np
 from privinf.accounting import calibrate_mu
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
+from privinf.glm.curved import enough
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
 from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
@@ -57,6 +58,8 @@ class FitPlan:
         Why there will be no intervals; empty where the fit ends with the release that they need.
     looks : Looks or None
         Where the fit is one of least squares by a second look, and has no rounds.
+    curved : bool
+        Whether it is one of a logistic or Poisson model in whitened units.
     """
 
     mu: float
@@ -70,6 +73,7 @@ class FitPlan:
     block: Block | None = None
     weak: str = ""
     looks: Looks | None = None
+    curved: bool = False
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
         """Return the trajectory to where the rounds end."""
@@ -132,6 +136,9 @@ def plan_fit(
     if looked and possible:
         looks = Looks(rows.rule, rows.stated_clip, target, robust)
         return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, looks=looks)
+    alone = optimizer is None and clients is None and block is None
+    if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
+        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, curved=True)
     if block is not None and not possible:
         # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
         optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)

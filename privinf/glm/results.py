@@ -13,7 +13,9 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
-from privinf.glm.advice import HEAVY, HEAVY_TAIL, notes_of
+from privinf.glm.advice import HEAVY, HEAVY_TAIL, curved_notes, notes_of, unsettled_reason
+from privinf.glm.curved import FinalStep, Walk
+from privinf.glm.drawn import CurvedScores, drawn, recorded, restored
 from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.rows import GlmRows
@@ -27,7 +29,7 @@ from privinf.inference.solution import sandwich
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Which
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_fraction
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 CHARGED = (
@@ -48,6 +50,12 @@ APART = (
     "uncorrelated with every other one, weighted by the curvature."
 )
 
+NO_CURVATURE = (
+    "the first Hessian is within its noise in every direction, and what was left was not spent: spend more, "
+    "use fewer columns, or state tighter bounds"
+)
+POSTERIOR = "posterior"
+
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
@@ -60,6 +68,8 @@ class GlmSettings(TypedDict):
     names: list[str]
     tail_ratio: NotRequired[float]
     scores: NotRequired[dict[str, Any]]
+    curved: NotRequired[dict[str, Any]]
+    to_user: NotRequired[list[list[float]]]
 
 
 @doors
@@ -95,6 +105,41 @@ class FederatedGLMResults(Results):
         if any(len(line) != 3 for line in self._settings["rounds"]):
             raise ArgumentError("every question of a fit has a name, floats down and floats up")
         self.trace.astype(float), self.communication
+
+    @cached_property
+    def _drawn(self) -> Floats | None:
+        """Draws of the coefficients, user units; None where intervals are normal."""
+        if "curved" not in self._settings or self._estimate.cov is None:
+            return None
+        found = drawn(restored(self._settings["curved"]), self.nobs, self._constant)
+        return np.asarray(found.draws @ np.array(self._settings["to_user"]).T)
+
+    @property
+    def _constant(self) -> int | None:
+        return None if self._context.design is None else self._context.design.constant
+
+    def _interval(self, alpha: float) -> Floats:
+        if self._drawn is None:
+            return super()._interval(alpha)
+        level = check_fraction(alpha, "alpha") / 2.0
+        return np.quantile(self._drawn, [level, 1.0 - level], axis=0).T
+
+    def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``."""
+        return self._ratios("binomial", "odds ratio", alpha)
+
+    def rate_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return exp of the coefficients of a Poisson model, with intervals of level ``1 - alpha``."""
+        return self._ratios("poisson", "rate ratio", alpha)
+
+    def _ratios(self, family: str, name: str, alpha: float) -> pd.DataFrame:
+        if self.family != family:
+            raise NotAvailableError(f"a {name} belongs to the family {family!r}, this fit is {self.family!r}")
+        ends = self.conf_int(alpha).to_numpy()
+        with np.errstate(over="ignore"):
+            found = np.exp(np.column_stack([self.params.to_numpy(), ends]))
+        low, high = f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
+        return pd.DataFrame(found, list(self.names), [name, low, high])
 
     @property
     def family(self) -> str:
@@ -237,6 +282,59 @@ def second_look_results(
         estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
         scale=measures.residual * unit**2 * freed, **context,
     )  # fmt: skip
+
+
+def curved_path(found: FinalStep | Walk) -> Trajectory:
+    """Return the iterates of a curved fit, those of `GlmRows`' units."""
+    path = (found.walk if isinstance(found, FinalStep) else found).path
+    return Trajectory(path[-1], path, len(path) - 1, [])
+
+
+def curved_results(
+    rows: GlmRows, found: FinalStep | Walk, description: FitDescription, cov_type: str
+) -> FederatedGLMResults:
+    """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
+    names, back, design = rows.design.names, rows.to_user, rows.design
+    if isinstance(found, Walk):
+        return weak_results(rows, description, NO_CURVATURE, None)
+    if found.hessian.sd == 0.0:
+        return _exact_results(rows, found, description, cov_type)
+    got = drawn(found, rows.total, design.constant)
+    context = description.context(rows, *curved_notes(rows, found, got))
+    if not got.settled and not got.weak:
+        estimate = Estimate(back @ got.params, None, names, rows.total, cov_type="none",
+                            weak_reason=unsettled_reason(rows, found, got))  # fmt: skip
+        return FederatedGLMResults(estimate, **context)
+    context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
+    scaled = np.linalg.inv(design.to_user[0]) @ back
+    system = CurvedScores(
+        found, rows.total, scaled @ found.place.transform.T, scaled @ found.place.theta, ~design.private,
+        cov_type,
+    )  # fmt: skip
+    total = np.atleast_2d(np.cov(got.draws.T))
+    values, vectors = np.linalg.eigh(total - got.sampling)
+    noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
+    found_type = POSTERIOR if got.weak else cov_type
+    estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
+    sampling = None if noise is None else back @ (total - noise) @ back.T
+    return FederatedGLMResults(
+        estimate.transformed(back, names=names), sampling_cov=sampling, system=system, **context
+    )
+
+
+def _exact_results(
+    rows: GlmRows, found: FinalStep, description: FitDescription, cov_type: str
+) -> FederatedGLMResults:
+    """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
+    move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
+    cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
+    estimate = Estimate(found.place.theta + step, cov, rows.design.names, rows.total, None, None,
+                        np.zeros_like(cov), cov_type=cov_type)  # fmt: skip
+    back, context = rows.to_user, description.context(rows)
+    sampling = back @ cov @ back.T
+    return FederatedGLMResults(
+        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling, **context
+    )
 
 
 def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:

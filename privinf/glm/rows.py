@@ -14,7 +14,7 @@ from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.geometry import Reachable
 from privinf.glm.newton import Block
-from privinf.glm.sums import Clients
+from privinf.glm.sums import Clients, CurvedSums, GlmSums
 from privinf.schema import Design
 from privinf.typing import Bounds, ClipRule, Family, Floats, Pair
 from privinf.validation import check_choice, check_positive
@@ -74,6 +74,12 @@ class GlmRows:
         return center, unit, (low - center) / unit, (high - center) / unit
 
     @property
+    def units(self) -> dict[str, Any]:
+        """Centre and scale, where they are not the user's units."""
+        told = {"center": self.center} if self.center.any() else {}
+        return told | ({"scale": self.scale} if (self.scale != 1.0).any() else {})
+
+    @property
     def stated_clip(self) -> float | None:
         """E where the user stated it, in units of the scaled response."""
         if self.rule is not None or self.residual_clip is None:
@@ -107,11 +113,7 @@ class GlmRows:
             arguments["residual_clip"] = self.residual_clip
         if self.family == "poisson":
             arguments["mean_cap"] = design.y_high
-        if self.center.any():
-            arguments["center"] = self.center
-        if (self.scale != 1.0).any():
-            arguments["scale"] = self.scale
-        return arguments
+        return arguments | self.units
 
     def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
         """Return the columns of the final release: targets, nuisance, the constant; None for all."""
@@ -195,6 +197,17 @@ def glm_rows(
     return GlmRows(
         design, held.sites, family, longest, clip, center, scale, held.counted(), rule, radius is None
     )
+
+
+def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
+    """Return the same server with what it is asked about a curved model."""
+    design = rows.design
+    response = float(design.y_low or 0.0), float(design.y_high or 0.0)
+    assert rows.family != "gaussian"
+    return CurvedSums(
+        sums.server, rows.family, rows.units, sums.n, np.arange(rows.p), np.zeros(rows.p), rows.radius,
+        design.constant, response, mu, sums.traffic,
+    )  # fmt: skip
 
 
 def _constant_name(design: Design) -> str | None:

@@ -135,9 +135,12 @@ class WaldResults:
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1."""
-        half = self._precision.half_length(alpha)
-        center = self._estimate.params
-        return pd.DataFrame(np.column_stack([center - half, center + half]), list(self.names))
+        return pd.DataFrame(self._interval(alpha), list(self.names))
+
+    def _interval(self, alpha: float) -> Floats:
+        """Return the ends of the intervals, shape (p, 2)."""
+        half, center = self._precision.half_length(alpha), self._estimate.params
+        return np.column_stack([center - half, center + half])
 
     def t_test(self, r_matrix: ConstraintLike) -> ContrastResults:
         """Test restrictions one by one (z tests, or t tests where `use_t`).

@@ -81,7 +81,9 @@ def test_the_models_variance_may_be_taken_for_the_meat(family):
 
 def test_without_a_meat_its_share_goes_to_the_others():
     y, X = draw("binomial", 20_000)
-    noisy = model_of("binomial", y, X, sites=2).fit(epsilon=2.0, delta=1e-6, cov_type="nonrobust", rng=0)
+    noisy = model_of("binomial", y, X, sites=2).fit(
+        epsilon=2.0, delta=1e-6, cov_type="nonrobust", optimizer=pi.Newton(), rng=0
+    )
     assert noisy.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
     final = np.array([line.loss.mu**2 for line in noisy.privacy.entries[-2:]])
     np.testing.assert_allclose(final, np.array([7.0, 2.0]) / 9.0 * 0.8 * noisy.privacy.mu**2, rtol=1e-9)
@@ -174,7 +176,7 @@ def test_secure_sums_give_the_same_fit_and_the_same_law_of_the_noise():
 def test_the_whole_facade(tmp_path):
     y, X = draw("binomial", 20_000)
     model = model_of("binomial", y, X)
-    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    fit = model.fit(epsilon=2.0, delta=1e-6, optimizer=pi.Newton(), rng=0)
     assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
     assert fit.privacy.epsilon(1e-6) <= 2.0
     assert "federation" not in repr(fit)
@@ -214,7 +216,7 @@ def test_every_round_is_charged_and_sites_agree():
 
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 @pytest.mark.parametrize(
-    "optimizer", [None, pi.DPSGD(epochs=12, batches=3, step=6.0)], ids=["Newton", "DPSGD"]
+    "optimizer", [pi.Newton(), pi.DPSGD(epochs=12, batches=3, step=6.0)], ids=["Newton", "DPSGD"]
 )
 def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
     y, X = draw("binomial", 20_000)
@@ -233,7 +235,7 @@ def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
     ]  # fmt: skip
     # two orthogonal matrices are sqrt 2 apart, two scores up to twice their length
     assert scales[1]["final Hessian"] == pytest.approx(scales[0]["final Hessian"] / math.sqrt(2.0), rel=1e-5)
-    first = "gradient" if optimizer else "score, round 1"
+    first = "score, round 1" if optimizer == pi.Newton() else "gradient"
     assert scales[1][first] == pytest.approx(scales[0][first] / 2.0, rel=0.02)
     assert 0.5 < half.bse_privacy.mean() / full.bse_privacy.mean() < 0.8
 
@@ -272,7 +274,7 @@ def replications(epsilon, count):
         y = (rng.uniform(size=N) < expit(X @ BETA)).astype(float)
         sites = [(y[i::4], X[i::4]) for i in range(4)]
         model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * D, family="binomial")
-        fit = model.fit(epsilon=epsilon, delta=1e-6, rng=rng)
+        fit = model.fit(epsilon=epsilon, delta=1e-6, optimizer=pi.Newton(), rng=rng)
         found.append((fit.params - BETA, fit.bse, fit.bse_sampling))
     return np.swapaxes(np.array(found), 0, 1)
 
@@ -359,12 +361,18 @@ def test_a_clip_that_binds_gives_the_clipped_score_estimate():
 def test_a_hessian_that_the_noise_hides_leaves_coefficients_without_intervals():
     y, X = draw("binomial", 5000)
     y, X = y[:3000], X[:3000].assign(c=X["b"][:3000])
-    fit = model_of("binomial", y, X).fit(epsilon=1.0, delta=1e-6, rng=0)
+    model = model_of("binomial", y, X)
+    fit = model.fit(epsilon=1.0, delta=1e-6, optimizer=pi.Newton(), rng=0)
     assert "Newton" in fit.method
     assert np.isfinite(fit.params).all()
     with pytest.raises(NotAvailableError, match="noise hides the Hessian"):
         fit.conf_int()
     assert "FederatedGLM" in fit.summary().as_text()
+    posterior = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert posterior.cov_type == "posterior"
+    assert "posterior, prior N(0, 5^2)" in posterior.summary().as_text().replace("\n    ", " ")
+    ends = posterior.conf_int().loc[["b", "c"]].to_numpy()
+    assert (ends[:, 1] - ends[:, 0] > 5.0).all()
 
 
 def test_bad_requests():

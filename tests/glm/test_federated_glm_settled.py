@@ -50,7 +50,7 @@ def test_rare_events_do_not_settle_in_three_rounds(share, n, beta, epsilon):
     """Every interval missed the constant here, and a half to all of the slopes."""
     for seed in range(3):
         y, X = rows_of(n, beta, seed)
-        fit = model_of(y, X).fit(epsilon=epsilon, delta=1e-6, rng=seed)
+        fit = model_of(y, X).fit(epsilon=epsilon, delta=1e-6, optimizer=pi.Newton(), rng=seed)
         assert not settled(fit), share
         assert "did not settle" in fit.estimate.weak_reason
 
@@ -73,7 +73,7 @@ def test_strong_signals_on_wide_bounds_do_not_settle():
         truth = np.array([5.0, -3.0, 2.0, 0.0])
         y = (rng.uniform(size=len(X)) < expit(X.to_numpy() @ truth)).astype(float)
         model = pi.FederatedGLM.from_arrays([(y, X)], bounds=[(-4, 4)] * 4, family="binomial")
-        fit = model.fit(epsilon=4.0, delta=1e-6, rng=rng)
+        fit = model.fit(epsilon=4.0, delta=1e-6, optimizer=pi.Newton(), rng=rng)
         if settled(fit):
             fits += 1
             misses += (np.abs(fit.params - truth) > NORMAL * fit.bse).any()
@@ -83,7 +83,7 @@ def test_strong_signals_on_wide_bounds_do_not_settle():
 
 def test_what_needs_a_covariance_says_why_it_is_not_there(tmp_path):
     y, X = rows_of(60_000, RARE, 0)
-    fit = model_of(y, X).fit(epsilon=4.0, delta=1e-6, rng=0)
+    fit = model_of(y, X).fit(epsilon=4.0, delta=1e-6, optimizer=pi.Newton(), rng=0)
     asked = {
         "bse": lambda: fit.bse, "tvalues": lambda: fit.tvalues, "pvalues": lambda: fit.pvalues,
         "conf_int": fit.conf_int, "cov_params": fit.cov_params, "t_test": lambda: fit.t_test("x1 = 0"),

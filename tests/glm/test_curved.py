@@ -1,0 +1,212 @@
+"""Logistic and Poisson models in whitened units: statsmodels without noise, coverage, flags, files."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy.special import expit
+
+import privinf as pi
+from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
+from privinf.glm.clipping import clip_of
+from privinf.glm.curved import Shares
+from privinf.glm.drawn import drawn, restored, symmetric_noise
+
+SLOPES = np.array([1.0, -0.5, 0.5, 0.0, 0.3])
+TRUE = np.r_[0.2, SLOPES]
+
+
+def draw(n, seed=0, *, level=0.2, slopes=SLOPES, wide=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, len(slopes))) / wide
+    return (rng.random(n) < expit(level + X @ slopes * wide)).astype(float), pi.add_constant(X)
+
+
+def logit(y, X, bound=1.0, **options):
+    return pi.Logit(y, X, bounds=[(-bound, bound)] * (X.shape[1] - 1), **options)
+
+
+def coverage(fits, truth):
+    ends = np.array([fit.conf_int().to_numpy() for fit in fits])
+    return ((ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])).mean(axis=0)
+
+
+@pytest.mark.parametrize("cov_type", ["HC0", "nonrobust"])
+def test_without_noise_it_is_statsmodels(cov_type):
+    y, X = draw(3000)
+    fit = logit(y, X).fit(epsilon=math.inf, cov_type=cov_type)
+    reference = sm.Logit(y, X).fit(disp=0, cov_type=cov_type)
+    np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+    np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
+    np.testing.assert_allclose(fit.conf_int(), reference.conf_int(), atol=1e-8)
+    counts = np.random.default_rng(1).poisson(np.exp(X @ (0.5 * TRUE))).astype(float)
+    fit = pi.Poisson(counts, X, bounds=[(-1, 1)] * 5, y_bounds=(0, 20)).fit(
+        epsilon=math.inf, cov_type=cov_type
+    )
+    reference = sm.Poisson(counts, X).fit(disp=0, tol=1e-12, cov_type=cov_type)
+    np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+    np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
+
+
+def test_separated_rows_are_said():
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (20_000, 2))
+    y = (X[:, 0] + 0.5 * X[:, 1] > 0.0).astype(float)
+    model = logit(y, pi.add_constant(X))
+    with pytest.raises(ConvergenceError, match="infinite"):
+        model.fit(epsilon=math.inf)
+    fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    with pytest.raises(NotAvailableError, match="separate the outcomes"):
+        fit.conf_int()
+    assert "leave x1 out" in fit.summary().as_text().replace("\n    ", " ")
+
+
+def test_intervals_cover_and_are_narrow():
+    fits, widths = [], []
+    for seed in range(60):
+        y, X = draw(8000, seed)
+        fits.append(logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed))
+        ends = fits[-1].conf_int().to_numpy()
+        widths.append((ends[:, 1] - ends[:, 0]) / (2 * 1.96 * np.asarray(sm.Logit(y, X).fit(disp=0).bse)))
+    low, high = 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 360), 0.95 + 3.0 * math.sqrt(0.05 * 0.95 / 360)
+    assert low <= coverage(fits, TRUE).mean() <= high
+    assert np.median(widths) < 1.25
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "options"),
+    [(20_000, 4.0, {"level": -4.2}), (20_000, 1.0, {"wide": 5.0})],
+    ids=["2% positives", "bounds 5 times loose"],
+)
+def test_rare_events_and_loose_bounds_have_intervals_that_cover(n, epsilon, options):
+    fits = []
+    for seed in range(30):
+        y, X = draw(n, seed, **options)
+        fits.append(logit(y, X).fit(epsilon=epsilon, delta=1e-6, rng=seed))
+    settled = [fit for fit in fits if fit.estimate.cov is not None]
+    assert len(settled) >= 28
+    truth = np.r_[options.get("level", 0.2), SLOPES * options.get("wide", 1.0)]
+    assert coverage(settled, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
+
+
+def test_a_posterior_where_it_is_weak_and_it_says_so():
+    inside = []
+    for seed in range(25):
+        y, X = draw(700, seed)
+        fit = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        if fit.cov_type == "posterior":
+            inside.append(coverage([fit], TRUE))
+            assert "posterior, prior N(0, 5^2)" in " ".join(fit.notes)
+            with pytest.raises(NotAvailableError):
+                _ = fit.bse_sampling
+    assert len(inside) >= 8
+    assert np.mean(inside) >= 0.93
+
+
+def test_poisson_with_natural_bounds_covers():
+    fits, truth = [], np.r_[0.5, 0.5 * SLOPES]
+    for seed in range(30):
+        _, X = draw(10_000, seed)
+        y = np.random.default_rng([1, seed]).poisson(np.exp(X @ truth)).astype(float)
+        fits.append(
+            pi.Poisson(y, X, bounds=[(-1, 1)] * 5, y_bounds=(0, 20)).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        )
+    settled = [fit for fit in fits if fit.estimate.cov is not None]
+    assert len(settled) >= 28
+    assert coverage(settled, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
+
+
+def test_central_server_and_secure_sums_spend_alike_and_all_that_was_asked():
+    y, X = draw(12_000)
+    scales = []
+    for trust in ("central", "server", "secure-sum"):
+        if trust == "central":
+            model = logit(y, X)
+        else:
+            sites = [(y[i::3], X[i::3]) for i in range(3)]
+            model = pi.Logit.from_arrays(sites, bounds=[(-1, 1)] * 5, trust=trust)
+        fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+        assert fit.privacy.epsilon(1e-6) <= 2.0
+        assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
+        assert (np.abs(fit.params - TRUE) < 4.5 * fit.bse).all()
+        scales.append(fit.bse_privacy.mean())
+    assert max(scales) < 1.3 * min(scales)
+    assert fit.communication["question"].iloc[0] == "start"
+
+
+def test_secure_noise_makes_exact_sums():
+    y, X = draw(3000)
+    fit = logit(y, X).fit(epsilon=4.0, delta=1e-6)
+    assert not fit.privacy.simulated
+    assert (np.abs(fit.params - TRUE) < 6.0 * fit.bse).all()
+
+
+def test_draws_are_those_of_the_release_and_come_back_from_a_file(tmp_path):
+    y, X = draw(6000)
+    fit = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=3)
+    fit.save(tmp_path / "fit.pi")
+    loaded = pi.load_results(tmp_path / "fit.pi")
+    for alpha in (0.05, 0.2):
+        np.testing.assert_array_equal(loaded.conf_int(alpha), fit.conf_int(alpha))
+    np.testing.assert_array_equal(loaded.odds_ratios(), fit.odds_ratios())
+    kept = fit._settings["curved"]
+    found = drawn(restored(kept), fit.nobs, 0)
+    assert found.settled
+    other = drawn(restored(kept | {"score": (np.array(kept["score"]) + 1e-9).tolist()}), fit.nobs, 0)
+    assert not np.allclose(found.draws, other.draws)
+
+
+def test_odds_and_rate_ratios():
+    y, X = draw(6000)
+    fit = logit(y, X).fit(epsilon=2.0, delta=1e-6, rng=3)
+    table = fit.odds_ratios(0.1)
+    np.testing.assert_allclose(np.log(table.iloc[:, 1:]), fit.conf_int(0.1))
+    np.testing.assert_allclose(np.log(table["odds ratio"]), fit.params)
+    with pytest.raises(NotAvailableError, match="poisson"):
+        fit.rate_ratios()
+
+
+def test_a_score_test_at_the_truth_holds_its_level():
+    rejected = 0
+    for seed in range(60):
+        y, X = draw(4000, seed)
+        fit = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        rejected += fit.estimate.cov is not None and fit.score_test(SLOPES).pvalue < 0.05
+    assert rejected <= 9
+
+
+def test_the_size_rule():
+    assert [Shares.of(size).rounds for size in (10.0, 40.0, 100.0)] == [1, 2, 3]
+    y, X = draw(200)
+    small = logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert small.estimate.cov is None
+    assert small.method.startswith("DPSGD")
+
+
+def test_a_clip_balances_noise_and_what_it_cuts_off():
+    edges, counts = np.geomspace(0.5, 8.0, 17), np.linspace(1000.0, 0.0, 17)
+    dear, _ = clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 0.0)
+    cheap, left = clip_of(edges, counts, np.ones(17), 1000, 1.0, 1.0, 0.0)
+    assert dear < cheap
+    assert left < 100.0
+    assert clip_of(edges, counts, np.ones(17), 1000, 1e6, 1.0, 4.0)[0] == pytest.approx(4.0)
+
+
+def test_noise_of_a_matrix_is_isotropic():
+    drawn_noise = symmetric_noise(np.random.default_rng(0), 3, 2.0, 20_000)
+    assert np.std(drawn_noise[:, 0, 0]) == pytest.approx(2.0, rel=0.03)
+    assert np.std(drawn_noise[:, 0, 1]) == pytest.approx(math.sqrt(2.0), rel=0.03)
+
+
+def test_a_formula_with_a_factor_is_fitted():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.uniform(0, 4, 20_000), "g": rng.choice(list("uvw"), 20_000)})
+    table["y"] = (rng.random(20_000) < expit(0.5 * table["a"] - 1.0 + (table["g"] == "v"))).astype(float)
+    schema = pi.Schema({"y": (0, 1), "a": (0, 4), "g": pi.Factor(list("uvw"))})
+    fit = pi.Logit.from_formula("y ~ a + g", table, schema=schema).fit(epsilon=2.0, delta=1e-6, rng=0)
+    truth = pd.Series({"Intercept": -1.0, "g[T.v]": 1.0, "g[T.w]": 0.0, "a": 0.5})
+    assert (np.abs(fit.params - truth[list(fit.names)]) < 4.0 * fit.bse).all()
+    assert fit.predict(table.head(3)).between(0.0, 1.0).all()
+    with pytest.raises(ArgumentError, match="residual_clip"):
+        pi.GLM.from_formula("y ~ a", table, schema=schema, family="binomial", residual_clip=1.0)
