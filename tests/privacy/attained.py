@@ -31,6 +31,11 @@ CURVED = {
 }  # fmt: skip
 TILTED = CURVED | {"theta": np.array([0.6, -0.3, 0.2])}
 COUNTED = CURVED | {"family": "poisson"}
+WHITENED = {
+    "response_factor": 0.5, "theta": np.array([0.3, -0.2, 0.1]), "unit": 0.6,
+    "whitening": np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]]),
+}  # fmt: skip
+LAYERS = WHITENED | {"low": 0.5, "high": 1.4, "weight": 1.7}
 # Statistic and arguments; the least share of each stated size that some pair must reach.
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "clipped_products": ("clipped_products", BETA | {"bound": 0.7}, 0.99),
@@ -82,6 +87,24 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
     "curved.meat, trace": ("curved.meat", TILTED | {"high": 0.5, "trace": True}, 0.9),
     "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
+    "whitened.counts": (
+        "whitened.counts", WHITENED | {"quantity": "score", "thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99
+    ),
+    "whitened.counts, one threshold": (
+        "whitened.counts", WHITENED | {"quantity": "score", "thresholds": np.array([0.5])}, 0.99
+    ),
+    "whitened.counts, residual": (
+        "whitened.counts", WHITENED | {"quantity": "residual", "thresholds": np.geomspace(0.05, 1.5, 9)}, 0.99
+    ),
+    "whitened.counts, length": (
+        "whitened.counts", WHITENED | {"quantity": "length", "thresholds": np.geomspace(0.4, 9.0, 5)}, 0.99
+    ),
+    "whitened.gram": ("whitened.gram", WHITENED | {"clip": 1.1}, 0.99),
+    "whitened.score": ("whitened.score", WHITENED | {"low": 0.0, "high": 0.8}, 0.99),
+    "whitened.score, upper": ("whitened.score", WHITENED | {"low": 0.8, "high": 2.1}, 0.99),
+    "whitened.meat": ("whitened.meat", LAYERS, 0.99),
+    "whitened.hessian": ("whitened.hessian", LAYERS | {"clip": 1.2}, 0.99),
+    "whitened.square": ("whitened.square", WHITENED | {"residual_clip": 0.8}, 0.99),
     "target_scores": (
         "target_scores",
         {"columns": np.array([0]), "transform": np.ones((1, 1)), "bound": 0.8, "targets": np.array([1]),

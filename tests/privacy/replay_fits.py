@@ -476,6 +476,56 @@ def _examples_arrays(pair: str, world: int, ledger: Ledger) -> Any:
     return fit, fit.release
 
 
+# ---- one curator's regressions
+
+NARROW = {"a": 0.03, "b": 0.05, "c": 0.05}
+
+
+def curator(
+    name: str,
+    formula: str = "y ~ a + b + c",
+    how: dict[str, Any] | None = None,
+    *,
+    model: str = "OLS",
+    over: bool = False,
+    n: int = 3 * N,
+    change: Callable[[pd.DataFrame], pd.DataFrame] = lambda frame: frame,
+    **options: Any,
+) -> None:
+    """Register a regression under its own name, of a table or over sites."""
+    spending = {"epsilon": 12.0, "delta": 1e-3} | (how or {})
+
+    @case(f"{model} {name}", spending)
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = change(table(pair, world, n))
+        held = federation(frame[list(BOUNDS)]) if over else frame
+        made = getattr(pi, model).from_formula(formula, held, schema=SCHEMA, ledger=ledger, **options)
+        return made.fit(**spending), repr(made)
+
+
+def bunched(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows that use little of their bounds: the first Gram matrix is noise there."""
+    for name, share in NARROW.items():
+        low, high = BOUNDS[name]
+        others = frame.index != WHERE
+        frame.loc[others, name] = (low + high) / 2 + share * (frame.loc[others, name] - (low + high) / 2)
+    return frame
+
+
+curator("central")
+curator("central, a large table", n=20 * N)
+curator("central, factors", "y ~ a + C(g)")
+curator("central, interaction, no intercept", "y ~ 0 + a * b")
+curator("central, nonrobust", how={"cov_type": "nonrobust"})
+curator("central, robust target", how={"target": "robust"})
+curator("central, clipped at the bounds", residual_clip="bounds")
+curator("central, a stated clip", residual_clip=0.8)
+curator("central, weak columns", change=bunched)
+curator("central, too little to spend", how={"epsilon": 0.05, "delta": 1e-6})
+curator("central, missing values", missing="impute-public", change=with_gaps)
+curator("trusted server", over=True, trust="server")
+curator("secure sums", over=True, trust="secure-sum")
+
 # ---- the debiased lasso
 
 FEW, COLUMNS = 90, 6

@@ -290,6 +290,7 @@ ORTHOGONAL = "orthogonal rows"
 PUBLIC = of_fit("MomentOLS central, public columns, HC0")
 HC0, LINE = "mechanisms.moments", "Moments._line"
 SUMS = "mechanisms.statistics.moments"
+CURATOR = "federation.curator", "Curator.vector_sum"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
@@ -627,6 +628,34 @@ MUTANTS = {
     "the rounds of a regression spend what the end does": (
         Mutant("glm.plan", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
         of_fit("FederatedGLM binomial, server"),
+    ),
+    "shares that were spent are spent again": (
+        Mutant("glm.least_squares", "Questions.price", "self.spent += share", "pass"),
+        of_fit("OLS central"),
+    ),
+    "each layer of scores the share of both": (
+        Mutant("glm.least_squares", "second_look", "share * low,", "share,"),
+        of_fit("OLS central"),
+    ),
+    "the meat is left out of the rest": (
+        Mutant("glm.least_squares", "chosen_clip", "- hessian - MEAT", "- hessian"),
+        of_fit("OLS central, weak columns"),
+    ),
+    "a curator's noise is less than its line says": (
+        Mutant(
+            "federation.curator", "Curator.vector_sum", "perturb(total, scale)", "perturb(total, scale / 2)"
+        ),
+        of_fit("OLS central"),
+    ),
+    "a curator's line says less than the sum can move": (
+        Mutant(
+            "federation.curator", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"
+        ),
+        of_fit("OLS central", "opposite responses"),
+    ),
+    "a curator forgets to charge": (
+        Mutant(*CURATOR, "self.ledger.spend(entry)", "(entry,)"),
+        of_fit("OLS central"),
     ),
     "every Newton round the whole price": (
         Mutant("glm.newton", "_round_price", "shares[number - 1] / shares.sum()", "1.0"),
