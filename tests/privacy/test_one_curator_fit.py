@@ -50,7 +50,7 @@ class Witness(Curator):
 
     def __init__(self, rows, **options):
         super().__init__(rows, **options)
-        self.ratio = self.spent = 0.0
+        self.own, self.ratio, self.spent = rows, 0.0, 0.0
         type(self).made = self
 
     def vector_sum(self, op, args, *, label, mu):
@@ -92,7 +92,7 @@ def fits(pair, count, *, spread=1.0, cov_type="HC0", **options):
         patch.setattr(Witness, "blocks", ())
         for model in models:  # once, for the rows as a fit opens them
             model.fit(mu=MU, rng=0, cov_type=cov_type)
-            Witness.blocks = (*Witness.blocks[-1:], Witness.made._rows)
+            Witness.blocks = (*Witness.blocks[-1:], Witness.made.own)
         for world, model in enumerate(models):
             rng = np.random.default_rng((3, world))
             for i in range(count):
