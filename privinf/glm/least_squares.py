@@ -395,6 +395,7 @@ def fit_least_squares(asked: Questions) -> SecondLook:
     """
     pilot, moments = first_look(asked)
     if math.isinf(asked.mu):
+        pilot = scaled_pilot(asked, pilot) if asked.looks.target == "robust" else pilot
         return _converged(asked, pilot, moments)
     pilot = scaled_pilot(asked, pilot)
     again = pilot.strength <= WEAK

@@ -1,0 +1,184 @@
+"""Least squares by a second look: coverage, width, doors, options, warnings, the same numbers everywhere."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import privinf as pi
+from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
+from privinf.glm.geometry import Reachable
+
+TRUE = np.array([0.2, 0.5, -0.3, 0.2])
+BOUNDS = [(-1, 1)] * 3
+
+
+def draw(n, seed, error=None):
+    rng = np.random.default_rng([19, seed])
+    x = rng.uniform(-1, 1, (n, 3))
+    noise = 0.3 * rng.standard_normal(n) if error is None else error(x, rng)
+    return TRUE[0] + x @ TRUE[1:] + noise, pi.add_constant(pd.DataFrame(x, columns=["a", "b", "c"]))
+
+
+def model_of(y, X, y_bounds=(-2, 2), **options):
+    return pi.OLS(y, X, bounds=BOUNDS, y_bounds=y_bounds, **options)
+
+
+def test_it_covers_and_is_half_as_wide_as_moments():
+    hits, ratios, other = np.zeros(4), [], []
+    for seed in range(60):
+        y, X = draw(5000, seed)
+        fit = model_of(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HeavyTailWarning)
+            ends = fit.conf_int().to_numpy()
+        hits += (ends[:, 0] <= TRUE) & (ends[:, 1] >= TRUE)
+        private = sm.OLS(y, X).fit(cov_type="HC0").bse
+        ratios.append((ends[:, 1] - ends[:, 0]) / 3.92 / private)
+        if seed < 10:
+            moments = pi.MomentOLS(y, X, bounds=BOUNDS, y_bounds=(-2, 2)).fit(epsilon=1.0, delta=1e-6, rng=0)
+            other.append(moments.bse / private)
+    assert hits.min() >= 51  # 1 - 1e-4 binomial limit at .95
+    assert np.median(ratios) <= 1.6
+    assert np.median(ratios) < 0.6 * np.median(other)
+
+
+def test_one_sided_tails_are_warned_of_or_covered():
+    missed = warned = 0
+    for seed in range(25):
+        y, X = draw(20_000, seed, lambda x, rng: 3.0 * ((rng.random(len(x)) < 0.005) - 0.005)
+                    + 0.2 * rng.standard_normal(len(x)))  # fmt: skip
+        fit = model_of(y, X, (-3, 6)).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ends = fit.conf_int().to_numpy()
+        heavy = any(issubclass(one.category, HeavyTailWarning) for one in caught)
+        warned += heavy
+        missed += not heavy and not (ends[0, 0] <= TRUE[0] <= ends[0, 1])
+        assert ("Heavy tail" in str(fit.summary()).replace("\n", " ")) == heavy
+    assert warned >= 5
+    assert missed <= 5
+
+
+@pytest.mark.parametrize("cov_type", ["HC0", "nonrobust"])
+def test_without_noise_it_is_statsmodels(cov_type):
+    y, X = draw(300, 0)
+    ours = model_of(y, X).fit(epsilon=math.inf, cov_type=cov_type)
+    theirs = sm.OLS(y, X).fit(cov_type=cov_type, use_t=True)
+    for name in ("params", "bse", "tvalues", "pvalues"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(ours.conf_int(), theirs.conf_int(), rtol=1e-8)
+    assert ours.rsquared == pytest.approx(theirs.rsquared, rel=1e-10)
+    assert ours.scale == pytest.approx(theirs.scale, rel=1e-10)
+
+
+def test_the_same_numbers_with_one_curator_at_sites_and_from_a_formula():
+    y, X = draw(4000, 1)
+    spent = {"epsilon": 2.0, "delta": 1e-6, "rng": 3}
+    alone = model_of(y, X).fit(**spent)
+    halves = [(y[:1500], X[:1500]), (y[1500:], X[1500:])]
+    apart = pi.OLS.from_arrays(halves, bounds=BOUNDS, y_bounds=(-2, 2))
+    schema = pi.Schema({name: pi.Numeric(-1, 1) for name in "abc"} | {"y": pi.Numeric(-2, 2)})
+    named = pi.OLS.from_formula("y ~ a + b + c", X.assign(y=y), schema=schema)
+    general = pi.GLM(y, X, bounds=BOUNDS, y_bounds=(-2, 2), family="gaussian")
+    for model in (apart, named, general):
+        np.testing.assert_allclose(model.fit(**spent).params, alone.params, rtol=1e-12)
+        np.testing.assert_allclose(model.fit(**spent).bse, alone.bse, rtol=1e-12)
+    masked = pi.OLS.from_arrays(halves, bounds=BOUNDS, y_bounds=(-2, 2), trust="secure-sum").fit(**spent)
+    assert (np.abs(masked.params - TRUE) < 5.0 * masked.bse).all()
+    assert {line.trust for line in alone.privacy.entries} == {"central"}
+
+
+def test_the_budget_is_what_was_named_on_every_path():
+    y, X = draw(5000, 0)
+    wide = pi.OLS(y, X, bounds=[(-30, 30)] * 3, y_bounds=(-2, 2))  # a weak first stage
+    paths = set()
+    for model, epsilon in ((model_of(y, X), 8.0), (model_of(y, X), 1.0), (wide, 4.0)):
+        for more in ({}, {"cov_type": "nonrobust"}, {"target": "robust"}):
+            ledger_mu = model.fit(epsilon=epsilon, delta=1e-6, rng=0, **more).privacy
+            assert ledger_mu.epsilon(1e-6) <= epsilon * (1.0 + 1e-9)
+            assert ledger_mu.epsilon(1e-6) > 0.9 * epsilon
+            paths.add(tuple(line.label for line in ledger_mu.entries))
+    assert len(paths) >= 5
+
+
+@pytest.mark.parametrize("how", [{"residual_clip": "bounds"}, {"residual_clip": 0.6}])
+def test_clips_that_assume_nothing(how):
+    y, X = draw(20_000, 2)
+    fit = model_of(y, X, **how).fit(epsilon=2.0, delta=1e-6, rng=0)
+    assert (np.abs(fit.params - TRUE) < 4.0 * fit.bse).all()
+    assert not any("counts of score" in line.label for line in fit.privacy.entries[-6:]) or "0.6" in str(how)
+    assert "Residual clip" in fit.options
+
+
+def test_robust_targets_are_not_moved_by_a_few_large_errors():
+    y, X = draw(20_000, 3)
+    y = np.where(np.arange(len(y)) % 100 == 0, 6.0, y)
+    mean = model_of(y, X, (-8, 8)).fit(epsilon=math.inf)
+    robust = model_of(y, X, (-8, 8)).fit(epsilon=math.inf, target="robust")
+    assert abs(robust.params["const"] - TRUE[0]) < 0.4 * abs(mean.params["const"] - TRUE[0])
+    noisy = model_of(y, X, (-8, 8)).fit(epsilon=2.0, delta=1e-6, target="robust", rng=0)
+    assert (np.abs(noisy.params - robust.params) < 4.0 * noisy.bse).all()
+    assert noisy.options["Target"] == "clipped scores"
+
+
+def test_score_tests_hold_their_size_and_are_stored(tmp_path):
+    rejected = 0
+    for seed in range(40):
+        y, X = draw(3000, seed, lambda x, rng: 0.3 * (1.0 + x[:, 0]) * rng.standard_normal(len(x)))
+        fit = model_of(y, X).fit(epsilon=2.0, delta=1e-6, rng=seed)
+        rejected += fit.score_test(TRUE[1:]).pvalue < 0.05
+    assert rejected <= 7
+    fit.save(tmp_path / "fit.npz")
+    for again in (pi.load_results(tmp_path / "fit.npz"), pickle.loads(pickle.dumps(fit))):
+        assert str(again.summary()) == str(fit.summary())
+        assert again.score_test(TRUE[1:]).statistic == pytest.approx(fit.score_test(TRUE[1:]).statistic)
+        pd.testing.assert_frame_equal(again.conf_int(method="score"), fit.conf_int(method="score"))
+
+
+def test_a_rare_level_is_covered_or_named_in_the_summary():
+    rng = np.random.default_rng(5)
+    rare = (rng.random(1500) < 0.01).astype(float)
+    X = pi.add_constant(pd.DataFrame({"x": rng.uniform(-1, 1, 1500), "rare": rare}))
+    y = 0.1 + 0.5 * X["x"] + 0.8 * rare + 0.3 * rng.standard_normal(1500)
+    fit = pi.OLS(y, X, bounds=[(-1, 1), (0, 1)], y_bounds=(-3, 3)).fit(epsilon=0.5, delta=1e-6, rng=0)
+    assert fit.identification.weak
+    assert "the direction of rare" in " ".join(str(fit.summary()).split())
+
+
+def test_bad_requests():
+    y, X = draw(200, 0)
+    with pytest.raises(ArgumentError, match="residual_clip"):
+        model_of(y, X, residual_clip="some")
+    with pytest.raises(ArgumentError, match="target"):
+        model_of(y, X).fit(epsilon=1.0, target="median")
+    with pytest.raises(ArgumentError, match="second look"):
+        pi.GLM(y > 0, X, bounds=BOUNDS, family="binomial").fit(epsilon=1.0, target="robust")
+    with pytest.raises(SensitivityError, match="bounds"):
+        pi.OLS(y, X, bounds=None, y_bounds=(-2, 2))
+    with pytest.raises(NotAvailableError, match="rows"):
+        _ = model_of(y, X).fit(epsilon=8.0, delta=1e-3, rng=0).resid
+
+
+def test_reachable_rows():
+    rng = np.random.default_rng(0)
+    low, high = np.array([1.0, -1.0, 0.0, 0.0, -0.5]), np.array([1.0, 1.0, 1.0, 1.0, 2.0])
+    reach = Reachable.of(low, high, [(2, 3)], 3.0)
+    assert len(reach.vertices) == 2 * 2 * 3
+    z = low + (high - low) * rng.random((5000, 5))
+    z[:, 3] *= z[:, 2] == 0.0
+    z[::2, 2] = 0.0
+    z[1::2, 3] = 0.0
+    matrix, theta = rng.standard_normal((5, 5)), rng.standard_normal(5)
+    assert (np.square(z @ matrix.T).sum(axis=1) <= reach.longest2(matrix) * (1 + 1e-12)).all()
+    least, most = reach.predictor(theta)
+    corners = reach.vertices @ theta
+    assert (corners.min(), corners.max()) == pytest.approx((least, most))
+    assert reach.residual(theta, -1.0, 1.0) == pytest.approx(max(1.0 - least, most + 1.0))
+    many = Reachable.of(-np.ones(40), np.ones(40), [], math.sqrt(40.0))
+    assert many.vertices is None
+    assert many.longest2(np.eye(40)) == pytest.approx(40.0)

@@ -1,0 +1,78 @@
+"""Tails from noisy counts: the square root of running sums, excesses, clips."""
+
+import numpy as np
+import pytest
+
+from privinf.inference.tails import best_clip, layered, quantile_of, squared, tail_of
+from privinf.mechanisms.statistics.tails import counts_above, root_matrix, root_sensitivity
+
+THRESHOLDS = 16.0 * 2.0 ** (-np.arange(24, 0, -1) / 4.0)
+
+
+def counts_of(terms):
+    return np.array([(terms > t).sum() for t in THRESHOLDS], dtype=float)
+
+
+def exact_tail(terms, top=16.0):
+    return tail_of(THRESHOLDS, counts_of(terms), np.full(len(THRESHOLDS), 1e-9), len(terms), top)
+
+
+@pytest.mark.parametrize(("cells", "sensitivity"), [(8, 1.52), (20, 1.71), (40, 1.83)])
+def test_the_root_of_running_sums(cells, sensitivity):
+    root = root_matrix(cells)
+    np.testing.assert_allclose(root @ root, np.triu(np.ones((cells, cells))), atol=1e-5)
+    assert root_sensitivity(cells) == pytest.approx(sensitivity, abs=0.005)
+    columns = np.column_stack([np.zeros(cells), root])
+    distances = [np.linalg.norm(columns[:, i] - columns[:, j]) for i in range(cells) for j in range(i)]
+    assert root_sensitivity(cells) >= max(distances)
+    np.testing.assert_array_equal(np.ldexp(root, 24), np.rint(np.ldexp(root, 24)))
+
+
+def test_counts_follow_from_their_release_and_their_noise_is_small():
+    cells = np.arange(20.0)
+    counts, sd = counts_above(root_matrix(20) @ cells, root_sensitivity(20))
+    np.testing.assert_allclose(counts, np.cumsum(cells[::-1])[::-1], rtol=1e-6)
+    assert sd[0] == pytest.approx(2.42, abs=0.01)
+    assert sd[-1] == root_sensitivity(20)
+
+
+@pytest.mark.parametrize("power", [2.2, 4.0])
+def test_the_excess_is_that_of_the_terms(power):
+    terms = np.minimum(np.random.default_rng(0).pareto(power, 200_000), 16.0)
+    tail, clips = exact_tail(terms), np.array([0.3, 0.5, 1.0, 3.0, 8.0, 16.0])
+    true = [np.maximum(terms - c, 0.0).sum() for c in clips]
+    np.testing.assert_allclose(tail.excess(clips), true, rtol=0.06, atol=2.0)
+    assert tail.above(1.0) == pytest.approx((terms > 1.0).sum(), rel=0.02)
+    assert quantile_of(tail, 0.7) == pytest.approx(np.quantile(terms, 0.7), rel=0.05)
+    squares = squared(tail).excess(np.array([4.0]))[0]
+    assert squares == pytest.approx(np.maximum(terms**2 - 4.0, 0.0).sum(), rel=0.2)
+
+
+def test_a_gap_does_not_hide_what_lies_beyond_it():
+    terms = np.r_[np.full(1000, 0.4), np.full(60, 9.0)]
+    sd = np.full(len(THRESHOLDS), 5.0)
+    tail = tail_of(THRESHOLDS, counts_of(terms), sd, len(terms), 16.0)
+    assert tail.thresholds[-1] >= 8.0
+    assert tail.excess(np.array([4.0]))[0] >= 60 * 5.0
+
+
+def test_nothing_seen_leaves_the_noise_as_a_bound():
+    tail = tail_of(THRESHOLDS, np.zeros(len(THRESHOLDS)), np.full(len(THRESHOLDS), 5.0), 1000, 16.0)
+    assert not tail.seen
+    assert tail.counts.tolist() == [12.5]
+    assert tail.excess(np.array([0.0]))[0] > 0.0
+
+
+def test_clips_grow_with_the_budget_and_layers_cost_what_one_release_costs():
+    terms = np.minimum(np.random.default_rng(0).pareto(3.0, 20_000), 16.0)
+    tail = exact_tail(terms)
+    clips = [layered(tail, 4, mu) for mu in (0.1, 1.0, 10.0, np.inf)]
+    assert np.diff([clip.high for clip in clips]).min() > 0.0
+    assert clips[-1].high == pytest.approx(16.0)
+    for clip in clips:
+        low, high = clip.shares()
+        assert low + high == pytest.approx(1.0)
+        noise2 = (2 * clip.low) ** 2 / low + clip.weight**2 * (2 * (clip.high - clip.low)) ** 2 / high
+        assert noise2 == pytest.approx((2 * clip.reach) ** 2)
+    assert clips[-1].ratio == 0.0
+    assert best_clip(tail, lambda c: (c - 2.0) ** 2) == pytest.approx(2.0, rel=0.02)
