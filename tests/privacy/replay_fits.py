@@ -494,12 +494,16 @@ def curator(
 ) -> None:
     """Register a regression under its own name, of a table or over sites."""
     spending = {"epsilon": 12.0, "delta": 1e-3} | (how or {})
+    low, high = RESPONSES[{"Logit": "binomial", "Poisson": "poisson"}.get(model, "gaussian")]
+    schema = pi.Schema(BOUNDS | {"y": (low, high)})
 
     @case(f"{model} {name}", spending)
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         frame = change(table(pair, world, n))
-        held = federation(frame[list(BOUNDS)]) if over else frame
-        made = getattr(pi, model).from_formula(formula, held, schema=SCHEMA, ledger=ledger, **options)
+        if model != "OLS":
+            frame["y"] = np.round((np.clip(frame.y, -4, 6) - 1.0).clip(low, high))
+        held = federation(frame[list(BOUNDS)], schema) if over else frame
+        made = getattr(pi, model).from_formula(formula, held, schema=schema, ledger=ledger, **options)
         return made.fit(**spending), repr(made)
 
 
@@ -523,6 +527,12 @@ curator("central, a stated clip", residual_clip=0.8)
 curator("central, weak columns", change=bunched)
 curator("central, too little to spend", how={"epsilon": 0.05, "delta": 1e-6})
 curator("central, missing values", missing="impute-public", change=with_gaps)
+curator("central", "y ~ a + b", model="Logit")
+curator("central, weak", "y ~ a + C(g)", {"epsilon": 3.0}, model="Logit")
+curator("central, a large table", "y ~ a + b", {"epsilon": 3.0}, model="Logit", n=20 * N)
+curator("secure sums", "y ~ a + b", model="Logit", over=True, trust="secure-sum")
+curator("central", "y ~ a + b", model="Poisson")
+curator("central, several rounds", "y ~ a + b", {"epsilon": 3.0}, model="Poisson", n=20 * N)
 curator("trusted server", over=True, trust="server")
 curator("secure sums", over=True, trust="secure-sum")
 

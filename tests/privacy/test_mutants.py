@@ -633,6 +633,10 @@ MUTANTS = {
         Mutant("glm.least_squares", "Questions.price", "self.spent += share", "pass"),
         of_fit("OLS central"),
     ),
+    "shares of a curved model are spent again": (
+        Mutant("glm.sums", "CurvedSums._ask", "self.spent += share", "pass"),
+        of_fit("Logit central"),
+    ),
     "each layer of scores the share of both": (
         Mutant("glm.least_squares", "second_look", "share * low,", "share,"),
         of_fit("OLS central"),
