@@ -26,7 +26,7 @@ from privinf.validation import check_fraction
 
 # Below this many sds of the noise in the smallest direction of the columns an interval of a correlation is
 # the whole of [-1, 1]: see benchmarks/results/one_release.md.
-STRONG = 8.0
+STRONG = 6.0
 NORMAL_LAW = "sampling errors as of jointly normal columns"
 OWN_LAW = "sampling errors from the records' own spread"
 
