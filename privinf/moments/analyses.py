@@ -149,7 +149,8 @@ class Analyses:
         SchemaError, NotAvailableError, ArgumentError
             As for `regress`; there are fewer instruments than endogenous columns; the release is of records.
         """
-        return iv.two_stage(self._release, formula, stored_iv(self._release, {"formula": formula}))
+        stages = iv.Stages.of(self._release.design, formula)
+        return iv.two_stage(self._release, formula, stages, stage_system(self._release, stages))
 
     def means(self) -> Results:
         """Return the means of all released columns, factors by their levels but the first, as a result.
@@ -231,13 +232,17 @@ def stored_system(release: Release, settings: Json) -> MomentSystem:
 
 
 def stored_iv(release: Release, settings: Json) -> iv.TwoStageEquation:
-    """Return the two-stage equation of a formula."""
+    """Return the two-stage equation of stored results."""
+    return stage_system(release, iv.Stages.of(release.design, settings["formula"]))
+
+
+def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
+    """Return the two-stage equation of a formula's stages, scaled units."""
     law = moments_law(release)
     if law["trust"] == "local":
         raise NotAvailableError(
             'iv() is made from totals (trust="central", "server" or "secure-sum"): this release is of records'
         )
-    stages = iv.Stages.of(release.design, settings["formula"])
     layout, _ = layout_of(release.design)
     W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
     part, columns = part_of(release, stages.maps), len(stages.endogenous)

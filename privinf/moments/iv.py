@@ -193,9 +193,8 @@ class TwoStageEquation(LargeSample):
         return ScoreSurface.of(cross, self.h, tensor, self.n, Concentrated(projection, free))
 
 
-def two_stage(release: Release, formula: str, system: TwoStageEquation) -> IVResults:
+def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEquation) -> IVResults:
     """Return two-stage least squares of a formula on a release; see `Analyses.iv`."""
-    stages = Stages.of(release.design, formula)
     design = stages.design
     solution = solve(system)
     transform, shift = design.to_user

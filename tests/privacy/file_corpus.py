@@ -103,6 +103,8 @@ def _releases(folder: Path) -> list[Kind]:
         epsilon=40.0, delta=1e-6, rng=1, method="iterative", rounds=2
     )
     made["moments HC0"] = models["moments"].release(epsilon=40.0, delta=1e-6, rng=1, cov_type="HC0")
+    columns = pi.Moments(SCHEMA, columns=["y", "a", "b", "C(g)"])
+    made["moments of columns"] = columns.release(data, epsilon=40.0, delta=1e-6, rng=1)
     answers = pi.IWPGLM.from_formula("g ~ a + b", data, schema=SCHEMA, loss="multinomial")
     made["answers"] = answers.release(epsilon_x=20.0, epsilon_y=5.0, delta=1e-6, rng=1)
     parties = pi.RMGMOLS.from_formula("y ~ a + b + C(g)", data, schema=SCHEMA, parties=PARTIES, k=20)
@@ -151,6 +153,8 @@ def _use_release(release: Any) -> None:
         release.classify(loss="multinomial" if "levels" in release.law["label"] else "squared")
     elif release.kind.startswith("joined"):
         release.regress("y ~ a + b")
+    elif release.kind == "moments" and release.design.formula is None:
+        release.regress("y ~ a + C(g) - 1"), release.means(), release.corr()
     elif release.kind not in ("random-mixing", "gaussian-rows"):
         release.regress()
     else:
@@ -177,6 +181,14 @@ def _results(folder: Path) -> list[Kind]:
             y, X, machines=np.arange(200) % 2, trust="server", x_bound=3.0, y_bounds=(-4, 6)
         ).fit(epsilon=60.0, delta=1e-5, sparsity=1, targets=[0, 1], rng=1),
     }  # fmt: skip
+    sent = pi.Moments(SCHEMA, columns=["y", "a", "b", "C(g)"]).release(data, **noise)
+    rows = pi.Modulation(SCHEMA, "y ~ a + b").release(data, **noise)
+    fits |= {
+        "MomentOLS of a part": sent.regress("a ~ b + C(g) - 1"),
+        "TwoStageLeastSquares": sent.iv("y ~ [a ~ b]"),
+        "Means": sent.means(),
+        "ModulatedRegression": rows.regress("a ~ y + b"),
+    }
     made = {name: _content_of(one, folder) for name, one in fits.items()}
     made["lean"] = _content_of(fits["ModulatedOLS"], folder, records=False)
     kinds = [

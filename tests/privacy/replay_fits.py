@@ -197,6 +197,22 @@ moments("trusted server", over=True, trust="server")
 moments("trusted server, HC0", how=HC0, over=True, trust="server")
 
 
+@case("Moments of columns, all that is made of them", SPEND)
+def _many(pair: str, world: int, ledger: Ledger) -> Any:
+    mechanism = pi.Moments(SCHEMA, columns=["a", "b", "C(g)", "c", "y", "q", "I(a**2)"])
+    release = mechanism.release(table(pair, world), ledger=ledger, **SPEND)
+    fits = release.regress(["y ~ a + b", "a ~ y + q", "b ~ C(g) - 1", "c ~ I(a**2)"])
+    pairs = release.corr(), release.partial_corr(["a", "y"], given=["b"])
+    return release, fits, release.iv("y ~ q + [a ~ b + c]"), release.means(), pairs
+
+
+@case("Moments of columns, local", SPEND)
+def _many_local(pair: str, world: int, ledger: Ledger) -> Any:
+    mechanism = pi.Moments(SCHEMA, columns=["a", "y", "q"], trust="local")
+    release = mechanism.release(table(pair, world), ledger=ledger, **SPEND)
+    return release, release.regress("y ~ a - 1"), release.means(), release.corr()
+
+
 @case("MomentOLS of arrays, public column")
 def _arrays(pair: str, world: int, ledger: Ledger) -> Any:
     frame = table(pair, world)
