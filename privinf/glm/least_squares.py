@@ -37,6 +37,7 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ConvergenceError
 from privinf.glm.geometry import Reachable
+from privinf.glm.narrowing import counted_columns, edges, narrowed
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Measures, Pilot, SecondLook, shrunk
 from privinf.glm.sums import GlmSums
@@ -57,6 +58,7 @@ from privinf.mechanisms.statistics.tails import counts_above
 from privinf.typing import ClipRule, Floats, Pair, Quantity, ScoreTarget
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
+NARROW = 0.04
 MOMENTS, SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.15, 0.03, 0.01, 0.12, 0.02, 0.08
 HESSIAN, HESSIAN_AGAIN, TAIL, MEAT = 0.06, 0.12, 0.14, 0.06
 # The first Gram matrix is made anew where its smallest eigenvalue is below so many times its floor; the pilot
@@ -91,12 +93,15 @@ class Looks:
         Least squares, or the root of the clipped scores.
     robust : bool
         Whether a meat is released; else the errors are taken to have equal variance.
+    adapt : bool
+        Whether rows are weighted by narrower bounds.
     """
 
     rule: ClipRule | None = "auto"
     clip: float | None = None
     target: ScoreTarget = "mean"
     robust: bool = True
+    adapt: bool = False
 
     def described(self, unit: float) -> dict[str, str]:
         """Return the lines of a summary that name a choice; `unit` is that of the scaled response."""
@@ -107,6 +112,8 @@ class Looks:
             lines["Residual clip"] = "by counts" if self.rule == "auto" else "none (bounds)"
         if self.target == "robust":
             lines["Target"] = "clipped scores"
+        if self.adapt:
+            lines["Rows"] = "weighted by narrower bounds"
         return lines
 
 
@@ -117,6 +124,8 @@ class Questions:
     Attributes
     ----------
     sums : GlmSums
+    rows : GlmRows
+        Units and public bounds.
     units : mapping
         What every statistic is told: centres, scales, the constant, the response's units.
     reachable : Reachable
@@ -134,6 +143,7 @@ class Questions:
     """
 
     sums: GlmSums
+    rows: GlmRows
     units: Mapping[str, Any]
     reachable: Reachable
     mu: float
@@ -156,7 +166,25 @@ class Questions:
             units["constant"] = rows.design.constant
         one = rows.design.constant_direction
         ones = None if one is None else one * rows.scale
-        return cls(sums, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
+        if rows.weighted:
+            units["row_weights"] = True
+            low, high = min(low, 0.0), max(high, 0.0)
+        return cls(sums, rows, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
+
+    def narrow(self) -> None:
+        """Weight the rows by narrower bounds, from noisy counts of every column."""
+        if not (columns := counted_columns(self.rows)):
+            return
+        args = {"columns": np.array(columns), "thresholds": edges()}
+        kept = {name: self.units[name] for name in ("center", "scale") if name in self.units}
+        found = self.sums.asked("whitened.columns", {**kept, **args}, "counts of columns", self.price(NARROW))
+        parts = found.values.reshape(len(columns), -1)
+        above = np.array([counts_above(part, 0.0)[0] for part in parts])
+        sd = counts_above(parts[0], float(found.scale))[1]
+        rows = narrowed(self.rows, columns, above, sd)
+        anew = Questions.of(rows, self.sums, self.mu, self.looks)
+        for name in ("rows", "units", "reachable", "response", "ones"):
+            setattr(self, name, getattr(anew, name))
 
     @property
     def p(self) -> int:
@@ -179,6 +207,8 @@ class Questions:
 
         In the release y has this weight against z, here it has not.
         """
+        if self.rows.weighted:
+            return self._weighted_moments(weight)
         constant = self.units.get("constant")
         public = 0 if constant is None else 1
         args = {
@@ -193,6 +223,15 @@ class Questions:
         order = np.argsort([*([] if constant is None else [constant]), *others, self.p])
         unit = np.append(np.ones(self.p), 1.0 / weight)
         return (full * np.outer(unit, unit))[np.ix_(order, order)], float(found.scale) / self.n
+
+    def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
+        """Return the same of weighted rows, whose constant is private too."""
+        norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
+        blank = Pilot(np.zeros(self.p), np.eye(self.p), 1.0)
+        args = blank.args(response_weight=weight, clip=norm)
+        full, sd = self.matrix("whitened.moments", MOMENTS, "moments", args)
+        unit = np.append(np.ones(self.p), 1.0 / weight)
+        return full * np.outer(unit, unit), sd
 
     def price(self, share: float) -> float:
         """Return the mu of a share, which is spent."""
@@ -393,6 +432,8 @@ def fit_least_squares(asked: Questions) -> SecondLook:
     -----
     **Privacy.** Reads every row once a release; the squared prices add up to mu^2 at most.
     """
+    if asked.looks.adapt:
+        asked.narrow()
     pilot, moments = first_look(asked)
     if math.isinf(asked.mu):
         pilot = scaled_pilot(asked, pilot) if asked.looks.target == "robust" else pilot

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self, Unpack
 
-from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
+from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import ArgumentError
-from privinf.federation import SecureServer, TrustedServer
-from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.federation.curator import Curator
-from privinf.federation.local import LocalSites
 from privinf.fitting.model import SITES_NOISE, spending_of
 from privinf.fitting.rows import (
     ModelRows,
@@ -25,23 +18,14 @@ from privinf.fitting.rows import (
     rows_of_site,
     trust_of_sums,
 )
-from privinf.glm.curved import fit_curved
 from privinf.glm.first_order import Optimizer
-from privinf.glm.least_squares import Questions, fit_least_squares
 from privinf.glm.newton import Newton
-from privinf.glm.plan import plan_fit
+from privinf.glm.plan import FitRequest
 from privinf.glm.results import (
     FederatedGLMResults,
-    FitDescription,
-    curved_path,
-    curved_results,
-    glm_results,
-    path_of,
-    second_look_results,
-    weak_results,
 )
-from privinf.glm.rows import GlmRows, Unit, curved_sums, glm_limits, glm_rows
-from privinf.glm.sums import Clients, GlmSums
+from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
+from privinf.glm.running import run_fit
 from privinf.schema import Schema
 from privinf.typing import (
     Bounds,
@@ -52,8 +36,6 @@ from privinf.typing import (
     Family,
     Missing,
     Pair,
-    RngLike,
-    ScoreTarget,
     SitePairs,
     SpendingWords,
     SumRelation,
@@ -249,7 +231,6 @@ class GLM:
         unit: Unit = "record",
         client_clip: float | None = None,
         cov_type: CovType = "HC0",
-        target: ScoreTarget = "mean",
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
         checkpoint: str | PathLike[str] | None = None,
@@ -327,89 +308,15 @@ class GLM:
         strong signals, a clip that is small against the response) and has coefficients only, unless what the
         step leaves is negligible (`privinf.glm.settling`; benchmarks/results/settled.md).
         """
-        rows, given = self._rows, spending_of(spending, {"source": SITES_NOISE})
-        rng: RngLike = given.pop("rng", None)
-        plan = plan_fit(
-            given,
-            optimizer,
-            public_seed,
-            rows=rows,
-            unit=unit,
-            client_clip=client_clip,
-            targets=targets,
-            nuisance=nuisance,
-            cov_type=cov_type,
-            target=target,
-        )
-        folder = None
-        if checkpoint is not None:
-            block = () if plan.block is None else plan.block.columns.tolist()
-            settings = *plan.settings, block, self._trust, relation, max_colluding
-            fit = fit_digest(rows.design, rows.model, *settings)
-            folder = FitFolder(Path(checkpoint), fit, keyed=self._trust != "secure-sum")
-        left = plan.mu if folder is None else folder.unspent(plan.mu, self.ledger)
-        if 0.0 < left < math.inf:
-            self.ledger.check(GaussianLoss(left))
-        before = len(self.ledger.entries)
-        sums = self._sums(rng, max_colluding, folder, relation, plan.clients)
-        looked = found = bent = None
-        if plan.curved:
-            bent = fit_curved(curved_sums(rows, sums, plan.mu), robust=plan.robust)
-            trajectory = curved_path(bent)
-        elif plan.looks is not None:
-            looked = fit_least_squares(Questions.of(rows, sums, plan.mu, plan.looks))
-            trajectory = path_of(looked, rows)
-        else:
-            trajectory = plan.trajectory(sums, rows.start)
-            found = plan.last_step(sums, trajectory.params)
-        kept = sums.server
-        entries = kept.entries if isinstance(kept, CheckpointedServer) else self.ledger.entries[before:]
-        report = PrivacyReport.of(entries, ledger=self.ledger, delta=plan.delta)
-        options = {"Family": rows.family, "Sites": str(len(rows.rows)), "Trust": self._trust}
-        if relation != "replace-one":
-            options["Neighbours"] = relation
-        if unit != "record":
-            options["Protected unit"] = unit
-        method = f"{type(plan.optimizer).__name__}, {trajectory.length} rounds"
-        if plan.looks is not None:
-            method = "least squares by a second look"
-            options |= plan.looks.described(rows.design.y_scale)
-        if plan.curved:
-            method = f"Newton in whitened units, {trajectory.length} rounds"
-        description = FitDescription(type(self).__name__, method, options, trajectory, sums.traffic, report)
-        if bent is not None:
-            return curved_results(rows, bent, description, cov_type)
-        if looked is not None and plan.looks is not None:
-            return second_look_results(rows, looked, plan.looks, description)
-        if found is None:
-            return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
-        return glm_results(rows, found, description, cov_type, plan.block)
+        request = FitRequest(
+            optimizer, public_seed, max_colluding, relation, unit, client_clip, cov_type, targets, nuisance,
+            checkpoint,
+        )  # fmt: skip
+        return self._fit(request, spending)
 
-    def _sums(
-        self,
-        rng: RngLike,
-        max_colluding: int,
-        folder: FitFolder | None,
-        relation: SumRelation = "replace-one",
-        clients: Clients | None = None,
-    ) -> GlmSums:
-        rows = self._rows
-        if max_colluding and self._trust != "secure-sum":
-            raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
-        options: dict[str, Any] = {"ledger": self.ledger, "rng": rng, "relation": relation}
-        own = rows.federation.own_rows() if isinstance(rows.federation, LocalSites) else None
-        asked: Curator | TrustedServer | CheckpointedServer
-        if self._trust == "central" and folder is None and own is not None:
-            asked = Curator(own[1], name=own[0], **options)
-        else:
-            options["design"] = None if rows.design.schema is None else rows.design
-            if self._trust == "secure-sum":
-                server: TrustedServer = SecureServer(rows.federation, max_colluding=max_colluding, **options)
-            else:
-                server = TrustedServer(rows.federation, trust=self._trust, **options)
-            asked = server if folder is None else CheckpointedServer(server, folder)
-        constant = rows.design.constant if rows.family == "poisson" else None
-        return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)
+    def _fit(self, request: FitRequest, spending: SpendingWords) -> FederatedGLMResults:
+        given = spending_of(spending, {"source": SITES_NOISE})
+        return run_fit(self._rows, self._trust, self.ledger, type(self).__name__, request, given)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {self._rows.p} columns"

@@ -8,6 +8,7 @@ from privinf.accounting import Ledger
 from privinf.doors import doors
 from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, rows_of_site, trust_of_sums
 from privinf.glm.model import GLM
+from privinf.glm.plan import FitRequest
 from privinf.glm.results import FederatedGLMResults
 from privinf.glm.rows import glm_limits
 from privinf.schema import Schema
@@ -161,6 +162,7 @@ class OLS(OneFamily):
         *,
         cov_type: CovType = "HC0",
         target: ScoreTarget = "mean",
+        adapt_bounds: bool = False,
         max_colluding: int = 0,
         checkpoint: AnyPath | None = None,
         **spending: Unpack[SpendingWords],
@@ -177,12 +179,18 @@ class OLS(OneFamily):
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
             their usual length, which few large errors cannot move; the same where errors are symmetric.
+        adapt_bounds : bool
+            Whether rows count with weight min(1, 1/max_j x_j^2), x in units of narrower bounds that noisy
+            counts find (a twenty-fifth of the budget): less noise where bounds are far too wide. The target
+            is least squares with these weights, the same where the mean is linear in x.
         max_colluding, checkpoint
             As for `GLM.fit`.
         """
-        return super().fit(
-            cov_type=cov_type, target=target, max_colluding=max_colluding, checkpoint=checkpoint, **spending
-        )
+        request = FitRequest(
+            max_colluding=max_colluding, checkpoint=checkpoint, cov_type=cov_type, target=target,
+            adapt_bounds=adapt_bounds,
+        )  # fmt: skip
+        return self._fit(request, spending)
 
 
 @doors

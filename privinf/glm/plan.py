@@ -19,7 +19,7 @@ from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newto
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
-from privinf.typing import CovType, Floats, ScoreTarget
+from privinf.typing import AnyPath, CovType, Floats, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_fraction
 
 LARGEST_SEED = 2**62
@@ -29,6 +29,14 @@ REACH = 0.0075
 BEYOND = (
     "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
     "use fewer coefficients, spend more, or bring more rows (more sites, where sites are the units)"
+)
+LOOKS_ALONE = (
+    'target="robust" and adapt_bounds=True belong to least squares by a second look: no optimizer=, radius=, '
+    "unit= or targets="
+)
+NO_LOOK = (
+    'target="robust" and adapt_bounds=True belong to least squares by a second look, which the noise hides '
+    "here: use fewer coefficients, spend more, or bring more rows"
 )
 BINDING = (
     "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
@@ -98,19 +106,25 @@ class FitPlan:
         return one_step(sums, params, self.final_mu, robust=self.robust, block=self.block)
 
 
-def plan_fit(
-    spending: Mapping[str, float],
-    optimizer: Newton | Optimizer | None,
-    public_seed: int,
-    *,
-    rows: GlmRows,
-    unit: Unit = "record",
-    client_clip: float | None = None,
-    cov_type: CovType = "HC0",
-    targets: Sequence[str] | None = None,
-    nuisance: Sequence[str] = (),
-    target: ScoreTarget = "mean",
-) -> FitPlan:
+@dataclass(frozen=True, slots=True)
+class FitRequest:
+    """What a call of ``fit`` asks for; attributes as `GLM.fit` and `OLS.fit` say."""
+
+    optimizer: Newton | Optimizer | None = None
+    public_seed: int = 0
+    max_colluding: int = 0
+    relation: SumRelation = "replace-one"
+    unit: Unit = "record"
+    client_clip: float | None = None
+    cov_type: CovType = "HC0"
+    targets: Sequence[str] | None = None
+    nuisance: Sequence[str] = ()
+    checkpoint: AnyPath | None = None
+    target: ScoreTarget = "mean"
+    adapt_bounds: bool = False
+
+
+def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) -> FitPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
 
     `spending` has epsilon, mu or rho, and perhaps delta and calibration.
@@ -120,32 +134,29 @@ def plan_fit(
     delta = check_fraction(spending["delta"], "delta") if "delta" in spending else 0.5 / rows.total
     level: dict[str, Any] = {**spending, "delta": delta}
     mu = calibrate_mu(**level)
+    optimizer, targets = asked.optimizer, asked.targets
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
         raise ArgumentError("optimizer must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
-    seed = check_count(public_seed, "public_seed", least=0)
+    seed = check_count(asked.public_seed, "public_seed", least=0)
     if seed >= LARGEST_SEED:
         raise ArgumentError("public_seed must be below 2^62")
-    block, clients = rows.block(targets, nuisance), rows.clients(unit, client_clip)
+    block, clients = rows.block(targets, asked.nuisance), rows.clients(asked.unit, asked.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
-    robust = check_choice(cov_type, CovType, "cov_type") == "HC0"
-    looked = (
-        optimizer is None and rows.family == "gaussian" and rows.whole and clients is None and block is None
-    )
-    if check_choice(target, ScoreTarget, "target") != "mean" and not looked:
-        raise ArgumentError(
-            'target="robust" belongs to least squares by a second look: no optimizer=, radius=, '
-            "unit= or targets="
-        )
+    robust = check_choice(asked.cov_type, CovType, "cov_type") == "HC0"
+    alone = optimizer is None and clients is None and block is None
+    looked = alone and rows.family == "gaussian" and rows.whole
     if not robust and rows.family == "gaussian" and not looked:
         raise ArgumentError('cov_type="nonrobust" needs a family that knows its variance: use "HC0"')
     # Replacing a site is like replacing its records, one after the other.
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
+    check_choice(asked.target, ScoreTarget, "target")
     if looked and possible:
-        looks = Looks(rows.rule, rows.stated_clip, target, robust)
+        looks = Looks(rows.rule, rows.stated_clip, asked.target, robust, asked.adapt_bounds)
         return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, looks=looks)
-    alone = optimizer is None and clients is None and block is None
+    if asked.target != "mean" or asked.adapt_bounds:
+        raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
         return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, curved=True)
     if block is not None and not possible:

@@ -43,6 +43,8 @@ class GlmRows:
         How a second look clips; None where the user stated E.
     whole : bool
         Whether the radius is that of the bounds.
+    weighted : bool
+        Whether units are those of narrower bounds, and rows weighted so that they keep to them.
 
     Notes
     -----
@@ -59,11 +61,16 @@ class GlmRows:
     rows: Mapping[str, int]
     rule: ClipRule | None = "auto"
     whole: bool = True
+    weighted: bool = False
 
     @property
     def reachable(self) -> Reachable:
         """The rows that the bounds allow, scaled units."""
-        return Reachable.of(*self.limits, self.design.blocks, self.radius)
+        low, high = self.limits
+        if self.weighted:
+            low, high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+            low = np.minimum(low, 0.0)
+        return Reachable.of(low, high, self.design.blocks, self.radius)
 
     @property
     def response(self) -> tuple[float, float, float, float]:

@@ -9,6 +9,8 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.plan import FitRequest
+from privinf.glm.running import sums_of
 
 D, N = 4, 8000
 BETA = np.array([1.0, -0.5, 0.0, 0.4])
@@ -149,7 +151,8 @@ def test_a_known_span_costs_k_of_d_in_the_released_gradient():
     X = 0.4 * rng.standard_normal((200, k)) @ basis.T
     assert np.abs(X).max() < 1.0
     y = rng.integers(0, 2, 200).astype(float)
-    sums = model_of(y, X, sites=1)._sums(0, 0, None)
+    model = model_of(y, X, sites=1)
+    sums = sums_of(model._rows, model._trust, model.ledger, 0, FitRequest())
     theta, settings = np.zeros(d), {"clip": 10.0, "batches": 1, "batch": 0, "seed": 0}
     truth, _ = sums.batch(theta, math.inf, **settings)
     np.testing.assert_allclose(basis @ (basis.T @ truth), truth, atol=1e-12)

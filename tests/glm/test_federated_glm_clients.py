@@ -8,6 +8,8 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.plan import FitRequest
+from privinf.glm.running import sums_of
 from privinf.simulation import binomial_limits
 
 BETA = np.array([0.8, -0.5])
@@ -127,7 +129,8 @@ def test_sites_of_unequal_size_count_as_the_largest():
     rng = np.random.default_rng(0)
     parts = [(rng.integers(0, 2, n).astype(float), rng.uniform(-1, 1, (n, 1))) for n in (3, 50, 7)]
     uneven = pi.FederatedGLM.from_arrays(parts, bounds=[(-1, 1)], family="binomial")
-    sums = uneven._sums(0, 0, None, "replace-one", uneven._rows.clients("client", None))
+    clients = uneven._rows.clients("client", None)
+    sums = sums_of(uneven._rows, uneven._trust, uneven.ledger, 0, FitRequest(), clients=clients)
     sums.score(np.zeros(1), 1.0)
     (line,) = uneven.ledger.entries
     # scores of one bounded column reach from -1/2 to 1/2 at 0

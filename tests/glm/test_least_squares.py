@@ -157,11 +157,29 @@ def test_bad_requests():
     with pytest.raises(ArgumentError, match="target"):
         model_of(y, X).fit(epsilon=1.0, target="median")
     with pytest.raises(ArgumentError, match="second look"):
-        pi.GLM(y > 0, X, bounds=BOUNDS, family="binomial").fit(epsilon=1.0, target="robust")
+        pi.OLS(y, X, bounds=BOUNDS, y_bounds=(-2, 2)).fit(epsilon=0.1, delta=1e-6, target="robust")
     with pytest.raises(SensitivityError, match="bounds"):
         pi.OLS(y, X, bounds=None, y_bounds=(-2, 2))
     with pytest.raises(NotAvailableError, match="rows"):
         _ = model_of(y, X).fit(epsilon=8.0, delta=1e-3, rng=0).resid
+
+
+def test_narrower_bounds_weigh_rows():
+    hits, ratios = 0, []
+    for seed in range(25):
+        y, X = draw(20_000, seed)
+        wide = pi.OLS(y, X, bounds=[(-10, 10)] * 3, y_bounds=(-6, 6))
+        spent = {"epsilon": 1.0, "delta": 1e-6, "rng": seed}
+        plain, narrow = wide.fit(**spent), wide.fit(**spent, adapt_bounds=True)
+        hits += (np.abs(narrow.params - TRUE) < 1.96 * narrow.bse).to_numpy()
+        ratios.append((narrow.bse / plain.bse).median())
+        assert narrow.privacy.epsilon(1e-6) <= 1.0 + 1e-9
+    assert np.min(hits) >= 19
+    assert np.median(ratios) < 0.97
+    assert "weighted" in narrow.options["Rows"]
+    y, X = draw(300, 0)
+    exact = pi.OLS(y, X, bounds=[(-10, 10)] * 3, y_bounds=(-6, 6)).fit(epsilon=math.inf, adapt_bounds=True)
+    assert np.abs(exact.params - sm.OLS(y, X).fit().params).max() < 0.01
 
 
 def test_reachable_rows():

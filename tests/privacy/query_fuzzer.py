@@ -215,6 +215,8 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
     "whitened.counts": _WHITE | {"quantity": "score", "thresholds": [0.5, 1.0, 2.0]},
+    "whitened.columns": {"columns": [1, 2], "thresholds": [0.5, 1.0, 1.5]},
+    "whitened.moments": _WHITE | {"response_weight": 1.5, "clip": 2.0, "row_weights": True},
     "whitened.gram": _WHITE | {"clip": 1.5},
     "whitened.hessian": _WHITE | {"low": 0.5, "high": 2.0, "weight": 1.2, "clip": 1.5},
     "whitened.score": _WHITE | {"low": 0.5, "high": 2.0},

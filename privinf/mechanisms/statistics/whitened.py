@@ -6,6 +6,8 @@ for the row in the coordinates that the public matrix M makes, t = |v| |e| / s f
 units of a public s, and q = sign(e) v / |v| for its direction.
 
 - ``whitened.counts``: counts of |e|, |v|^2 or t above public thresholds, see `tails`;
+- ``whitened.columns``: the same counts of every chosen column + 1: sqrt(number of columns) times as far;
+- ``whitened.moments``: sum (z, k' y)(z, k' y)' at theta = 0, shrunk to norm C: l2 sqrt 2 C^2;
 - ``whitened.gram``: sum v v', v shrunk to |v| <= C: l2 sqrt 2 C^2, attained by orthogonal v;
 - ``whitened.score``: sum q min((t - a)+, b - a), a layer of the scores between norms a and b: norms are at
   most b - a, l2 2 (b - a), attained by opposite scores;
@@ -14,6 +16,9 @@ units of a public s, and q = sign(e) v / |v| for its direction.
 - ``whitened.hessian``: sum psi v v', psi the derivative of the score of both layers: 1 for t <= a, w for t <=
   b, 0 beyond and where e is clipped; sqrt(psi) v is shrunk to |v| <= C: l2 sqrt 2 C^2;
 - ``whitened.square``: sum e^2 of residuals clipped at E, in [0, E^2]: l2 E^2.
+
+With ``row_weights`` z and e are multiplied by sqrt(w), w = min(1, 1/max_j z_j^2) over all columns but the
+constant.
 
 All hold for any arguments, and whatever stands in the rows: the norms are enforced on what is summed.
 """
@@ -35,6 +40,7 @@ from privinf.mechanisms.statistics.block import (
     cut_sum,
     digits,
     made_finite,
+    positions,
     positive,
     rounded,
     unit_of,
@@ -47,7 +53,17 @@ from privinf.mechanisms.statistics.tails import counted, counted_reach
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice, check_number
 
-_UNITS = ("center", "scale", "intercept", "bits", "constant", "response_factor", "whitening", "theta")
+_UNITS = (
+    "center",
+    "scale",
+    "intercept",
+    "bits",
+    "constant",
+    "response_factor",
+    "whitening",
+    "theta",
+    "row_weights",
+)
 
 
 def _rows(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
@@ -57,7 +73,42 @@ def _rows(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
         z[:, int(args["constant"])] = 1.0
     y = (block.outcome() - args.get("intercept", 0.0)) * float(args["response_factor"])
     e = made_finite(y - z @ np.asarray(args["theta"]))
+    if args.get("row_weights", False):
+        root = _root_weights(z, args)
+        z *= root[:, None]
+        e *= root
     return z, clipped(e, float(args.get("residual_clip", math.inf)))
+
+
+def _root_weights(z: Floats, args: Args) -> Floats:
+    """Return sqrt(w), w = min(1, 1/max_j z_j^2) over the columns but the constant."""
+    others = np.delete(np.abs(z), int(args["constant"]), axis=1) if "constant" in args else np.abs(z)
+    return np.asarray(1.0 / np.maximum(others.max(axis=1, initial=0.0), 1.0))
+
+
+def _columns(block: SiteBlock, args: Args) -> Floats:
+    z = block.columns(args, np.asarray(args["columns"]))
+    return np.concatenate([counted(column + 1.0, args) for column in z.T])
+
+
+def _columns_reach(args: Args, columns: int) -> Reach:
+    chosen = positions(args, "columns", columns)
+    if not len(chosen):
+        raise ArgumentError("columns must name at least one column")
+    one, root = counted_reach(args), math.sqrt(len(chosen))
+    norm = None if one.norm is None else root * one.norm
+    return Reach((len(chosen) * one.size,), root * one.l2, one.linf, one.bound, one.derivation, norm)
+
+
+def _moments(block: SiteBlock, args: Args) -> Floats:
+    z, y = _rows(block, args)
+    return upper_triangle(np.column_stack([z, float(args["response_weight"]) * y]), float(args["clip"]), args)
+
+
+def _moments_reach(args: Args, columns: int) -> Reach:
+    _check(args, columns)
+    positive(args, "response_weight")
+    return outer_reach(columns + 1, positive(args, "clip"))
 
 
 def _whitened(z: Floats, args: Args) -> tuple[Floats, Floats]:
@@ -180,6 +231,8 @@ def _check(args: Args, columns: int) -> None:
     vector(args, "theta", columns)
     if check_array(args.get("whitening", ()), "whitening", ndim=2).shape != (columns, columns):
         raise ArgumentError(f"whitening must have shape ({columns}, {columns})")
+    if not isinstance(args.get("row_weights", False), (bool, np.bool_)):
+        raise ArgumentError("row_weights must be True or False")
     if "constant" in args and whole_number(args, "constant") >= columns:
         raise ArgumentError(f"constant must be a position below {columns}")
     if args.get("quantity", "score") == "score":
@@ -198,6 +251,10 @@ _SCORES = (*_UNITS, "unit", "residual_clip")
 
 WHITENED_OPS: dict[str, SiteOp] = named(
     SiteOp("whitened.counts", _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
+    SiteOp(
+        "whitened.columns", _columns, _columns_reach, ("center", "scale", "bits", "columns", "thresholds")
+    ),
+    SiteOp("whitened.moments", _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
     SiteOp("whitened.gram", _gram, _gram_reach, (*_UNITS, "unit", "clip")),
     SiteOp("whitened.hessian", _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")),
     SiteOp("whitened.score", _layer, _layer_reach, (*_SCORES, "low", "high")),
