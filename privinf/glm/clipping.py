@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.glm.sums import CurvedSums, Place
+from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, tail_of
 from privinf.typing import Floats
 
 # Thresholds of the counts, in units of the typical size, and steps between two of them.
@@ -17,7 +18,11 @@ MISFIT = 0.015
 LOWEST_QUANTILE = 0.3
 # Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
 SEEN_SDS, MOST_NOISE = 2.0, 0.05 / 6.0
-ROOM, LARGEST_LOG = 1.001, 60.0
+# Weights and log exposures pass their middle by a factor of two at most.
+ROOM, LARGEST_LOG = 2.001, 60.0
+# Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
+# largest response are not looked for.
+LOWEST_SCORE, MOST_THRESHOLDS, LARGEST_MEAN = 0.7, 120, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,10 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
         return no_bounds(sums, at)
     p, half = sums.p, share / 2.0
     if sums.family == "poisson":
-        edges = CELLS * 2.0 * at.curvature * p
-        large, beyond = _curvature_bound(sums, at, edges, half, curvature)
-        edges = CELLS * math.sqrt(p * at.curvature)
-        counts, sd = sums.counts(at, "residual", edges, half, curvature_bound=large)
-        bound, excess = clip_of(edges, counts, sd, sums.n, 4.0 * p / sums.price(score) ** 2, 1.0, 0.0)
-        return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+        large, beyond = curvature_bound(sums, at, half, curvature)
+        tail, mu = residual_tail(sums, at, half, coarse=True), sums.price(score)
+        bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
+        return Bounds(bound, large, 0.0, beyond / sums.n)
     edges = CELLS * math.sqrt(p)
     counts, sd = sums.counts(at, "score", edges, half)
     least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
@@ -54,6 +57,25 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
     large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
     return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+
+
+def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) -> Tail:
+    """Return the tail of |v e| from counts below the largest that the public bounds allow."""
+    length, high = sums.radius * float(np.linalg.norm(at.transform, 2)), sums.response[1]
+    predictor = float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level))
+    top = length * max(high, min(math.exp(min(predictor, LARGEST_LOG)), LARGEST_MEAN * high))
+    ratio = math.pow(2.0, 0.5 if coarse else 0.25)
+    lowest = LOWEST_SCORE * math.sqrt(sums.p * at.curvature)
+    cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_THRESHOLDS)
+    thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
+    counts, sd = sums.counts(at, "residual", thresholds, share)
+    seen, flattest = (SEEN_SDS, 2.0) if coarse else (SEEN, FLATTEST)
+    return tail_of(thresholds, counts, sd, sums.n, top, seen=seen, flattest=flattest)
+
+
+def curvature_bound(sums: CurvedSums, at: Place, share: float, curvature: float) -> tuple[float, float]:
+    """Return K of a Poisson model, and the summed excess beyond it."""
+    return _curvature_bound(sums, at, CELLS * 2.0 * at.curvature * sums.p, share, curvature)
 
 
 def _curvature_bound(
@@ -97,5 +119,7 @@ def no_bounds(sums: CurvedSums, at: Place) -> Bounds:
     length = sums.radius * float(np.linalg.norm(at.transform, 2)) * ROOM
     if sums.family == "binomial":
         return Bounds(length, length**2 / 4.0)
-    most = math.exp(min(float(np.abs(at.theta).sum() + np.abs(sums.fixed).sum()), LARGEST_LOG))
+    most = math.exp(
+        min(float(np.abs(at.theta).sum() + np.abs(sums.linear).sum() + abs(sums.level)) + 1.0, LARGEST_LOG)
+    )
     return Bounds(length * max(most, sums.response[1]), length**2 * most)

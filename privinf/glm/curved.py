@@ -25,12 +25,16 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
-from privinf.glm.clipping import MISFIT, Bounds, choose_bounds
+from privinf.glm.clipping import MISFIT, Bounds, choose_bounds, curvature_bound, residual_tail
+from privinf.glm.second_look import shrunk
 from privinf.glm.sums import CurvedSums, Noisy, Place
+from privinf.inference.tails import ALLOWED, layered
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
 ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.01
+# Of a Poisson model's final release: counts of scores, and all of the meat.
+LAYERS_COUNTS, LAYERS_MEAT = 0.1, 0.06
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
 LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
 # The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
@@ -92,6 +96,22 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Hidden:
+    """What the clip of Poisson scores may hide: the signed upper layer, its noise, its size, lambda."""
+
+    upper: Floats
+    upper_sd: float
+    layer: float
+    ratio: float
+
+    def bias(self, influence: Floats) -> Floats:
+        """Return the bias to allow for in ``influence @ score``: as in least squares by a second look."""
+        size = np.linalg.norm(influence, axis=1)
+        signed = np.abs(influence @ self.upper) + self.upper_sd * size
+        return np.asarray(ALLOWED * self.ratio * np.minimum(signed, self.layer * size))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FinalStep:
     """The final release of a curved fit, in the whitened units of `place`.
 
@@ -106,6 +126,8 @@ class FinalStep:
     allowance : float
         Variance of what weights and clips leave out, in every direction.
     walk : Walk
+    hidden : Hidden or None
+        Of a Poisson model.
     """
 
     place: Place
@@ -114,6 +136,7 @@ class FinalStep:
     meat: Floats
     allowance: float
     walk: Walk
+    hidden: Hidden | None = None
 
 
 def enough(n: int, mu: float, p: int) -> bool:
@@ -168,7 +191,7 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     """
     score, gram = sums.start(shares.start, shares.gram)
     asked, constant = sums.asked, sums.constant
-    free, fixed = np.isin(asked, sums.free), sums.fixed[asked]
+    free, fixed = np.isin(asked, sums.free), sums.linear[asked]
     values, vectors = gram.floored()
     second = (vectors * values) @ vectors.T
     mean, rate, slopes = np.zeros(len(asked)), 0.5, free.copy()
@@ -189,9 +212,9 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     theta = np.zeros(len(asked))
     theta[slopes] = beta
     if constant is not None:
-        theta[at] = level - float(sums.units.get("intercept", 0.0)) - mean @ (theta + fixed)
+        theta[at] = level - sums.level - mean @ (theta + fixed)
     values, vectors = Noisy(gram.mean[np.ix_(free, free)], gram.sd).floored()
-    return Place(theta[free], _power(values, vectors, -0.5), curvature), (vectors * values) @ vectors.T
+    return Place(theta[free], _power(values, vectors, -0.5), curvature), second[np.ix_(free, free)]
 
 
 def _length_of(vector: Floats, variance: Floats) -> float:
@@ -257,6 +280,8 @@ def _shrinkage(step: Floats, variance: Floats) -> float:
 
 def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
     """Make the final release at `at` with all that is left of the budget."""
+    if sums.family == "poisson" and not math.isinf(sums.mu):
+        return final_layers(sums, at, shares, walk, robust=robust)
     left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
     for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
@@ -271,6 +296,30 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     allowance = (MISFIT * bounds.score_excess) ** 2 / sums.p
     allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
     return FinalStep(at, score, hessian, _sampling(hessian, size), allowance, walk)
+
+
+def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
+    """Make the final release of a Poisson model: scores in two layers, clipped where counts of them say."""
+    meat = LAYERS_MEAT if robust else 0.0
+    left = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - LAYERS_COUNTS - meat
+    for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
+    large, beyond = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
+    tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
+    clip = layered(tail, sums.p, sums.price(for_score))
+    low, high = clip.shares()
+    lower = sums.score(at, for_score * low, high=clip.low)
+    upper = sums.score(at, for_score * high, low=clip.low, high=clip.high)
+    score = Noisy(lower.mean + clip.weight * upper.mean, math.hypot(lower.sd, clip.weight * upper.sd))
+    towards = score.mean / at.curvature
+    towards = towards * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(towards)), 1e-300))
+    size = sums.meat(at, meat, middle=clip.low, high=clip.high, upper=clip.weight) if robust else None
+    hessian = sums.secant(at, towards, for_hessian, clip=large)
+    values, vectors = hessian.floored()
+    step = vectors @ ((vectors.T @ score.mean) / values)
+    allowance = (beyond / sums.n) ** 2 * float(step @ step) / (4.0 * sums.p)
+    sampling = _sampling(hessian, None) if size is None else shrunk(size.mean, size.sd)
+    hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio)
+    return FinalStep(at, score, hessian, sampling, allowance, walk, hidden)
 
 
 def _meat(sums: CurvedSums, at: Place, bounds: Bounds) -> Noisy:

@@ -38,7 +38,7 @@ FEWEST_KEPT = 200
 # more standard errors (squared, a coefficient), leaves a remainder that intervals do not know of; the less it
 # moves predictors, the less.
 LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.7
-LONGEST_STEP2 = {0.3: math.inf, 0.6: 12.0, LONGEST_SHIFT: 8.0}
+LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

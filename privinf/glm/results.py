@@ -125,7 +125,11 @@ class FederatedGLMResults(Results):
         if self._drawn is None:
             return super()._interval(alpha)
         level = check_fraction(alpha, "alpha") / 2.0
-        return np.quantile(self._drawn, [level, 1.0 - level], axis=0).T
+        ends = np.quantile(self._drawn, [level, 1.0 - level], axis=0).T
+        if self._estimate.bias is None:
+            return ends
+        more = self._precision.half_length(alpha) - replace(self._precision, bias=None).half_length(alpha)
+        return ends + np.column_stack([-more, more])
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``."""
@@ -315,10 +319,14 @@ def curved_results(
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
     found_type = POSTERIOR if got.weak else cov_type
     estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
+    estimate = estimate.transformed(back, names=names)
+    if found.hidden is not None and not got.weak:
+        values, vectors = found.hessian.floored()
+        influence = back @ found.place.transform.T @ (vectors / values) @ vectors.T
+        estimate = replace(estimate, bias=found.hidden.bias(influence))
+        context["settings"] |= {"tail_ratio": found.hidden.ratio}
     sampling = None if noise is None else back @ (total - noise) @ back.T
-    return FederatedGLMResults(
-        estimate.transformed(back, names=names), sampling_cov=sampling, system=system, **context
-    )
+    return FederatedGLMResults(estimate, sampling_cov=sampling, system=system, **context)
 
 
 def _exact_results(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +16,34 @@ from privinf.glm.geometry import Reachable
 from privinf.glm.newton import Block
 from privinf.glm.sums import Clients, CurvedSums, GlmSums
 from privinf.schema import Design
-from privinf.typing import Bounds, ClipRule, Family, Floats, Pair
+from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
 from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Columns that have no coefficients, by name; they need bounds as all do.
+
+    Attributes
+    ----------
+    offset, exposure, weights : str or None
+        Added to the linear predictor, as it is or as its log; how much a row counts, public by nature.
+    """
+
+    offset: str | None = None
+    exposure: str | None = None
+    weights: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that are named."""
+        return tuple(name for name in (self.offset, self.exposure, self.weights) if name is not None)
+
+    def added(self, formula: str) -> str:
+        """Return a formula that makes these columns too."""
+        return " + ".join([formula, *self.names])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +65,8 @@ class GlmRows:
         Numbers of rows by site.
     rule : {"auto", "bounds"} or None
         How a second look clips; None where the user stated E.
+    roles : Roles
+        Columns without coefficients.
     whole : bool
         Whether the radius is that of the bounds.
     weighted : bool
@@ -62,6 +88,7 @@ class GlmRows:
     rule: ClipRule | None = "auto"
     whole: bool = True
     weighted: bool = False
+    roles: Roles = Roles()
 
     @property
     def reachable(self) -> Reachable:
@@ -121,6 +148,26 @@ class GlmRows:
         if self.family == "poisson":
             arguments["mean_cap"] = design.y_high
         return arguments | self.units
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns without coefficients: the offset's, the exposure's, the weights'."""
+        return self.roles.names
+
+    @property
+    def free(self) -> Integers:
+        """Positions of the columns that have coefficients."""
+        return np.array([j for j, name in enumerate(self.design.names) if name not in self.beside])
+
+    def reported(self) -> GlmRows:
+        """Return the same without the columns that have no coefficients."""
+        if not self.beside:
+            return self
+        free = self.free
+        return replace(
+            self, design=without(self.design, free), center=self.center[free], scale=self.scale[free],
+            roles=Roles(),
+        )  # fmt: skip
 
     def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
         """Return the columns of the final release: targets, nuisance, the constant; None for all."""
@@ -208,12 +255,43 @@ def glm_rows(
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     """Return the same server with what it is asked about a curved model."""
-    design = rows.design
+    design, roles, units, fixed = rows.design, rows.roles, dict(rows.units), np.zeros(rows.p)
+    names, shift, linear = list(design.names), 0.0, 0.0
+    if roles.offset is not None:
+        at = names.index(roles.offset)
+        fixed[at], shift = rows.scale[at], float(rows.center[at])
+    start = fixed.copy()
+    if roles.exposure is not None:
+        at = units["exposure"] = names.index(roles.exposure)
+        middle = max(float(rows.center[at]), float(design.high[at]) / 2.0)
+        start[at], linear = rows.scale[at] / middle, math.log(middle) + float(rows.center[at]) / middle - 1.0
+    if roles.weights is not None:
+        at = units["weight"] = names.index(roles.weights)
+        units["weight_unit"] = max(float(design.low[at] + design.high[at]) / 2.0, 1e-6)
+    if shift:
+        units["intercept"] = shift
+    free, low, high = rows.free, *rows.limits
+    asked = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
+    reach = np.maximum(np.abs(low), np.abs(high))
+    spare = [j for j in range(rows.p) if j not in asked]
+    radius = math.sqrt(max(rows.radius**2 - float(reach[spare] @ reach[spare]), 1e-12))
+    constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
     assert rows.family != "gaussian"
     return CurvedSums(
-        sums.server, rows.family, rows.units, sums.n, np.arange(rows.p), np.zeros(rows.p), rows.radius,
-        design.constant, response, mu, sums.traffic,
+        sums.server, rows.family, units, sums.n, free, fixed, start, shift + linear, radius, constant,
+        response, mu, sums.traffic,
+    )  # fmt: skip
+
+
+def without(design: Design, kept: Integers) -> Design:
+    """Return a design with some of its columns."""
+    places = {int(j): at for at, j in enumerate(kept)}
+    return replace(
+        design, columns=tuple(design.columns[j] for j in kept), private=design.private[kept],
+        constant=None if design.constant is None else places[design.constant],
+        low=design.low[kept], high=design.high[kept],
+        blocks=tuple(tuple(places[j] for j in block) for block in design.blocks),
     )  # fmt: skip
 
 

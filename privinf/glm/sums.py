@@ -221,8 +221,10 @@ class CurvedSums:
     n : int
     free : ndarray of int
         Columns that have coefficients.
-    fixed : ndarray
-        Coefficients of all columns, where those of `free` are 0: an offset's.
+    fixed, linear : ndarray
+        Coefficients of all columns, where those of `free` are 0: an offset's; and about a log exposure's.
+    level : float
+        What these add beside their columns.
     radius : float
         Longest row over the free columns and the offset's.
     constant : int or None
@@ -240,6 +242,8 @@ class CurvedSums:
     n: int
     free: Integers
     fixed: Floats
+    linear: Floats
+    level: float
     radius: float
     constant: int | None
     response: tuple[float, float]
@@ -255,7 +259,7 @@ class CurvedSums:
     @property
     def asked(self) -> Integers:
         """Columns of the start: those with coefficients and the offset's."""
-        return np.flatnonzero((self.fixed != 0.0) | np.isin(np.arange(len(self.fixed)), self.free))
+        return np.flatnonzero((self.linear != 0.0) | np.isin(np.arange(len(self.fixed)), self.free))
 
     def price(self, share: float) -> float:
         """Return mu of a share of mu^2."""

@@ -104,6 +104,7 @@ def test_a_posterior_where_it_is_weak_and_it_says_so():
     assert np.mean(inside) >= 0.93
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
 def test_poisson_with_natural_bounds_covers():
     fits, truth = [], np.r_[0.5, 0.5 * SLOPES]
     for seed in range(30):

@@ -2,8 +2,8 @@ r"""Sums from which logistic and Poisson models are fitted in whitened units, wi
 
 x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at a public theta; m is the
 mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
-has a public weight o (1, or the value of the column `weight`, where that is positive). What a record adds is
-bounded by these norms, whatever x, y, theta and T are:
+has a public weight o (1, or the column `weight` over `weight_unit`, where that is positive), and eta the log
+of the column `exposure`. What a record adds is bounded by these norms, whatever x, y, theta and T are:
 
 - weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
   and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean
@@ -39,6 +39,7 @@ from scipy.special import expit
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.statistics.block import (
+    SMALLEST,
     Args,
     SiteBlock,
     clip_norms,
@@ -59,7 +60,10 @@ from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
 
 BASIS = ("center", "scale", "intercept", "bits")
-MODEL = (*BASIS, "family", "theta", "transform", "weight", "score_bound", "curvature_bound")
+MODEL = (
+    *BASIS, "family", "theta", "transform", "weight", "weight_unit", "exposure", "score_bound",
+    "curvature_bound",
+)  # fmt: skip
 # Fewest digits of a number and of a factor of a matrix: up to sixteen million rows.
 FEWEST_DIGITS, FEWEST_FACTOR = 28, 10
 # Poisson means stop here, so that no product overflows; below this step the secant is the tangent.
@@ -76,6 +80,8 @@ class _Rows:
         x = block.columns(args)
         self.predictor = made_finite(x @ np.asarray(args["theta"], dtype=np.float64))
         self.predictor += float(args.get("intercept", 0.0))
+        if "exposure" in args:
+            self.predictor += np.log(np.maximum(_column(block, int(args["exposure"])), SMALLEST))
         self.v = made_finite(x @ np.asarray(args["transform"], dtype=np.float64))
         self.length2 = np.einsum("ij,ij->i", self.v, self.v)
         mean, self.curvature = _mean(args["family"], self.predictor)
@@ -84,7 +90,8 @@ class _Rows:
         self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
         self.public = np.ones(len(block))
         if "weight" in args:
-            self.public = np.maximum(made_finite(block.columns({}, np.array([args["weight"]]))[:, 0]), 0.0)
+            unit = float(args.get("weight_unit", 1.0))
+            self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
         self.weight = self.public.copy()
         if "curvature_bound" in args:
             self.weight = np.minimum(self.weight, args["curvature_bound"] / (self.curvature * self.length2))
@@ -100,6 +107,11 @@ class _Rows:
     def scores(self) -> Floats:
         """Return w v e, shape (rows, k)."""
         return made_finite(self.v * (self.weight * self.error)[:, None])
+
+
+def _column(block: SiteBlock, position: int) -> Floats:
+    """Return one column in its own units."""
+    return made_finite(block.columns({}, np.array([position]))[:, 0])
 
 
 def _mean(family: str, predictor: Floats) -> tuple[Floats, Floats]:
@@ -218,9 +230,10 @@ def _check_model(args: Args, columns: int) -> int:
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     if transform.shape[0] != columns or not 1 <= transform.shape[1] <= columns:
         raise ArgumentError(f"transform must have {columns} rows, and at most as many columns")
-    if "weight" in args and whole_number(args, "weight") >= columns:
-        raise ArgumentError(f"weight must be a position below {columns}")
-    for name in {"score_bound", "curvature_bound"} & set(args):
+    for name in {"weight", "exposure"} & set(args):
+        if whole_number(args, name) >= columns:
+            raise ArgumentError(f"{name} must be a position below {columns}")
+    for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
 
