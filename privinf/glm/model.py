@@ -24,7 +24,7 @@ from privinf.glm.plan import FitRequest
 from privinf.glm.results import (
     FederatedGLMResults,
 )
-from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
+from privinf.glm.rows import NO_ROLES, GlmRows, Roles, Unit, glm_limits, glm_rows
 from privinf.glm.running import run_fit
 from privinf.schema import Schema
 from privinf.typing import (
@@ -68,6 +68,8 @@ class GLM:
         allow. A smaller one means less noise, and less weight for longer rows.
     residual_clip : float, optional
         E, for the linear and the Poisson model.
+    offset : str, optional
+        Logistic and Poisson: a column of X, with bounds, that is added to the linear predictor as it is.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or the middle of the bounds is put in their place.
     trust : {"central", "server", "secure-sum"}
@@ -129,13 +131,14 @@ class GLM:
         y_bounds: Pair | None = None,
         radius: float | None = None,
         residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         chosen = trust_of_sums(trust, alone=True)
         held = rows_of_site(y, X, glm_limits(family, bounds, y_bounds), missing=missing)
-        self._bind(held, chosen, family, radius, residual_clip, ledger)
+        self._bind(held, chosen, family, radius, residual_clip, ledger, Roles(offset))
 
     @classmethod
     def from_formula(
@@ -147,6 +150,7 @@ class GLM:
         family: Family,
         radius: float | None = None,
         residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -160,8 +164,8 @@ class GLM:
             The sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; binomial responses are numeric with the bounds (0, 1).
-        family, radius, residual_clip
-            As for the class.
+        family, radius, residual_clip, offset
+            As for the class; `offset` names a column of the table.
         missing : {"raise", "impute-public"}
             Of a data frame; in a federation every site's `Rows` say it.
         trust : {"central", "server", "secure-sum"}
@@ -176,8 +180,9 @@ class GLM:
         """
         check_choice(family, Family, "family")
         chosen = trust_of_sums(trust, alone=not is_federation(data))
-        held = rows_of_formula(formula, data, schema, missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger)
+        roles = Roles(offset)
+        held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger, roles)
 
     @classmethod
     def from_arrays(
@@ -189,6 +194,7 @@ class GLM:
         y_bounds: Pair | None = None,
         radius: float | None = None,
         residual_clip: float | ClipRule | None = None,
+        offset: str | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
@@ -198,7 +204,7 @@ class GLM:
         Parameters
         ----------
         parties : sequence or mapping of (y, X)
-        bounds, y_bounds, family, radius, residual_clip, missing, ledger
+        bounds, y_bounds, family, radius, residual_clip, offset, missing, ledger
             As for the class.
         trust : {"server", "secure-sum"}
             "server" (default): sites send un-noised sums to a server that they trust; "secure-sum": they
@@ -206,7 +212,7 @@ class GLM:
         """
         chosen = trust_of_sums(trust, alone=False)
         held = rows_of_pairs(parties, glm_limits(family, bounds, y_bounds), missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger)
+        return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger, Roles(offset))
 
     def _bind(
         self,
@@ -216,8 +222,9 @@ class GLM:
         radius: float | None,
         residual_clip: float | ClipRule | None,
         ledger: Ledger | None,
+        roles: Roles = NO_ROLES,
     ) -> Self:
-        self._rows = glm_rows(held.placed(trust, zero_out=True), family, radius, residual_clip)
+        self._rows = glm_rows(held.placed(trust, zero_out=True), family, radius, residual_clip, roles)
         self._trust, self.ledger = trust, check_ledger(ledger)
         return self
 

@@ -10,7 +10,7 @@ from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, 
 from privinf.glm.model import GLM
 from privinf.glm.plan import FitRequest
 from privinf.glm.results import FederatedGLMResults
-from privinf.glm.rows import glm_limits
+from privinf.glm.rows import Roles, RoleWords, glm_limits
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -38,6 +38,8 @@ class OneFamily(GLM):
     ----------
     y, X, bounds, y_bounds, residual_clip, missing, trust, ledger
         As for `GLM`.
+    offset, exposure, weights : str, optional
+        `Logit` and `Poisson`: columns of X that have no coefficients, see `privinf.glm.rows.RoleWords`.
     """
 
     family: ClassVar[Family]
@@ -53,10 +55,11 @@ class OneFamily(GLM):
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
+        **columns: Unpack[RoleWords],
     ) -> None:
         chosen = trust_of_sums(trust, alone=True)
         held = rows_of_site(y, X, glm_limits(self.family, bounds, y_bounds), missing=missing)
-        self._bind(held, chosen, self.family, None, residual_clip, ledger)
+        self._bind(held, chosen, self.family, None, residual_clip, ledger, Roles.of(columns))
 
     @classmethod
     def from_formula(  # type: ignore[override]
@@ -69,6 +72,7 @@ class OneFamily(GLM):
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
+        **columns: Unpack[RoleWords],
     ) -> Self:
         """Build the model from a formula and a table, or a federation whose sites hold the rows.
 
@@ -78,8 +82,8 @@ class OneFamily(GLM):
         data : DataFrame, any other table, or Federation
         schema : Schema
             Bounds of columns and response.
-        residual_clip, missing, ledger
-            As for `GLM`.
+        residual_clip, missing, ledger, offset, exposure, weights
+            As for the class; the last three name columns of the table.
         trust : {"central", "server", "secure-sum"}
             Of a table "central"; over a federation "server" (default) or "secure-sum".
 
@@ -89,8 +93,9 @@ class OneFamily(GLM):
             The schema declares no bounds for what the formula needs.
         """
         chosen = trust_of_sums(trust, alone=not is_federation(data))
-        held = rows_of_formula(formula, data, schema, missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger)
+        roles = Roles.of(columns)
+        held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
 
     @classmethod
     def from_arrays(  # type: ignore[override]
@@ -103,11 +108,13 @@ class OneFamily(GLM):
         missing: Missing = "raise",
         trust: Trust | None = None,
         ledger: Ledger | None = None,
+        **columns: Unpack[RoleWords],
     ) -> Self:
         """Build the model from one pair (y, X) a site; arguments as for `GLM.from_arrays`."""
         chosen = trust_of_sums(trust, alone=False)
         held = rows_of_pairs(parties, glm_limits(cls.family, bounds, y_bounds), missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger)
+        roles = Roles.of(columns)
+        return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
 
 
 @doors
@@ -203,6 +210,8 @@ class Logit(OneFamily):
         0 or 1.
     X, bounds, missing, trust, ledger
         As for `OLS`.
+    offset, weights : str, optional
+        Columns of X without coefficients: added to the linear predictor as it is; how much a row counts.
 
     Raises
     ------
@@ -236,6 +245,9 @@ class Poisson(OneFamily):
         Counts.
     X, bounds, y_bounds, missing, trust, ledger
         As for `OLS`.
+    offset, exposure, weights : str, optional
+        Columns of X without coefficients: added to the linear predictor as it is, or as its log; how much a
+        row counts.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -17,9 +17,25 @@ from privinf.glm.newton import Block
 from privinf.glm.sums import Clients, CurvedSums, GlmSums
 from privinf.schema import Design
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
-from privinf.validation import check_choice, check_positive
+from privinf.validation import check_choice, check_positive, check_words
 
 Unit = Literal["record", "client"]
+
+
+class RoleWords(TypedDict, total=False):
+    """Columns that have no coefficients, named as columns of X or of the table; all need public bounds.
+
+    Attributes
+    ----------
+    offset, exposure : str
+        Added to the linear predictor, as it is, or (Poisson) as its log.
+    weights : str
+        How much a row counts; HC0 errors take rows, not weights, as independent.
+    """
+
+    offset: str | None
+    exposure: str | None
+    weights: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +52,28 @@ class Roles:
     exposure: str | None = None
     weights: str | None = None
 
+    @classmethod
+    def of(cls, words: RoleWords) -> Roles:
+        """Return what a call named; ArgumentError for other words."""
+        check_words(words, ("offset", "exposure", "weights"))
+        return cls(**words)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Those that are named."""
         return tuple(name for name in (self.offset, self.exposure, self.weights) if name is not None)
 
+    def described(self) -> dict[str, str]:
+        """Return the lines of a summary that name them."""
+        told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
+        return {title: name for title, name in told.items() if name is not None}
+
     def added(self, formula: str) -> str:
         """Return a formula that makes these columns too."""
         return " + ".join([formula, *self.names])
+
+
+NO_ROLES = Roles()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +118,7 @@ class GlmRows:
     rule: ClipRule | None = "auto"
     whole: bool = True
     weighted: bool = False
-    roles: Roles = Roles()
+    roles: Roles = NO_ROLES
 
     @property
     def reachable(self) -> Reachable:
@@ -166,7 +196,7 @@ class GlmRows:
         free = self.free
         return replace(
             self, design=without(self.design, free), center=self.center[free], scale=self.scale[free],
-            roles=Roles(),
+            roles=NO_ROLES,
         )  # fmt: skip
 
     def block(self, targets: Sequence[str] | None, nuisance: Sequence[str]) -> Block | None:
@@ -228,10 +258,15 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
 
 
 def glm_rows(
-    held: ModelRows, family: Family, radius: float | None, residual_clip: float | ClipRule | None
+    held: ModelRows,
+    family: Family,
+    radius: float | None,
+    residual_clip: float | ClipRule | None,
+    roles: Roles = NO_ROLES,
 ) -> GlmRows:
     """Return the sites of a model with the public bounds that its statistics need."""
     check_choice(family, Family, "family")
+    _check_roles(held.design, family, roles)
     residual_clip = "auto" if residual_clip is None else residual_clip
     design = held.design
     low, high = design.y_low, design.y_high
@@ -249,8 +284,27 @@ def glm_rows(
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
     return GlmRows(
-        design, held.sites, family, longest, clip, center, scale, held.counted(), rule, radius is None
+        design, held.sites, family, longest, clip, center, scale, held.counted(), rule, radius is None, roles
     )
+
+
+def _check_roles(design: Design, family: Family, roles: Roles) -> None:
+    """Raise ArgumentError unless columns with a role are there, and of a model that has a use for them."""
+    if roles.names and family == "gaussian":
+        raise ArgumentError("offset=, exposure= and weights= belong to the logistic and the Poisson model")
+    if roles.exposure is not None and family != "poisson":
+        raise ArgumentError("exposure= belongs to the Poisson model: elsewhere name an offset=")
+    if len(set(roles.names)) < len(roles.names):
+        raise ArgumentError("offset=, exposure= and weights= must name different columns")
+    for name in roles.names:
+        if not isinstance(name, str) or name not in design.names or name == _constant_name(design):
+            raise ArgumentError(
+                "offset=, exposure= and weights= each name a column of X, or of the table, with public bounds"
+            )
+    for positive in (roles.exposure, roles.weights):
+        low = math.inf if positive is None else float(design.low[design.names.index(positive)])
+        if low < 0.0 or (low == 0.0 and positive == roles.exposure):
+            raise ArgumentError(f"the bounds of {positive!r} must be positive")
 
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:

@@ -31,6 +31,10 @@ from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.typing import RngLike, Trust
 
+ROLES = (
+    "offset=, exposure= and weights= belong to the default fit of a logistic or Poisson model: no "
+    "optimizer=, unit=, targets= or residual_clip=, and rows and budget enough for its coefficients"
+)
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
 
@@ -39,13 +43,16 @@ def run_fit(
 ) -> FederatedGLMResults:
     """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
     level = {name: value for name, value in spending.items() if name != "rng"}
+    whole, rows = rows, rows.reported()
     plan = plan_fit(level, request, rows)
-    folder = _folder(rows, trust, request, plan)
+    if whole.beside and not plan.curved:
+        raise ArgumentError(ROLES)
+    folder = _folder(whole, trust, request, plan)
     left = plan.mu if folder is None else folder.unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:
         ledger.check(GaussianLoss(left))
     before = len(ledger.entries)
-    sums = sums_of(rows, trust, ledger, spending.get("rng"), request, folder, plan.clients)
+    sums = sums_of(whole, trust, ledger, spending.get("rng"), request, folder, plan.clients)
 
     def told(method: str, trajectory: Trajectory, **more: str) -> FitDescription:
         kept = sums.server
@@ -55,10 +62,10 @@ def run_fit(
         return FitDescription(model, method, options, trajectory, sums.traffic, report)
 
     if plan.curved:
-        bent = fit_curved(curved_sums(rows, sums, plan.mu), robust=plan.robust)
+        bent = fit_curved(curved_sums(whole, sums, plan.mu), robust=plan.robust)
         path = curved_path(bent)
         method = f"Newton in whitened units, {path.length} rounds"
-        return curved_results(rows, bent, told(method, path), request.cov_type)
+        return curved_results(rows, bent, told(method, path, **whole.roles.described()), request.cov_type)
     if plan.looks is not None:
         asked = Questions.of(rows, sums, plan.mu, plan.looks)
         look = fit_least_squares(asked)
