@@ -211,3 +211,93 @@ def test_a_formula_with_a_factor_is_fitted():
     assert fit.predict(table.head(3)).between(0.0, 1.0).all()
     with pytest.raises(ArgumentError, match="residual_clip"):
         pi.GLM.from_formula("y ~ a", table, schema=schema, family="binomial", residual_clip=1.0)
+
+
+def counts_table(n=6000):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "a": rng.uniform(-1, 1, n), "b": rng.uniform(0, 4, n), "off": rng.uniform(-1, 2, n),
+        "days": rng.uniform(0.2, 5, n), "w": rng.uniform(0.5, 3, n),
+    })  # fmt: skip
+    mean = np.exp(0.2 + 0.5 * table["a"] - 0.3 * table["b"])
+    table["y"] = np.minimum(rng.poisson(mean * table["days"]), 40).astype(float)
+    table["z"] = np.minimum(rng.poisson(mean * np.exp(table["off"])), 40).astype(float)
+    return table
+
+
+COUNTS = {
+    "a": (-1, 1),
+    "b": (0, 4),
+    "off": (-1, 2),
+    "days": (0.2, 5),
+    "w": (0.5, 3),
+    "y": (0, 40),
+    "z": (0, 40),
+}
+
+
+@pytest.mark.parametrize(("role", "column", "response"), [("exposure", "days", "y"), ("offset", "off", "z")])
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+def test_offset_and_exposure_are_those_of_statsmodels(role, column, response):
+    table = counts_table()
+    reference = sm.Poisson(table[response], sm.add_constant(table[["a", "b"]]), **{role: table[column]}).fit(
+        disp=0, tol=1e-12
+    )
+    model = pi.Poisson.from_formula(f"{response} ~ a + b", table, schema=pi.Schema(COUNTS), **{role: column})
+    X = pi.add_constant(table[["a", "b", column]])
+    other = pi.Poisson(
+        table[response], X, bounds={name: COUNTS[name] for name in ("a", "b", column)}, y_bounds=(0, 40),
+        **{role: column},
+    )  # fmt: skip
+    for one in (model, other):
+        fit = one.fit(epsilon=math.inf, cov_type="nonrobust")
+        np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+        np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
+    noisy = model.fit(epsilon=2.0, delta=1e-6, rng=1)
+    assert column not in noisy.names
+    assert (np.abs(noisy.params.to_numpy() - [0.2, 0.5, -0.3]) < 4.0 * noisy.bse.to_numpy()).all()
+    assert noisy.options[role.capitalize()] == column
+    assert len(noisy.predict(table.head(3))) == 3
+
+
+def test_weights_are_those_of_a_weighted_likelihood():
+    table = counts_table()
+    model = pi.Poisson.from_formula(
+        "y ~ a + b", table, schema=pi.Schema(COUNTS), exposure="days", weights="w"
+    )
+    fit = model.fit(epsilon=math.inf)
+    reference = sm.GLM(
+        table["y"], sm.add_constant(table[["a", "b"]]), family=sm.families.Poisson(), exposure=table["days"],
+        var_weights=table["w"],
+    ).fit(cov_type="HC0", tol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+    np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
+
+
+def test_roles_that_make_no_sense_are_refused():
+    table, schema = counts_table(500), pi.Schema(COUNTS)
+    for door, formula, words, told in (
+        (pi.OLS, "y ~ a", {"offset": "off"}, "belong to the logistic"),
+        (pi.Poisson, "y ~ a", {"exposure": "off"}, "must be positive"),
+        (pi.Poisson, "y ~ a", {"offset": "off", "weights": "off"}, "different columns"),
+        (pi.Poisson, "y ~ a", {"ofset": "off"}, "did you mean 'offset'"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            door.from_formula(formula, table, schema=schema, **words)
+    model = pi.GLM.from_formula("y ~ a", table, schema=schema, family="poisson", offset="off")
+    with pytest.raises(ArgumentError, match="default fit"):
+        model.fit(epsilon=2.0, delta=1e-6, optimizer=pi.Newton())
+
+
+def test_a_response_of_two_levels_is_one_where_it_has_the_second():
+    y, X = draw(4000)
+    table = pd.DataFrame({"a": X[:, 1], "kind": np.where(y == 1.0, "yes", "no"), "flag": y == 1.0, "y": y})
+    levels = {"kind": pi.Factor(["no", "yes"]), "flag": pi.Factor([False, True]), "y": (0, 1)}
+    fits = [
+        pi.Logit.from_formula(f"{name} ~ a", table, schema=pi.Schema({"a": (-1, 1), name: declared})).fit(
+            epsilon=2.0, delta=1e-6, rng=0
+        )
+        for name, declared in levels.items()
+    ]
+    for fit in fits[:2]:
+        np.testing.assert_array_equal(fit.params, fits[2].params)
