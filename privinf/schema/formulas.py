@@ -84,7 +84,7 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
 
 def _response(schema: Schema, code: str, public: bool) -> Response:
     """Return the response: one numeric column, or 1 where a factor of two levels has the second one."""
-    declared = schema.get(code)
+    declared = schema[code] if code in schema else None  # noqa: SIM401 (a schema has no get)
     if isinstance(declared, Factor) and declared.categorical and len(declared.levels) == 2:
         return Response.declared(schema, Column(code, (Indicator(code, declared.levels[1]),)), public=public)
     pieces = numeric_pieces(schema, syntax(code), code, known_only=False)

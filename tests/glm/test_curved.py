@@ -291,7 +291,9 @@ def test_roles_that_make_no_sense_are_refused():
 
 def test_a_response_of_two_levels_is_one_where_it_has_the_second():
     y, X = draw(4000)
-    table = pd.DataFrame({"a": X[:, 1], "kind": np.where(y == 1.0, "yes", "no"), "flag": y == 1.0, "y": y})
+    table = pd.DataFrame(
+        {"a": np.asarray(X)[:, 1], "kind": np.where(y == 1.0, "yes", "no"), "flag": y == 1.0, "y": y}
+    )
     levels = {"kind": pi.Factor(["no", "yes"]), "flag": pi.Factor([False, True]), "y": (0, 1)}
     fits = [
         pi.Logit.from_formula(f"{name} ~ a", table, schema=pi.Schema({"a": (-1, 1), name: declared})).fit(
