@@ -60,6 +60,8 @@ class Shares:
         The score's part of what is left for the final score and Hessian.
     steepest : float
         Largest slope of a start, in sds of the predictor.
+    margin : float
+        Of `Walk`.
     """
 
     rounds: int = 3
@@ -67,12 +69,13 @@ class Shares:
     gram: float = 0.6
     score: float = 0.65
     steepest: float = 2.5
+    margin: float = 1.0
 
     @classmethod
     def of(cls, size: float) -> Shares:
         """Return the shares for a size r."""
         if size < SMALL:
-            return cls(1, 0.162, 0.79, 0.5, 1.5)
+            return cls(1, 0.162, 0.79, 0.5, 1.5, 1.5)
         return cls(rounds=2, steepest=1.5) if size < MIDDLE else cls()
 
 
@@ -88,11 +91,14 @@ class Walk:
         Whether the last round moved far.
     second : ndarray, shape (p, p)
         Second moments of z, from the start.
+    margin : float
+        How many times its floor a Hessian must be not to be called weak.
     """
 
     path: list[Floats]
     walking: bool
     second: Floats
+    margin: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +183,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return final(sums, place, shares, Walk(path, walking, second), robust=robust)
+    return final(sums, place, shares, Walk(path, walking, second, shares.margin), robust=robust)
 
 
 # ---- the start
@@ -286,8 +292,7 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
     score = sums.score(at, for_score, score_bound=bounds.score, high=bounds.score)
-    towards = score.mean / at.curvature
-    towards = towards * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(towards)), 1e-300))
+    towards = _towards(score, at)
     told = {} if sums.family == "poisson" else {"score_bound": bounds.score}
     size = _meat(sums, at, bounds) if robust else None
     hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **told)
@@ -310,8 +315,7 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     lower = sums.score(at, for_score * low, high=clip.low)
     upper = sums.score(at, for_score * high, low=clip.low, high=clip.high)
     score = Noisy(lower.mean + clip.weight * upper.mean, math.hypot(lower.sd, clip.weight * upper.sd))
-    towards = score.mean / at.curvature
-    towards = towards * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(towards)), 1e-300))
+    towards = _towards(score, at)
     size = sums.meat(at, meat, middle=clip.low, high=clip.high, upper=clip.weight) if robust else None
     hessian = sums.secant(at, towards, for_hessian, clip=large)
     values, vectors = hessian.floored()
@@ -320,6 +324,12 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     sampling = _sampling(hessian, None) if size is None else shrunk(size.mean, size.sd)
     hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio)
     return FinalStep(at, score, hessian, sampling, allowance, walk, hidden)
+
+
+def _towards(score: Noisy, at: Place) -> Floats:
+    """Return about the step that a score asks for."""
+    step = score.mean / at.curvature
+    return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
 
 
 def _meat(sums: CurvedSums, at: Place, bounds: Bounds) -> Noisy:

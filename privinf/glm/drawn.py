@@ -79,7 +79,7 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     errors = rng.standard_normal((count, p)) @ np.linalg.cholesky(variance).T
     hessians = hessian.mean - symmetric_noise(rng, p, hessian.sd, count)
     level = max(float(np.trace(hessian.mean)) / p, hessian.floor / p)
-    weak = bool(np.linalg.eigvalsh(hessian.mean)[0] < hessian.floor)
+    weak = bool(np.linalg.eigvalsh(hessian.mean)[0] < step.walk.margin * hessian.floor)
     if weak:
         mean, root = _prior(step, constant)
         moves = _posterior(rng, hessians, score.mean, errors, variance, mean, root, LEAST_DRAWN * level)
@@ -174,7 +174,8 @@ def recorded(step: FinalStep) -> dict[str, Any]:
         "theta": step.place.theta.tolist(), "transform": step.place.transform.tolist(),
         "level": step.place.curvature, "score": step.score.mean.tolist(), "score_sd": step.score.sd,
         "hessian": step.hessian.mean.tolist(), "hessian_sd": step.hessian.sd, "meat": step.meat.tolist(),
-        "allowance": step.allowance, "walking": step.walk.walking, "second": step.walk.second.tolist(),
+        "allowance": step.allowance, "walking": step.walk.walking,
+        "second": step.walk.second.tolist(), "margin": step.walk.margin,
     }  # fmt: skip
 
 
@@ -184,10 +185,12 @@ def restored(kept: Mapping[str, Any]) -> FinalStep:
         name: np.array(kept[name], dtype=np.float64) for name in ("theta", "transform", "score", "hessian")
     }
     place = Place(arrays["theta"], arrays["transform"], float(kept["level"]))
+    second = np.array(kept["second"], dtype=np.float64)
+    walk = Walk([], bool(kept["walking"]), second, float(kept["margin"]))
     return FinalStep(
         place, Noisy(arrays["score"], float(kept["score_sd"])),
         Noisy(arrays["hessian"], float(kept["hessian_sd"])), np.array(kept["meat"], dtype=np.float64),
-        float(kept["allowance"]), Walk([], bool(kept["walking"]), np.array(kept["second"], dtype=np.float64)),
+        float(kept["allowance"]), walk,
     )  # fmt: skip
 
 
