@@ -44,8 +44,6 @@ from privinf.typing import (
 )
 from privinf.validation import check_choice
 
-HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
-
 
 @doors
 class GLM:

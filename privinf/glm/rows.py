@@ -284,7 +284,17 @@ def glm_rows(
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
     return GlmRows(
-        design, held.sites, family, longest, clip, center, scale, held.counted(), rule, radius is None, roles
+        design,
+        held.sites,
+        family,
+        longest,
+        clip,
+        center,
+        scale,
+        held.counted(),
+        rule,
+        radius is None,
+        roles=roles,
     )
 
 
