@@ -29,45 +29,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
 from privinf.errors import ConvergenceError
-from privinf.glm.geometry import Reachable
-from privinf.glm.narrowing import counted_columns, edges, narrowed
-from privinf.glm.rows import GlmRows
+from privinf.glm.questions import LOWEST, MEAT, Counting, Questions
 from privinf.glm.second_look import Measures, Pilot, SecondLook, shrunk
-from privinf.glm.sums import GlmSums
-from privinf.inference.tails import (
-    FLATTEST,
-    LAYER,
-    SEEN,
-    Clip,
-    Tail,
-    best_clip,
-    layered,
-    quantile_of,
-    squared,
-    tail_of,
-)
-from privinf.mechanisms.statistics.moments import MomentLayout
-from privinf.mechanisms.statistics.tails import counts_above
-from privinf.typing import ClipRule, Floats, Pair, Quantity, ScoreTarget
+from privinf.inference.tails import LAYER, Clip, best_clip, layered, quantile_of
+from privinf.typing import Floats
 
 # Shares of mu^2. The last Hessian costs more where the first Gram matrix was weak.
-NARROW = 0.04
-MOMENTS, SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.15, 0.03, 0.01, 0.12, 0.02, 0.08
-HESSIAN, HESSIAN_AGAIN, TAIL, MEAT = 0.06, 0.12, 0.14, 0.06
+SCALE, COUNTS, REGRAM, SCORE_COUNTS, SCORE_ROUND = 0.03, 0.01, 0.12, 0.02, 0.08
+HESSIAN, HESSIAN_AGAIN, TAIL = 0.06, 0.12, 0.14
 # The first Gram matrix is made anew where its smallest eigenvalue is below so many times its floor; the pilot
 # is improved where its noise passes this share of the residuals' scale.
 WEAK, COARSE = 3.5, 0.2
 SCALE_CELLS, SCALE_LEVEL, NORMAL_QUANTILE = 18, 0.7, 1.04
-COARSE_RATIO, FINE_RATIO = math.sqrt(2.0), math.pow(2.0, 0.25)
-# Lowest thresholds, in units of sqrt p and of p; most thresholds.
-LOWEST, MOST_THRESHOLDS = 0.7, 120
 RESPONSE_WEIGHT = 0.87
 # Gram matrices are counted first where the longest row passes so many times p.
 LONG = 3.0
@@ -76,223 +55,7 @@ LAST_FLOOR = 0.5
 # Where target="robust" clips scores, in units of sqrt p.
 ROBUST = 2.0
 # Without noise, looks go on until the step is so small.
-MOST_LOOKS, TOLERANCE = 100, 1e-10
-
-
-@dataclass(frozen=True, slots=True)
-class Looks:
-    """What is asked for.
-
-    Attributes
-    ----------
-    rule : {"auto", "bounds"} or None
-        How scores are clipped: by counts; not at all, so that the whole range is paid for; None: at `clip`.
-    clip : float or None
-        E, the residual clip that the user stated, scaled units.
-    target : {"mean", "robust"}
-        Least squares, or the root of the clipped scores.
-    robust : bool
-        Whether a meat is released; else the errors are taken to have equal variance.
-    adapt : bool
-        Whether rows are weighted by narrower bounds.
-    """
-
-    rule: ClipRule | None = "auto"
-    clip: float | None = None
-    target: ScoreTarget = "mean"
-    robust: bool = True
-    adapt: bool = False
-
-    def described(self, unit: float) -> dict[str, str]:
-        """Return the lines of a summary that name a choice; `unit` is that of the scaled response."""
-        lines = {}
-        if self.rule is None and self.clip is not None:
-            lines["Residual clip"] = f"{self.clip * unit:g}"
-        elif self.target == "mean":
-            lines["Residual clip"] = "by counts" if self.rule == "auto" else "none (bounds)"
-        if self.target == "robust":
-            lines["Target"] = "clipped scores"
-        if self.adapt:
-            lines["Rows"] = "weighted by narrower bounds"
-        return lines
-
-
-@dataclass(slots=True)
-class Questions:
-    """Releases about one regression, and what of the budget they spent.
-
-    Attributes
-    ----------
-    sums : GlmSums
-    rows : GlmRows
-        Units and public bounds.
-    units : mapping
-        What every statistic is told: centres, scales, the constant, the response's units.
-    reachable : Reachable
-        Of rows in scaled units.
-    mu : float
-        Of all releases.
-    n : int
-    response : (low, high)
-        Bounds of the response, scaled units.
-    looks : Looks
-    spent : float
-        Share of mu^2.
-    ones : ndarray, shape (p,), or None
-        The v with z'v = 1 in every row, where columns hold a constant or add up to one.
-    """
-
-    sums: GlmSums
-    rows: GlmRows
-    units: Mapping[str, Any]
-    reachable: Reachable
-    mu: float
-    n: int
-    response: Pair
-    looks: Looks = field(default_factory=Looks)
-    spent: float = 0.0
-    ones: Floats | None = None
-
-    @classmethod
-    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
-        """Return the questions of a model's rows."""
-        center, unit, low, high = rows.response
-        units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
-        if rows.center.any():
-            units["center"] = rows.center
-        if (rows.scale != 1.0).any():
-            units["scale"] = rows.scale
-        if rows.design.constant is not None:
-            units["constant"] = rows.design.constant
-        one = rows.design.constant_direction
-        ones = None if one is None else one * rows.scale
-        if rows.weighted:
-            units["row_weights"] = True
-            low, high = min(low, 0.0), max(high, 0.0)
-        return cls(sums, rows, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
-
-    def narrow(self) -> None:
-        """Weight the rows by narrower bounds, from noisy counts of every column."""
-        if not (columns := counted_columns(self.rows)):
-            return
-        args = {"columns": np.array(columns), "thresholds": edges()}
-        kept = {name: self.units[name] for name in ("center", "scale") if name in self.units}
-        found = self.sums.asked("whitened.columns", {**kept, **args}, "counts of columns", self.price(NARROW))
-        parts = found.values.reshape(len(columns), -1)
-        above = np.array([counts_above(part, 0.0)[0] for part in parts])
-        sd = counts_above(parts[0], float(found.scale))[1]
-        rows = narrowed(self.rows, columns, above, sd)
-        anew = Questions.of(rows, self.sums, self.mu, self.looks)
-        for name in ("rows", "units", "reachable", "response", "ones"):
-            setattr(self, name, getattr(anew, name))
-
-    @property
-    def p(self) -> int:
-        """Number of coefficients."""
-        return len(self.reachable.low)
-
-    def residual(self, theta: Floats) -> float:
-        """Return the largest |y - z'theta| that public bounds allow."""
-        return self.reachable.residual(theta, *self.response)
-
-    def of_scores(self, pilot: Pilot, *, coarse: bool) -> Counting:
-        """Return the thresholds of counts of t."""
-        residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
-        top = math.sqrt(pilot.longest) * residual / pilot.unit
-        ratio = COARSE_RATIO if coarse else FINE_RATIO
-        return Counting(top, LOWEST * math.sqrt(self.p), ratio, coarse=coarse)
-
-    def moments(self, weight: float) -> tuple[Floats, float]:
-        """Return the mean of (z, y)(z, y)', shape (p + 1, p + 1), and the sd of its noisy diagonal.
-
-        In the release y has this weight against z, here it has not.
-        """
-        if self.rows.weighted:
-            return self._weighted_moments(weight)
-        constant = self.units.get("constant")
-        public = 0 if constant is None else 1
-        args = {
-            **self.units, "norm": math.sqrt(self.reachable.radius**2 - public),
-            "response_factor": weight * self.units["response_factor"],
-            "response_bound": weight * max(map(abs, self.response)),
-        }  # fmt: skip
-        found = self.sums.asked("moments.total", args, "moments", self.price(MOMENTS))
-        layout = MomentLayout(public, self.p - public)
-        full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
-        others = [j for j in range(self.p) if j != constant]
-        order = np.argsort([*([] if constant is None else [constant]), *others, self.p])
-        unit = np.append(np.ones(self.p), 1.0 / weight)
-        return (full * np.outer(unit, unit))[np.ix_(order, order)], float(found.scale) / self.n
-
-    def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
-        """Return the same of weighted rows, whose constant is private too."""
-        norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
-        blank = Pilot(np.zeros(self.p), np.eye(self.p), 1.0)
-        args = blank.args(response_weight=weight, clip=norm)
-        full, sd = self.matrix("whitened.moments", MOMENTS, "moments", args)
-        unit = np.append(np.ones(self.p), 1.0 / weight)
-        return full * np.outer(unit, unit), sd
-
-    def price(self, share: float) -> float:
-        """Return the mu of a share, which is spent."""
-        self.spent += share
-        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
-
-    def vector(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> Any:
-        """Release a vector sum."""
-        return self.sums.asked(op, {**self.units, **args}, label, self.price(share))
-
-    def matrix(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> tuple[Floats, float]:
-        """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
-        found = self.sums.asked_matrix(op, {**self.units, **args}, label, self.price(share))
-        return found.values / self.n, float(found.scale) / self.n
-
-    def args(self, pilot: Pilot, **more: Any) -> dict[str, Any]:
-        """Return what statistics of residuals are told of the pilot, and of the user's clip."""
-        clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
-        return pilot.args(**clip, **more)
-
-    def squares(self, pilot: Pilot) -> float:
-        """Return the mean of squared residuals at the pilot; it pays for a meat.
-
-        They are clipped where counts say, and what the counts see beyond is added.
-        """
-        beyond, bound2 = 0.0, min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
-        if pilot.residuals is not None and self.looks.rule == "auto":
-            tail, mu = squared(pilot.residuals), self.mu * math.sqrt(MEAT)
-            bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
-            beyond = float(tail.excess(np.array([bound2]))[0])
-        args = pilot.args(residual_clip=math.sqrt(bound2))
-        found = self.vector("whitened.square", MEAT, "squared residuals", args)
-        return (float(found.values[0]) + beyond) / self.n
-
-    def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
-        """Return the tail of a quantity from noisy counts."""
-        thresholds = counting.thresholds()
-        args = self.args(pilot, quantity=quantity, thresholds=thresholds)
-        found = self.vector("whitened.counts", share, f"counts of {quantity}", args)
-        counts, sd = counts_above(found.values, float(found.scale))
-        seen, flattest = (SEEN, FLATTEST) if quantity == "score" and not counting.coarse else (2.0, 2.0)
-        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=seen, flattest=flattest)
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """Thresholds of counts: `cells` of them, or down to `lowest`, each `ratio` times the next lower one."""
-
-    top: float
-    lowest: float = 0.0
-    ratio: float = COARSE_RATIO
-    cells: int = 0
-    coarse: bool = True
-
-    def thresholds(self) -> Floats:
-        """Return them, increasing; the top is not among them, since nothing passes it."""
-        cells = self.cells
-        if not cells:
-            down = math.log(max(self.top / self.lowest, 1.0)) / math.log(self.ratio)
-            cells = min(max(math.ceil(down), 1), MOST_THRESHOLDS)
-        return self.top * self.ratio ** np.arange(-cells, 0, dtype=np.float64)
+MOST_LOOKS, SMALLEST_STEP = 100, 1e-10
 
 
 def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
@@ -336,7 +99,7 @@ def gram_clip(asked: Questions, pilot: Pilot, share: float) -> float:
 
 def whitened_anew(asked: Questions, pilot: Pilot) -> Pilot:
     """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
-    args = pilot.args(clip=gram_clip(asked, pilot, REGRAM))
+    args = pilot.args({"clip": gram_clip(asked, pilot, REGRAM)})
     gram, sd = asked.matrix("whitened.gram", REGRAM, "second Gram matrix", args)
     values, vectors = floored(gram, sd * math.sqrt(2.0 * asked.p))
     whitening = (vectors / np.sqrt(values)) @ vectors.T @ pilot.whitening
@@ -350,7 +113,7 @@ def improved(asked: Questions, pilot: Pilot) -> Pilot:
     tail = asked.tail(pilot, "score", SCORE_COUNTS, counting)
     mu = asked.mu * math.sqrt(SCORE_ROUND)
     clip = best_clip(tail, lambda c: asked.p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-    args = asked.args(pilot, low=0.0, high=clip)
+    args = asked.args(pilot, {"low": 0.0, "high": clip})
     found = asked.vector("whitened.score", SCORE_ROUND, "score, first round", args)
     moved = pilot.unit * pilot.whitening.T @ found.values / asked.n
     return replace(pilot, theta=pilot.theta + moved)
@@ -376,14 +139,19 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
     price = HESSIAN_AGAIN if again else HESSIAN
     norm = gram_clip(asked, pilot, price)
     clip, share = chosen_clip(asked, pilot, price)
-    both = asked.args(pilot, low=clip.low, high=clip.high, weight=clip.weight)
+    both = asked.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     hessian, hessian_sd = asked.matrix("whitened.hessian", price, "Hessian", {**both, "clip": norm})
     edge = hessian_sd * math.sqrt(2.0 * p)
     values, vectors = floored(hessian, LAST_FLOOR * edge)
     low, high = clip.shares()
-    lower = asked.vector("whitened.score", share * low, "scores", asked.args(pilot, low=0.0, high=clip.low))
+    lower = asked.vector(
+        "whitened.score", share * low, "scores", asked.args(pilot, {"low": 0.0, "high": clip.low})
+    )
     upper = asked.vector(
-        "whitened.score", share * high, "scores, upper layer", asked.args(pilot, low=clip.low, high=clip.high)
+        "whitened.score",
+        share * high,
+        "scores, upper layer",
+        asked.args(pilot, {"low": clip.low, "high": clip.high}),
     )
     scores = lower.values + clip.weight * upper.values
     step = vectors @ ((vectors.T @ scores) / values) / n
@@ -458,7 +226,7 @@ def _converged(asked: Questions, pilot: Pilot, moments: Floats) -> SecondLook:
     """
     for _ in range(MOST_LOOKS):
         look = second_look(asked, pilot, moments, again=False)
-        if float(np.abs(look.step).max()) <= TOLERANCE * (1.0 + float(np.abs(look.params).max())):
+        if float(np.abs(look.step).max()) <= SMALLEST_STEP * (1.0 + float(np.abs(look.params).max())):
             return look
         pilot = replace(pilot, theta=look.params)
     raise ConvergenceError("the clipped scores have no root that Newton's method finds: clip less")

@@ -14,8 +14,8 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.glm.curved import enough
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
-from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
+from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums

@@ -16,8 +16,8 @@ from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
 from privinf.glm.advice import HEAVY, HEAVY_TAIL, curved_notes, notes_of, unsettled_reason
 from privinf.glm.curved import FinalStep, Walk
 from privinf.glm.drawn import curved_system, drawn, recorded, restored
-from privinf.glm.least_squares import Looks
 from privinf.glm.newton import Block, OneStep
+from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import LookedScores, SecondLook, identified
 from privinf.glm.settling import Trajectory, error_of_start, settling

@@ -11,11 +11,11 @@ from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.federation.curator import Curator
-from privinf.federation.local import LocalSites
+from privinf.federation.local import Curator, LocalSites
 from privinf.glm.curved import fit_curved
-from privinf.glm.least_squares import Questions, fit_least_squares
+from privinf.glm.least_squares import fit_least_squares
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit
+from privinf.glm.questions import Questions
 from privinf.glm.results import (
     FederatedGLMResults,
     FitDescription,

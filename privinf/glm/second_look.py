@@ -14,7 +14,7 @@ from privinf.errors import NotAvailableError
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
-from privinf.typing import Flags, Floats, SamplingKind
+from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
 LEAST_EIGENVALUE = 0.05
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
@@ -75,7 +75,7 @@ class Pilot:
         """Smallest eigenvalue of the first Gram matrix over the operator norm of its noise."""
         return self.smallest / self.edge if self.edge > 0.0 else math.inf
 
-    def args(self, **more: Any) -> dict[str, Any]:
+    def args(self, more: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics are told of the pilot."""
         return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **more}
 

@@ -13,7 +13,7 @@ from mutation import Mutant
 
 import privinf as pi
 from privinf.audit import audit_mechanism
-from privinf.federation.curator import Curator
+from privinf.federation.local import Curator
 from privinf.glm import model as glm_model
 from privinf.mechanisms.catalogue import SITE_OPS
 

@@ -1,0 +1,293 @@
+"""What a second look asks of the rows, and what it pays: the questions of least squares with their prices.
+
+With narrower bounds (`OLS.fit` with ``adapt_bounds=True``) rows are weighted. Clipping columns at narrower
+bounds would bias slopes. Weights that depend on x alone do not, where the mean is linear:
+w = min(1, 1/max_j x~_j^2), x~ in units of the narrower bounds, so that every entry of sqrt(w) (1, x~) is in
+[-1, 1]. All sums are of rows weighted so, their own Gram matrix among them: the target is least squares with
+these weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting.budget import ROUNDING
+from privinf.glm.geometry import Reachable
+from privinf.glm.rows import GlmRows
+from privinf.glm.second_look import Pilot
+from privinf.glm.sums import GlmSums
+from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, squared, tail_of
+from privinf.mechanisms.statistics.moments import MomentLayout
+from privinf.mechanisms.statistics.tails import counts_above
+from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
+
+# Shares of mu^2: of narrower bounds, of the first moments, of the last ones.
+NARROWER, MOMENTS, MEAT = 0.04, 0.15, 0.06
+COARSE_RATIO, FINE_RATIO = math.sqrt(2.0), math.pow(2.0, 0.25)
+# Lowest thresholds, in units of sqrt p and of p; most thresholds.
+LOWEST, MOST_THRESHOLDS = 0.7, 120
+# Cells of a column's bounds, and the share of records that may be beyond either narrower bound.
+CELLS, BEYOND = 64, 0.01
+# A count that is this many sds of its noise may be nothing.
+UNSEEN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What is asked for.
+
+    Attributes
+    ----------
+    rule : {"auto", "bounds"} or None
+        How scores are clipped: by counts; not at all, so that the whole range is paid for; None: at `clip`.
+    clip : float or None
+        E, the residual clip that the user stated, scaled units.
+    target : {"mean", "robust"}
+        Least squares, or the root of the clipped scores.
+    robust : bool
+        Whether a meat is released; else the errors are taken to have equal variance.
+    adapt : bool
+        Whether rows are weighted by narrower bounds.
+    """
+
+    rule: ClipRule | None = "auto"
+    clip: float | None = None
+    target: ScoreTarget = "mean"
+    robust: bool = True
+    adapt: bool = False
+
+    def described(self, unit: float) -> dict[str, str]:
+        """Return the lines of a summary that name a choice; `unit` is that of the scaled response."""
+        lines = {}
+        if self.rule is None and self.clip is not None:
+            lines["Residual clip"] = f"{self.clip * unit:g}"
+        elif self.target == "mean":
+            lines["Residual clip"] = "by counts" if self.rule == "auto" else "none (bounds)"
+        if self.target == "robust":
+            lines["Target"] = "clipped scores"
+        if self.adapt:
+            lines["Rows"] = "weighted by narrower bounds"
+        return lines
+
+
+@dataclass(slots=True)
+class Questions:
+    """Releases about one regression, and what of the budget they spent.
+
+    Attributes
+    ----------
+    sums : GlmSums
+    rows : GlmRows
+        Units and public bounds.
+    units : mapping
+        What every statistic is told: centres, scales, the constant, the response's units.
+    reachable : Reachable
+        Of rows in scaled units.
+    mu : float
+        Of all releases.
+    n : int
+    response : (low, high)
+        Bounds of the response, scaled units.
+    looks : Looks
+    spent : float
+        Share of mu^2.
+    ones : ndarray, shape (p,), or None
+        The v with z'v = 1 in every row, where columns hold a constant or add up to one.
+    """
+
+    sums: GlmSums
+    rows: GlmRows
+    units: Mapping[str, Any]
+    reachable: Reachable
+    mu: float
+    n: int
+    response: Pair
+    looks: Looks = field(default_factory=Looks)
+    spent: float = 0.0
+    ones: Floats | None = None
+
+    @classmethod
+    def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
+        """Return the questions of a model's rows."""
+        center, unit, low, high = rows.response
+        units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
+        if rows.center.any():
+            units["center"] = rows.center
+        if (rows.scale != 1.0).any():
+            units["scale"] = rows.scale
+        if rows.design.constant is not None:
+            units["constant"] = rows.design.constant
+        one = rows.design.constant_direction
+        ones = None if one is None else one * rows.scale
+        if rows.weighted:
+            units["row_weights"] = True
+            low, high = min(low, 0.0), max(high, 0.0)
+        return cls(sums, rows, units, rows.reachable, mu, rows.total, (low, high), looks, ones=ones)
+
+    def narrow(self) -> None:
+        """Weight the rows by narrower bounds, from noisy counts of every column."""
+        if not (columns := counted_columns(self.rows)):
+            return
+        args = {"columns": np.array(columns), "thresholds": edges()}
+        kept = {name: self.units[name] for name in ("center", "scale") if name in self.units}
+        found = self.sums.asked(
+            "whitened.columns", {**kept, **args}, "counts of columns", self.price(NARROWER)
+        )
+        parts = found.values.reshape(len(columns), -1)
+        above = np.array([counts_above(part, 0.0)[0] for part in parts])
+        sd = counts_above(parts[0], float(found.scale))[1]
+        rows = narrowed(self.rows, columns, above, sd)
+        anew = Questions.of(rows, self.sums, self.mu, self.looks)
+        for name in ("rows", "units", "reachable", "response", "ones"):
+            setattr(self, name, getattr(anew, name))
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return len(self.reachable.low)
+
+    def residual(self, theta: Floats) -> float:
+        """Return the largest |y - z'theta| that public bounds allow."""
+        return self.reachable.residual(theta, *self.response)
+
+    def of_scores(self, pilot: Pilot, *, coarse: bool) -> Counting:
+        """Return the thresholds of counts of t."""
+        residual = min(self.residual(pilot.theta), self.looks.clip or math.inf)
+        top = math.sqrt(pilot.longest) * residual / pilot.unit
+        ratio = COARSE_RATIO if coarse else FINE_RATIO
+        return Counting(top, LOWEST * math.sqrt(self.p), ratio, coarse=coarse)
+
+    def moments(self, weight: float) -> tuple[Floats, float]:
+        """Return the mean of (z, y)(z, y)', shape (p + 1, p + 1), and the sd of its noisy diagonal.
+
+        In the release y has this weight against z, here it has not.
+        """
+        if self.rows.weighted:
+            return self._weighted_moments(weight)
+        constant = self.units.get("constant")
+        public = 0 if constant is None else 1
+        args = {
+            **self.units, "norm": math.sqrt(self.reachable.radius**2 - public),
+            "response_factor": weight * self.units["response_factor"],
+            "response_bound": weight * max(map(abs, self.response)),
+        }  # fmt: skip
+        found = self.sums.asked("moments.total", args, "moments", self.price(MOMENTS))
+        layout = MomentLayout(public, self.p - public)
+        full = layout.matrix(found.values, np.full((public, public), float(self.n))) / self.n
+        others = [j for j in range(self.p) if j != constant]
+        order = np.argsort([*([] if constant is None else [constant]), *others, self.p])
+        unit = np.append(np.ones(self.p), 1.0 / weight)
+        return (full * np.outer(unit, unit))[np.ix_(order, order)], float(found.scale) / self.n
+
+    def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
+        """Return the same of weighted rows, whose constant is private too."""
+        norm = math.hypot(self.reachable.radius, weight * max(map(abs, self.response)))
+        blank = Pilot(np.zeros(self.p), np.eye(self.p), 1.0)
+        args = blank.args({"response_weight": weight, "clip": norm})
+        full, sd = self.matrix("whitened.moments", MOMENTS, "moments", args)
+        unit = np.append(np.ones(self.p), 1.0 / weight)
+        return full * np.outer(unit, unit), sd
+
+    def price(self, share: float) -> float:
+        """Return the mu of a share, which is spent."""
+        self.spent += share
+        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
+
+    def vector(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> Any:
+        """Release a vector sum."""
+        return self.sums.asked(op, {**self.units, **args}, label, self.price(share))
+
+    def matrix(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> tuple[Floats, float]:
+        """Return the mean of a symmetric statistic and the sd of the noise of its diagonal."""
+        found = self.sums.asked_matrix(op, {**self.units, **args}, label, self.price(share))
+        return found.values / self.n, float(found.scale) / self.n
+
+    def args(self, pilot: Pilot, more: Mapping[str, PlainValue]) -> dict[str, Any]:
+        """Return what statistics of residuals are told of the pilot, and of the user's clip."""
+        clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
+        return pilot.args({**clip, **more})
+
+    def squares(self, pilot: Pilot) -> float:
+        """Return the mean of squared residuals at the pilot; it pays for a meat.
+
+        They are clipped where counts say, and what the counts see beyond is added.
+        """
+        beyond, bound2 = 0.0, min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
+        if pilot.residuals is not None and self.looks.rule == "auto":
+            tail, mu = squared(pilot.residuals), self.mu * math.sqrt(MEAT)
+            bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
+            beyond = float(tail.excess(np.array([bound2]))[0])
+        args = pilot.args({"residual_clip": math.sqrt(bound2)})
+        found = self.vector("whitened.square", MEAT, "squared residuals", args)
+        return (float(found.values[0]) + beyond) / self.n
+
+    def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
+        """Return the tail of a quantity from noisy counts."""
+        thresholds = counting.thresholds()
+        args = self.args(pilot, {"quantity": quantity, "thresholds": thresholds})
+        found = self.vector("whitened.counts", share, f"counts of {quantity}", args)
+        counts, sd = counts_above(found.values, float(found.scale))
+        seen, flattest = (SEEN, FLATTEST) if quantity == "score" and not counting.coarse else (2.0, 2.0)
+        return tail_of(thresholds, counts, sd, self.n, counting.top, seen=seen, flattest=flattest)
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Thresholds of counts: `cells` of them, or down to `lowest`, each `ratio` times the next lower one."""
+
+    top: float
+    lowest: float = 0.0
+    ratio: float = COARSE_RATIO
+    cells: int = 0
+    coarse: bool = True
+
+    def thresholds(self) -> Floats:
+        """Return them, increasing; the top is not among them, since nothing passes it."""
+        cells = self.cells
+        if not cells:
+            down = math.log(max(self.top / self.lowest, 1.0)) / math.log(self.ratio)
+            cells = min(max(math.ceil(down), 1), MOST_THRESHOLDS)
+        return self.top * self.ratio ** np.arange(-cells, 0, dtype=np.float64)
+
+
+def counted_columns(rows: GlmRows) -> list[int]:
+    """Return the columns whose bounds may be narrowed: bounded ones that are no indicators."""
+    design = rows.design
+    return [
+        j for j, column in enumerate(design.columns) if j != design.constant and not column.indicator
+    ]  # fmt: skip
+
+
+def edges() -> Floats:
+    """Return the thresholds inside [-1, 1], shifted to [0, 2]."""
+    return np.arange(1, CELLS, dtype=np.float64) * (2.0 / CELLS)
+
+
+def narrowed(rows: GlmRows, columns: list[int], counts: Floats, sd: Floats) -> GlmRows:
+    """Return the rows in units of narrower bounds, weighted.
+
+    Parameters
+    ----------
+    rows : GlmRows
+    columns : list of int
+    counts : ndarray, shape (number of columns, CELLS - 1)
+        Noisy numbers of records above each threshold.
+    sd : ndarray, shape (CELLS - 1,)
+        Of their noise.
+    """
+    center, scale = rows.center.copy(), rows.scale.copy()
+    least = np.maximum(BEYOND * rows.total, UNSEEN * sd)
+    ends = np.concatenate([[-1.0], edges() - 1.0, [1.0]])
+    for j, above in zip(columns, counts, strict=True):
+        below_few = np.concatenate([[True], rows.total - above <= least, [False]])
+        above_few = np.concatenate([[False], above <= least, [True]])
+        low, high = ends[np.flatnonzero(below_few)[-1]], ends[np.flatnonzero(above_few)[0]]
+        if high > low:
+            center[j] += scale[j] * 0.5 * (low + high)
+            scale[j] *= 0.5 * (high - low)
+    return replace(rows, center=center, scale=scale, weighted=True)
