@@ -166,19 +166,27 @@ def fits(W: np.ndarray, n: int, scale: float, weight: float, truth: np.ndarray) 
     positive = flip @ ((axes * np.maximum(spectrum, 0.0)[:, None, :]) @ np.swapaxes(axes, 1, 2)) @ flip
     beta = np.linalg.solve(A, g[:, :, None])[:, :, 0]
     inverse = np.linalg.inv(A)
-    cov = inverse @ _meats(beta, positive, n, scale, weight) @ inverse
+    meats = _meats(beta, positive, n, scale, weight)
+    cov = inverse @ meats @ inverse
     error = beta - truth
     contrast = np.pad(vectors[good, :, 0], ((0, 0), (1, 0)))
     along = np.einsum("rij,rj->ri", cov, contrast)
     step = 1.96 * along / np.sqrt(np.einsum("ri,ri->r", contrast, along))[:, None]
     psi = np.einsum("rij,rj->ri", A, step)
-    ends = [_squares(psi, _meats(b, positive, n, scale, weight)) for b in (beta - step, beta + step)]
+    squares = [_squares(psi, _meats(b, positive, n, scale, weight)) for b in (beta - step, beta + step)]
+    # The Wald interval's residual variance has divisor n - p, and what the fit to the noise took off.
+    ends = np.column_stack([beta, np.ones(len(beta))])
+    least, found = (np.einsum("ri,rij,rj->r", ends, form, ends) for form in (positive, Q))
+    noise = meats - least[:, None, None] * positive[:, :-1, :-1] / n
+    found = np.maximum(found + np.einsum("rij,rji->r", inverse, noise), least) * n / (n - len(truth))
+    cov = inverse @ (noise + found[:, None, None] * positive[:, :-1, :-1] / n) @ inverse
     miss, reject = np.ones((len(W), len(truth)), bool), np.ones(len(W), bool)
     miss[good] = np.abs(error) > 1.96 * np.sqrt(np.einsum("rii->ri", cov))
     reject[good] = _squares(error[:, 1:], cov[:, 1:, 1:]) > chi2.ppf(0.95, len(truth) - 1)
     ratio, stretch = np.full(len(W), -np.inf), np.full(len(W), np.inf)
     ratio[good] = values[good, 0] * n / scale
-    stretch[good] = 1.96 / np.sqrt(np.minimum(*ends)) - 1.0
+    few = 1.0 + 1.96**2 / n
+    stretch[good] = 1.96 / np.sqrt(np.minimum(*squares) * few) - 1.0
     return Fits(ratio, stretch, miss, reject)
 
 

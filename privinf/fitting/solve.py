@@ -182,8 +182,8 @@ def fit_measures(
     """Return (R^2, residual variance), from corrected moments, scaled units.
 
     R^2 is centred where there is a constant x'v = 1, as statsmodels has it; the residual variance has
-    divisor `df_resid` where the system has one, else n. Each is None where the noise leaves a value that it
-    cannot have.
+    divisor n - p where the system has a `df_resid`, else n. Each is None where the noise leaves a value that
+    it cannot have.
     """
     residual = system.residual_variance(params)
     total = system.residual_variance(np.zeros_like(params))
@@ -191,5 +191,6 @@ def fit_measures(
         mass = float(constant @ system.A @ constant)  # 1, but for the noise of private dummies
         total = total - float(constant @ system.g) ** 2 / mass if mass > 0.0 else 0.0
     rsquared = 1.0 - residual / total if total > 0.0 else -1.0
-    scale = residual * system.n / system.df_resid if math.isfinite(system.df_resid) else residual
+    freed = system.n / max(system.n - len(params), 1) if math.isfinite(system.df_resid) else 1.0
+    scale = residual * freed
     return rsquared if 0.0 <= rsquared <= 1.0 else None, scale if scale >= 0.0 else None

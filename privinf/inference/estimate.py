@@ -70,8 +70,8 @@ class Estimate:
     df : float
         Degrees of freedom of the whole of `cov`: tests and intervals use t quantiles where it is finite.
     df_resid : float
-        n - p, the degrees of freedom of the sampling part of `cov` alone: where it is finite, each contrast
-        has its own t quantile (Satterthwaite, `privinf.inference.intervals`).
+        Degrees of freedom of the sampling part of `cov` alone, n - p, or fewer where that is noisy: where it
+        is finite, each contrast has its own t quantile (Satterthwaite, `privinf.inference.intervals`).
     bias : (p,) array or None
         Largest absolute bias of each coefficient that intervals and tests must allow for.
 

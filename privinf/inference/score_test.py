@@ -220,17 +220,20 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
 
 
 def _stretch(system: LinearScores, contrast: Floats) -> float:
-    """Return ``1.96/sqrt(T) - 1`` at the worse end of a contrast's Wald interval, the rest moved along."""
+    """Return ``1.96/sqrt(T) - 1`` at the worse end of a contrast's Wald interval, the rest moved along.
+
+    Less the part of it that few records alone would give, ``sqrt(1 + 1.96^2/n)``: t intervals have it.
+    """
     if not is_positive_definite(system.A):
         return np.inf
     beta = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
-    along = sandwich(system.A, system.meat(beta), system.n) @ contrast
+    along = sandwich(system.A, system.null_meat(beta), system.n) @ contrast
     step = np.asarray(_QUANTILE * along / np.sqrt(contrast @ along), dtype=np.float64)
     psi = system.A @ step
     smallest = np.inf
     for end in (beta - step, beta + step):
-        meat = system.meat(end)
+        meat = system.null_meat(end)
         if not is_positive_definite(meat):
             return np.inf
         smallest = min(smallest, float(system.n * psi @ np.linalg.solve(meat, psi)))
-    return float(_QUANTILE / np.sqrt(smallest) - 1.0)
+    return float(_QUANTILE / np.sqrt(smallest * (1.0 + _QUANTILE**2 / system.n)) - 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
 from privinf.inference.solution import semidefinite
 from privinf.mechanisms.statistics.moments import MomentLayout
@@ -176,8 +177,8 @@ class NoisyTotals(LargeSample):
     ``null_meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual
     moments grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part,
     H by the nearest semidefinite matrix of its trace; where they are semidefinite that is W and H
-    themselves. Without HC0 the meat at the estimate has divisor n - p, as statsmodels' OLS; the score
-    test's, at a value that was not estimated, has n.
+    themselves. Without HC0 the meat at the estimate has divisor n - p, as statsmodels' OLS, and s2 regains
+    what the estimate takes off by fitting the noise; the score test's, at a value not estimated, has n.
 
     **Privacy.** A function of the release alone.
 
@@ -209,7 +210,6 @@ class NoisyTotals(LargeSample):
         self._map = part or MomentMap.checked(public=public, size=matrix.shape[0], order=order, weight=weight)
         self._scale = check_number(scale, "scale", low=0.0)
         self.noise_free = self._map.noise_free
-        self.df_resid = float(max(self.n - len(self.noise_free), 1))
         Q = self._map.quadratic_form(matrix)
         self.A: Floats = Q[:-1, :-1]
         self.g: Floats = -Q[:-1, -1]
@@ -227,6 +227,7 @@ class NoisyTotals(LargeSample):
             H = columns @ H @ columns.T
             self.residual_projected = bool(np.linalg.eigvalsh(H)[0] < 0.0)
             self._residual = semidefinite(H) if self.residual_projected else H
+        self.df_resid = self._freedom()
 
     def scores(self, beta: Floats) -> None:
         """Return None: a total has no records."""
@@ -241,8 +242,8 @@ class NoisyTotals(LargeSample):
         w = np.append(beta, 1.0)
         if self._residual is not None:
             return quadratic(self.tensor(), w)
-        variance = float(w @ self._positive @ w) * self.n / self.df_resid
-        return variance * self._positive[:-1, :-1] + quadratic(self._noise, w)
+        sampling = self._variance(beta) * self._freed * self._positive[:-1, :-1]
+        return sampling + quadratic(self._noise, w)
 
     def null_meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(b))`` at coefficients that were not estimated."""
@@ -256,8 +257,34 @@ class NoisyTotals(LargeSample):
         """Return the sampling part of the meat."""
         if self._residual is not None:
             return self._residual, "heteroskedastic"
-        variance = homoskedastic_variance(self, beta) * self.n / self.df_resid
-        return variance * self.A, "homoskedastic"
+        return homoskedastic_variance(self, beta) * self._freed * self.A, "homoskedastic"
+
+    def _freedom(self) -> float:
+        """Degrees of freedom of the sampling part: n - p, or fewer where noise is in s2 as well.
+
+        Satterthwaite: s2 varies by ``2 s2^2/(n - p)`` and by its noise's ``s^2 |v|^4/n^2``, v'z = y - x'b.
+        """
+        left = float(max(self.n - len(self.g), 1))
+        if self._residual is not None or self._scale == 0.0 or not is_positive_definite(self.A):
+            return left
+        beta: Floats = np.asarray(np.linalg.solve(self.A, self.g), dtype=np.float64)
+        variance = self._variance(beta)
+        v = self._map.response - self._map.columns.T @ beta  # y - x'b = v'z
+        noise = (self._scale / self.n) ** 2 * float((v @ v) ** 2 - np.sum(v[: self._map.public] ** 2) ** 2)
+        return 2.0 * variance**2 / (2.0 * variance**2 / left + noise)
+
+    def _variance(self, beta: Floats) -> float:
+        """Return s2 at the estimate, with what its fit to the noise took off, at least that of the tensor."""
+        w = np.append(beta, 1.0)
+        least = float(w @ self._positive @ w)
+        if not is_positive_definite(self.A):
+            return least
+        fitted = float(np.trace(np.linalg.solve(self.A, self.noise_meat(beta)))) / self.n
+        return max(self.residual_variance(beta) + fitted, least)
+
+    @property
+    def _freed(self) -> float:
+        return self.n / max(self.n - len(self.g), 1)
 
     def tensor(self) -> Floats:
         """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``; positive semidefinite at every w."""

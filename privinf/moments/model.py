@@ -87,8 +87,8 @@ class MomentOLS(ReleaseModel):
     trusted in a secure sum, and with what, `privinf.federation.SecureServer` says.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
-    ``A^-1 (s^2 A/n + V_noise) A^-1``, homoskedastic unless ``cov_type="HC0"`` buys the residual moments, with
-    residuals clipped at 20 of their sds, or less where noise would drown them
+    ``A^-1 (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p, homoskedastic unless ``cov_type="HC0"`` buys
+    the residual moments, with residuals clipped at 20 of their sds, or less where noise would drown them
     (`privinf.mechanisms.residual_plan.ResidualPlan`). Local: sandwich of the per-record scores
     ``g_i - A_i b``. Clipping y changes the target to the regression among clipped values.
 

@@ -44,8 +44,9 @@ class Results(DescribedResults):
     -----
     **Privacy.** Reads no rows and costs nothing: every member post-processes what the fit released.
 
-    Tests are normal and chi-square. Where the noise leaves no covariance, members that need one raise
-    NotAvailableError with the reason, and `score_test`, ``conf_int(method="score")`` and `summary` work.
+    Tests are normal and chi-square, or t and F where `use_t`. Where the noise leaves no covariance, members
+    that need one raise NotAvailableError with the reason, and `score_test`, ``conf_int(method="score")`` and
+    `summary` work.
 
     Examples
     --------

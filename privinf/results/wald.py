@@ -76,8 +76,8 @@ class WaldResults:
     @property
     def df_resid(self) -> int:
         """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
-        known = min(self._estimate.df, self._estimate.df_resid)
-        return int(known) if math.isfinite(known) else self.nobs - len(self.names)
+        df = self._estimate.df
+        return int(df) if math.isfinite(df) else self.nobs - len(self.names)
 
     @property
     def cov_type(self) -> str:

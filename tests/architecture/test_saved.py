@@ -19,6 +19,7 @@ from privinf.accounting import Ledger
 from privinf.cli import main
 from privinf.errors import StorageError
 from privinf.federation import IdentityKey, Roster, SitePolicy
+from privinf.inference.solution import sandwich
 
 ARCHIVE = Path(__file__).with_name("saved.tar.xz")
 
@@ -86,9 +87,11 @@ def _in_old_words(fit):
     now, known = says(fit), fit.estimate
     if fit.model.name != "MomentOLS" or known.cov is None:
         return now
-    assert known.df_resid == max(fit.nobs - len(fit.names), 1)
-    shrunk = known.df_resid / fit.nobs if fit.cov_type == "nonrobust" else 1.0
-    cov = known.noise_cov + (known.cov - known.noise_cov) * shrunk
+    cov = known.cov
+    if fit.cov_type == "nonrobust":  # the score test has kept the divisor n
+        system, (unit, _) = fit._context.system, fit._context.design.to_user
+        meat = system.null_meat(np.linalg.solve(system.A, system.g))
+        cov = unit @ sandwich(system.A, meat, fit.nobs) @ unit.T
     half = NormalDist().inv_cdf(0.975) * np.sqrt(np.diag(cov))
     ends = np.column_stack([known.params - half, known.params + half])
     assert (fit.conf_int().to_numpy() * [1, -1] <= ends * [1, -1]).all()  # t and n - p: never narrower

@@ -12,6 +12,7 @@ from scipy.stats import binom
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.score_test import LARGEST_STRETCH, THRESHOLD, identification
 from privinf.inference.solution import solve
+from privinf.moments.equation import NoisyTotals
 
 MAKERS = {"features": (noisy_features, 1.2), "totals": (noisy_totals, 20.0), "records": (noisy_records, 1.0)}
 
@@ -106,6 +107,16 @@ def test_stretch_is_the_ratio_again_where_the_slope_is_all(ratio):
     assert np.median([found.stretch for found in flat]) < 0.3 * np.median(expected)
     assert all(found.weak == (found.stretch > LARGEST_STRETCH) for found in steep)
     assert not any(found.weak for found in flat)
+
+
+def test_few_records_alone_do_not_stretch_an_interval():
+    """At n = 18 the score interval is .1 wider than a normal one, without noise: t is as wide as that."""
+    rng = np.random.default_rng(8)
+    x = rng.uniform(-1, 1, (18, 2))
+    z = np.column_stack([x, x @ [0.5, -0.5] + 0.5 * rng.standard_normal(18)])
+    found = identification(NoisyTotals(z.T @ z / 18, n=18, scale=1e-6))
+    assert found.stretch == pytest.approx(0.0, abs=0.01)
+    assert not found.weak
 
 
 def test_a_flag_for_the_stretch_says_so():
