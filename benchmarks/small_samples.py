@@ -4,7 +4,7 @@ Two uniform columns and a constant, normal errors of sd .5, |y| <= 4; n from 20 
 infinity at delta = 1e-6. A row of the table is a cell: shares of fits that were flagged as weakly identified,
 and that gave no interval; coverage of 95% intervals over the unflagged ones, the worst of three coefficients,
 by t (Satterthwaite) and by normal quantiles of the same standard errors; median width over that of
-`sm.OLS().fit()` of the same rows. 500 replications take some 15 minutes on one core.
+`sm.OLS().fit()` of the same rows. 150 replications took 12 minutes on a busy core.
 """
 
 from __future__ import annotations
@@ -97,4 +97,4 @@ def main(replications: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 150)
