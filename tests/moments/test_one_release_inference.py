@@ -1,5 +1,6 @@
 """Means, correlations and instruments of one release: exact without noise, right in their errors with it."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -65,10 +66,10 @@ def test_noise_of_means_has_the_spread_that_is_claimed(trust):
     mechanism = pi.Moments(SCHEMA, columns=NAMES, trust=trust)
     rng = np.random.default_rng(0)
     rows = ROWS[:500]
-    made = [mechanism.release(rows, mu=2.0, rng=rng).means() for _ in range(250)]
+    made = [mechanism.release(rows, mu=2.0, rng=rng).means() for _ in range(100)]
     spread = np.std([found.params for found in made], axis=0)
     claimed = np.sqrt(np.mean([np.square(found.bse_privacy) for found in made], axis=0))
-    assert (np.abs(spread / claimed - 1.0) < 4.5 / math.sqrt(500)).all(), spread / claimed
+    assert (np.abs(spread / claimed - 1.0) < 4.5 / math.sqrt(200)).all(), spread / claimed
 
 
 # ---- correlations
@@ -102,19 +103,25 @@ def test_partial_correlations_without_noise_are_those_of_residuals():
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_noise_of_correlations_has_the_spread_that_is_claimed(trust):
-    mechanism = pi.Moments(SCHEMA, columns=["x", "w", "y"], trust=trust)
-    rng = np.random.default_rng(1)
-    mu = 4.0 if trust == "central" else 250.0
-    rows = ROWS[:1000]
-    made = [mechanism.release(rows, mu=mu, rng=rng) for _ in range(250)]
-    sampling = mechanism.release(rows, epsilon=math.inf)
-    for asked in (lambda r: r.corr(), lambda r: r.partial_corr()):
-        tables = [asked(one).table for one in made]
-        spread = np.var([one["corr"] for one in tables], axis=0)
-        claimed = np.mean([np.square(one["std err"]) for one in tables], axis=0)
-        claimed -= np.square(asked(sampling).table["std err"].to_numpy())
-        assert (np.abs(spread / claimed - 1.0) < 0.45).all(), spread / claimed
+def test_errors_of_correlations_are_what_each_entry_moves(trust):
+    """To first order: of totals the noise's part, of records the spread of their own entries."""
+    columns = ["x", "w", "y"]
+    release = pi.Moments(SCHEMA, columns=columns, trust=trust).release(ROWS, mu=50.0, rng=0)
+    for ask in (lambda r: r.corr(), lambda r: r.partial_corr()):
+        here, entries, moved = ask(release).table, release.arrays["moments"], []
+        step = 1e-4 if trust == "central" else 1e-6
+        for entry in range(entries.shape[-1]):
+            nudged = entries.copy()
+            nudged[..., entry] += step
+            other = dataclasses.replace(release, arrays={**release.arrays, "moments": nudged})
+            moved.append((ask(other).table["corr"] - here["corr"]) / step)
+        slopes, r = np.array(moved).T, here["corr"].to_numpy()
+        if trust == "central":
+            df = len(ROWS) - 3 - (1 if ask(release).given is None else 0)
+            expected = release.law["scale"] ** 2 * np.sum(slopes**2, axis=1) + (1 - r**2) ** 2 / df
+        else:
+            expected = np.var(entries @ slopes.T, axis=0) / len(ROWS)
+        np.testing.assert_allclose(np.square(here["std err"]), expected, rtol=1e-3)
 
 
 def test_too_much_noise_leaves_the_whole_interval():
@@ -243,7 +250,7 @@ def test_intervals_cover_the_population():
     left = table(400_000, 98)
     partial = -np.linalg.inv(left.cov())
     partial = partial[3, 4] / math.sqrt(partial[3, 3] * partial[4, 4])
-    for seed in range(150):
+    for seed in range(60):
         release = MECHANISM.release(table(3000, seed), mu=6.0, rng=seed)
         fit = release.iv("y ~ x + [w ~ z]")
         hits["iv"].append(abs(fit.params["w"] - SLOPE) <= 1.96 * fit.bse["w"])
@@ -256,5 +263,5 @@ def test_intervals_cover_the_population():
             hits[name].append(abs(found["z"].iloc[0] - np.arctanh(value)) <= 1.96 * found["se_z"].iloc[0])
     for name, covered in hits.items():
         low, high = binomial_limits(0.95, len(covered), 0.998)
-        assert len(covered) > 50
+        assert len(covered) > 30
         assert low <= np.mean(covered) <= high, (name, np.mean(covered))
