@@ -48,25 +48,15 @@ class MomentMap:
 
     @classmethod
     def checked(cls, *, public: int, size: int, order: ArrayLike | None, weight: float) -> MomentMap:
-        """Return the map of all columns in a chosen order, z = (public, private, weight y).
-
-        Raises ArgumentError for arguments that do not fit together.
-        """
+        """Return the map of all columns in a chosen order, or raise ArgumentError."""
         check_count(public, "public", least=0)
         if public > size - 2:
-            raise ArgumentError(
-                f"z of length {size} needs a private column beside {public} public ones and y"
-            )
+            raise ArgumentError(f"z of length {size} needs a private column beside {public} public and y")
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):
             raise ArgumentError(f"order must be a permutation of the {size - 1} columns")
         entries = np.eye(size)
         return cls(public, entries[columns], entries[-1] / check_positive(weight, "weight"))
-
-    @property
-    def size(self) -> int:
-        """Length of z."""
-        return len(self.response)
 
     @property
     def noise_free(self) -> Flags:
@@ -75,7 +65,7 @@ class MomentMap:
 
     def pairs(self) -> tuple[Integers, Integers, Floats]:
         """Return rows, columns and factors of all isometric entries: the noisy ones, then the public."""
-        rows, columns = np.triu_indices(self.size)
+        rows, columns = np.triu_indices(len(self.response))
         first = np.argsort(columns < self.public, kind="stable")
         rows, columns = rows[first], columns[first]
         return rows, columns, np.where(rows == columns, 1.0, np.sqrt(2.0))
@@ -83,7 +73,8 @@ class MomentMap:
     @property
     def noisy(self) -> int:
         """How many isometric entries carry noise."""
-        return self.size * (self.size + 1) // 2 - self.public * (self.public + 1) // 2
+        size, public = len(self.response), self.public
+        return size * (size + 1) // 2 - public * (public + 1) // 2
 
     def quadratic_form(self, W: Floats) -> Floats:
         """Return Q with ``w'Qw = mean (y - x'b)^2`` at w = (b, 1): [[A, -g], [-g', yy]]."""
@@ -361,10 +352,7 @@ def release_cov_type(release: Release) -> CovType:
 
 
 def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals:
-    """Return the estimating equation of a total, scaled units, in the design's column order.
-
-    With `part`, of that regression on released columns.
-    """
+    """Return the estimating equation of a total, scaled units: of its design, or of a part of it."""
     arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
     residual = None
