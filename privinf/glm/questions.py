@@ -114,7 +114,7 @@ class Questions:
     @classmethod
     def of(cls, rows: GlmRows, sums: GlmSums, mu: float, looks: Looks) -> Questions:
         """Return the questions of a model's rows."""
-        center, unit, low, high = rows.response
+        center, unit, low, high = rows.response_units
         units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
         if rows.center.any():
             units["center"] = rows.center

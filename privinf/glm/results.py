@@ -254,7 +254,7 @@ def glm_results(
 
 def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
     """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
-    center, unit, _, _ = rows.response
+    center, unit, _, _ = rows.response_units
     middle = np.zeros(rows.p)
     if rows.design.constant is not None:
         middle[rows.design.constant] = center
@@ -266,7 +266,7 @@ def second_look_results(
     rows: GlmRows, look: SecondLook, looks: Looks, description: FitDescription
 ) -> FederatedGLMResults:
     """Return the results of least squares by a second look, in the user's units."""
-    center, unit, _, _ = rows.response
+    center, unit, _, _ = rows.response_units
     transform, shift = unit * rows.to_user, np.zeros(rows.p)
     if rows.design.constant is not None:
         shift[rows.design.constant] = center

@@ -130,7 +130,7 @@ class GlmRows:
         return Reachable.of(low, high, self.design.blocks, self.radius)
 
     @property
-    def response(self) -> tuple[float, float, float, float]:
+    def response_units(self) -> tuple[float, float, float, float]:
         """Centre and unit of the response, and its bounds in that unit."""
         design = self.design
         center, unit = design.y_center, design.y_scale

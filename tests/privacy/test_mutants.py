@@ -290,7 +290,7 @@ ORTHOGONAL = "orthogonal rows"
 PUBLIC = of_fit("MomentOLS central, public columns, HC0")
 HC0, LINE = "mechanisms.moments", "Moments._line"
 SUMS = "mechanisms.statistics.moments"
-CURATOR = "federation.curator", "Curator.vector_sum"
+CURATOR = "federation.local"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
@@ -658,7 +658,7 @@ MUTANTS = {
         of_fit("OLS central", "opposite responses"),
     ),
     "a curator forgets to charge": (
-        Mutant(*CURATOR, "self.ledger.spend(entry)", "(entry,)"),
+        Mutant(CURATOR, "Curator.vector_sum", "self.ledger.spend(entry)", "(entry,)"),
         of_fit("OLS central"),
     ),
     "every Newton round the whole price": (

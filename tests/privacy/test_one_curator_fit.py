@@ -14,7 +14,7 @@ from mutation import Mutant
 import privinf as pi
 from privinf.audit import audit_mechanism
 from privinf.federation.local import Curator
-from privinf.glm import model as glm_model
+from privinf.glm import running
 from privinf.mechanisms.catalogue import SITE_OPS
 
 N, MU, DELTA = 60, 2.0, 1e-3
@@ -94,7 +94,7 @@ def fits(pair, count, *, model="OLS", spread=1.0, cov_type="HC0", **options):
     models = [model_of(model, y, X, **options) for y, X in worlds(pair, spread)]
     found, charged, labels = Fits(np.empty((2, count)), np.empty((2, count)), 0.0, set()), [], set()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(glm_model, "Curator", Witness)
+        patch.setattr(running, "Curator", Witness)
         patch.setattr(Witness, "blocks", ())
         for one in models:  # once, for the rows as a fit opens them
             one.fit(mu=MU, rng=0, cov_type=cov_type)

@@ -132,54 +132,52 @@ def test_counts_come_back_from_their_root_with_the_sd_that_is_stated():
 # ---- mutants
 
 
-def of(module, function, before, after):
-    return Mutant(f"mechanisms.statistics.{module}", function, before, after)
-
+WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
 
 # What is broken, and the case of `attained` whose sizes must show it.
 MUTANTS = {
     "rows shrunk to the longest of their own, not to a public radius": (
-        of("whitened", "_gram", 'v, float(args["clip"])', "v, max(0.1, np.linalg.norm(v, axis=1).max())"),
+        Mutant(WHITENED, "_gram", 'v, float(args["clip"])', "v, max(0.1, np.linalg.norm(v, axis=1).max())"),
         "whitened.gram",
     ),
     "cells without the place below them": (
-        of("tails", "root_sensitivity", "np.column_stack([np.zeros(cells), root_matrix(cells)])",
+        Mutant(TAILS, "root_sensitivity", "np.column_stack([np.zeros(cells), root_matrix(cells)])",
            "root_matrix(cells)"),
         "whitened.counts, one threshold",
     ),
     "counts charged as a histogram": (
-        of("tails", "counted_reach", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
+        Mutant(TAILS, "counted_reach", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
         "whitened.counts",
     ),
     "a layer without its upper clip": (
-        of("whitened", "_layer", "rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)",
+        Mutant(WHITENED, "_layer", "rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)",
            "(np.maximum(t - low, 0.0), 1.0)"),
         "whitened.score",
     ),
     "the second layer from zero on": (
-        of("whitened", "_layer", "np.clip(t - low, 0.0, width), unit_of(width, half), width",
+        Mutant(WHITENED, "_layer", "np.clip(t - low, 0.0, width), unit_of(width, half), width",
            "np.clip(t, 0.0, width + low), unit_of(width + low, half), width + low"),
         "whitened.score, upper",
     ),
     "directions of any length": (
-        of("whitened", "_layer", "clip_norms(q, 1.0, q_unit), q_unit, 1.0", "2.0 * q, q_unit, 2.0"),
+        Mutant(WHITENED, "_layer", "clip_norms(q, 1.0, q_unit), q_unit, 1.0", "2.0 * q, q_unit, 2.0"),
         "whitened.score",
     ),
     "a layer charged its radius": (
-        of("whitened", "_layer_reach", "high - low, ", "(high - low) / 2.0, "), "whitened.score",
+        Mutant(WHITENED, "_layer_reach", "high - low, ", "(high - low) / 2.0, "), "whitened.score",
     ),
     "the upper layer's weight left out of the meat's charge": (
-        of("whitened", "_meat_reach", "outer_reach(columns, _reach(args))",
+        Mutant(WHITENED, "_meat_reach", "outer_reach(columns, _reach(args))",
            'outer_reach(columns, float(args["high"]))'),
         "whitened.meat",
     ),
     "squares of residuals that are not clipped": (
-        of("whitened", "_square", "cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)",
+        Mutant(WHITENED, "_square", "cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)",
            "cut_sum(_rows(block, args)[1] ** 2 + 1.0, 1e9, args)"),
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
-        of("whitened", "_slopes", 'v, float(args["clip"])', "v, max(0.1, length.max())"), "whitened.hessian",
+        Mutant(WHITENED, "_slopes", 'v, float(args["clip"])', "v, max(0.1, length.max())"), "whitened.hessian",
     ),
 }  # fmt: skip
 
