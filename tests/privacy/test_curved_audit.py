@@ -74,28 +74,25 @@ def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
     assert found > 0.2 or args.get("of") == "curvature"
 
 
-def mutant(name, before, after):
-    return Mutant("mechanisms.statistics.curved", name, before, after)
-
-
+CURVED = "mechanisms.statistics.curved"
 MUTANTS = {
     "a step's scores not shrunk": (
-        mutant("_joint", "clip_norms(scores, a)", "scores"), "curved.step", POISSON
+        Mutant(CURVED, "_joint", "clip_norms(scores, a)", "scores"), "curved.step", POISSON
     ),
     "a matrix not shrunk": (
-        mutant("_matrix", "clip_norms(factors, top, unit), unit, top", "factors, 0.0, top"),
+        Mutant(CURVED, "_matrix", "clip_norms(factors, top, unit), unit, top", "factors, 0.0, top"),
         "curved.secant", {"clip": 0.1},
     ),
     "a layer not cut": (
-        mutant("_score", "clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low)",
+        Mutant(CURVED, "_score", "clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low)",
                "_Rows(block, args).scores()"),
         "curved.score", POISSON | {"high": 0.5, "curvature_bound": 9.0},
     ),
     "both sums for the price of the dearer": (
-        mutant("joint_distance", "max(most, one)", "max(share, 1.0 - share)"), "curved.step", {}
+        Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)"), "curved.step", {}
     ),
     "a scalar of scores that are not clipped": (
-        mutant("_meat", "clip_norms(u, top)", "u *= 3.0"), "curved.meat", {"trace": True}
+        Mutant(CURVED, "_meat", "clip_norms(u, top)", "u *= 3.0"), "curved.meat", {"trace": True}
     ),
 }  # fmt: skip
 
@@ -118,6 +115,6 @@ def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
         return CURVED_OPS["curved.score"].function(block(y, X), args) / math.sqrt(len(X))
 
     assert np.abs(score()).max() < 1.5
-    seen = mutant("_Rows.largest", "np.maximum(mean, 1.0 - mean)", "np.abs(self.error)")
+    seen = Mutant(CURVED, "_Rows.largest", "np.maximum(mean, 1.0 - mean)", "np.abs(self.error)")
     with seen.applied():
         assert np.abs(score()).max() > 10.0

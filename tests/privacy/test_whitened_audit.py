@@ -177,7 +177,8 @@ MUTANTS = {
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
-        Mutant(WHITENED, "_slopes", 'v, float(args["clip"])', "v, max(0.1, length.max())"), "whitened.hessian",
+        Mutant(WHITENED, "_slopes", 'v, float(args["clip"])', "v, max(0.1, length.max())"),
+        "whitened.hessian",
     ),
 }  # fmt: skip
 
