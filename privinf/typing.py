@@ -45,6 +45,7 @@ IntervalMethod = Literal["wald", "score"]
 LabelKind = Literal["response", "gaussian", "clear"]
 LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
+Margins = Literal["overall", "mean"]
 Missing = Literal["raise", "impute-public"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
 MixingMethod = Literal["random-mixing", "gaussian-rows"]
@@ -98,10 +99,11 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds", "Calibration",
-    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family", "Flags",
-    "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind", "LossName",
-    "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair", "Pairs", "PartyColumns",
-    "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation", "ResponseMode", "RngLike",
-    "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs", "SourceName", "SpendingWords",
-    "Stabilization", "SumRelation", "Table", "Target", "Trust", "TrustModel", "Which",
+    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family",
+    "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
+    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair",
+    "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
+    "ResponseMode", "RngLike", "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs",
+    "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table", "Target", "Trust",
+    "TrustModel", "Which",
 ]  # fmt: skip

@@ -25,9 +25,18 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
-from privinf.glm.clipping import MISFIT, Bounds, choose_bounds, curvature_bound, residual_tail
+from privinf.glm.curved_sums import (
+    MISFIT,
+    Bounds,
+    CurvedSums,
+    Noisy,
+    Place,
+    Shares,
+    choose_bounds,
+    curvature_bound,
+    residual_tail,
+)
 from privinf.glm.second_look import shrunk
-from privinf.glm.sums import CurvedSums, Noisy, Place
 from privinf.inference.tails import ALLOWED, layered
 from privinf.typing import Floats
 
@@ -40,43 +49,8 @@ LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
 # The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
 MEAT_NOISE, RATIOS = 0.1, (0.3, 2.0)
 NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
-# Sizes r = n mu / p^1.5: none, one and two rounds below these.
-LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How a budget is spent, by the size r = n mu / p^1.5.
-
-    Attributes
-    ----------
-    rounds : int
-        At most.
-    start, gram : float
-        Of mu^2 for the start, and the Gram's part of it.
-    score : float
-        The score's part of what is left for the final score and Hessian.
-    steepest : float
-        Largest slope of a start, in sds of the predictor.
-    margin : float
-        Of `Walk`.
-    """
-
-    rounds: int = 3
-    start: float = 0.082
-    gram: float = 0.6
-    score: float = 0.65
-    steepest: float = 2.5
-    margin: float = 1.0
-
-    @classmethod
-    def of(cls, size: float) -> Shares:
-        """Return the shares for a size r."""
-        if size < SMALL:
-            return cls(1, 0.162, 0.79, 0.5, 1.5, 1.5)
-        return cls(rounds=2, steepest=1.5) if size < MIDDLE else cls()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,15 +118,12 @@ class FinalStep:
     walk: Walk
     hidden: Hidden | None = None
 
-
-def enough(n: int, mu: float, p: int) -> bool:
-    """Return whether a final Hessian could stand clear of its noise at the most favourable curvature.
-
-    Rows alike in all directions have a curvature of at least tr H / p, and K >= tr H, so that the noise's
-    operator norm, sqrt 2 K sqrt(2 p) / (n mu_H), passes it below r = n mu / p^1.5 of about 3.5. A posterior,
-    which weak fits end with, is drawn for few columns only.
-    """
-    return bool(n * mu >= (LEAST_SIZE if p <= FEW_COLUMNS else SMALL) * math.pow(p, 1.5))
+    @property
+    def estimate(self) -> Floats:
+        """One Newton step from theta_T, in z."""
+        values, vectors = self.hessian.floored()
+        step = vectors @ ((vectors.T @ self.score.mean) / values)
+        return self.place.theta + self.place.transform.T @ step
 
 
 def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:

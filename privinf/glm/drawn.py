@@ -24,7 +24,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.glm.curved import FinalStep, Walk
-from privinf.glm.sums import Noisy, Place
+from privinf.glm.curved_sums import Noisy, Place
 from privinf.inference.linear_scores import LargeSample, quadratic
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, SamplingKind
@@ -37,7 +37,7 @@ FEWEST_KEPT = 200
 # A last step that moves predictors further, or goes on where the last round had not come to rest, or is of
 # more standard errors (squared, a coefficient), leaves a remainder that intervals do not know of; the less it
 # moves predictors, the less.
-LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.7
+LONGEST_SHIFT, WALKING_SHIFT = 1.2, 0.6
 LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 
 

@@ -24,8 +24,9 @@ from privinf.glm.plan import FitRequest
 from privinf.glm.results import (
     FederatedGLMResults,
 )
-from privinf.glm.rows import NO_ROLES, GlmRows, Roles, Unit, glm_limits, glm_rows
+from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.running import run_fit
+from privinf.glm.sums import NO_ROLES, Roles
 from privinf.schema import Schema
 from privinf.typing import (
     Bounds,
@@ -238,6 +239,7 @@ class GLM:
         cov_type: CovType = "HC0",
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
+        margins: bool = False,
         checkpoint: str | PathLike[str] | None = None,
         **spending: Unpack[SpendingWords],
     ) -> FederatedGLMResults:
@@ -279,6 +281,9 @@ class GLM:
             the constant) alone, and their number is what the dimension rule counts. It takes for granted
             that, given these columns, a target's is uncorrelated with every other one, weighted by the
             curvature.
+        margins : bool
+            Whether to keep a tenth of the budget for average marginal effects (`get_margeff`), of a logistic
+            or Poisson model.
         checkpoint : path, optional
             Folder of this fit alone, in which every question and release is kept: the same call goes on where
             one that was stopped had come to, and pays nothing twice. With ``trust="server"`` it holds the
@@ -315,7 +320,7 @@ class GLM:
         """
         request = FitRequest(
             optimizer, public_seed, max_colluding, relation, unit, client_clip, cov_type, targets, nuisance,
-            checkpoint,
+            checkpoint, margins=margins,
         )  # fmt: skip
         return self._fit(request, spending)
 

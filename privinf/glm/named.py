@@ -10,7 +10,8 @@ from privinf.fitting.rows import is_federation, rows_of_formula, rows_of_pairs, 
 from privinf.glm.model import GLM
 from privinf.glm.plan import FitRequest
 from privinf.glm.results import FederatedGLMResults
-from privinf.glm.rows import Roles, RoleWords, glm_limits
+from privinf.glm.rows import glm_limits
+from privinf.glm.sums import Roles, RoleWords
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -39,7 +40,7 @@ class OneFamily(GLM):
     y, X, bounds, y_bounds, residual_clip, missing, trust, ledger
         As for `GLM`.
     offset, exposure, weights : str, optional
-        `Logit` and `Poisson`: columns of X that have no coefficients, see `privinf.glm.rows.RoleWords`.
+        `Logit` and `Poisson`: columns of X that have no coefficients, see `privinf.glm.sums.RoleWords`.
     """
 
     family: ClassVar[Family]

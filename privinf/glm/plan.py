@@ -12,7 +12,7 @@ import numpy as np
 from privinf.accounting import calibrate_mu
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
-from privinf.glm.curved import enough
+from privinf.glm.curved_sums import enough
 from privinf.glm.first_order import DPSGD, Optimizer, optimise
 from privinf.glm.newton import Block, Newton, OneStep, intervals_possible, newton_path, one_step
 from privinf.glm.questions import Looks
@@ -38,6 +38,7 @@ NO_LOOK = (
     'target="robust" and adapt_bounds=True belong to least squares by a second look, which the noise hides '
     "here: use fewer coefficients, spend more, or bring more rows"
 )
+NO_MARGINS = "margins=True belongs to the default fit of a logistic or Poisson model"
 BINDING = (
     "no intervals: client_clip may shrink a site's score, and nobody may know whether it did, so that the "
     "bias is not known: leave it out, or state the most that a site's rows can reach"
@@ -68,6 +69,8 @@ class FitPlan:
         Where the fit is one of least squares by a second look, and has no rounds.
     curved : bool
         Whether it is one of a logistic or Poisson model in whitened units.
+    margins : bool
+        Whether a tenth of the budget is for average marginal effects.
     """
 
     mu: float
@@ -82,6 +85,7 @@ class FitPlan:
     weak: str = ""
     looks: Looks | None = field(default=None, repr=False)
     curved: bool = field(default=False, repr=False)
+    margins: bool = field(default=False, repr=False)
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -90,6 +94,7 @@ class FitPlan:
             replace(self, block=None),
             *([] if self.looks is None else [self.looks]),
             *["curved"] * self.curved,
+            *["margins"] * self.margins,
         )
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
@@ -122,6 +127,7 @@ class FitRequest:
     checkpoint: AnyPath | None = None
     target: ScoreTarget = "mean"
     adapt_bounds: bool = False
+    margins: bool = False
 
 
 def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) -> FitPlan:
@@ -158,7 +164,9 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     if asked.target != "mean" or asked.adapt_bounds:
         raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
-        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, curved=True)
+        return FitPlan(mu, 0.0, mu, delta, Newton(), seed, None, robust, curved=True, margins=asked.margins)
+    if asked.margins:
+        raise ArgumentError(NO_MARGINS)
     if block is not None and not possible:
         # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
         optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)

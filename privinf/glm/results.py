@@ -13,9 +13,9 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
-from privinf.glm.advice import HEAVY, HEAVY_TAIL, curved_notes, notes_of, unsettled_reason
-from privinf.glm.curved import FinalStep, Walk
-from privinf.glm.drawn import curved_system, drawn, recorded, restored
+from privinf.glm.advice import HEAVY, HEAVY_TAIL, notes_of
+from privinf.glm.drawn import curved_system, drawn, restored
+from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged, ratios
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
@@ -28,7 +28,7 @@ from privinf.inference.intervals import contrast_df
 from privinf.inference.solution import sandwich
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
-from privinf.typing import ColumnsLike, CovType, Floats, LossName, Which
+from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
 from privinf.validation import check_choice, check_fraction
 
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
@@ -50,11 +50,6 @@ APART = (
     "uncorrelated with every other one, weighted by the curvature."
 )
 
-NO_CURVATURE = (
-    "the first Hessian is within its noise in every direction, and what was left was not spent: spend more, "
-    "use fewer columns, or state tighter bounds"
-)
-POSTERIOR = "posterior"
 
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
@@ -69,6 +64,8 @@ class GlmSettings(TypedDict):
     tail_ratio: NotRequired[float]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
+    second: NotRequired[list[list[float]]]
+    margins: NotRequired[list[float]]
     to_user: NotRequired[list[list[float]]]
 
 
@@ -142,11 +139,31 @@ class FederatedGLMResults(Results):
     def _ratios(self, family: str, name: str, alpha: float) -> pd.DataFrame:
         if self.family != family:
             raise NotAvailableError(f"a {name} belongs to the family {family!r}, this fit is {self.family!r}")
-        ends = self.conf_int(alpha).to_numpy()
-        with np.errstate(over="ignore"):
-            found = np.exp(np.column_stack([self.params.to_numpy(), ends]))
-        low, high = f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
-        return pd.DataFrame(found, list(self.names), [name, low, high])
+        return ratios(
+            np.asarray(self._estimate.params), self.conf_int(alpha).to_numpy(), self.names, name, alpha
+        )
+
+    def get_margeff(self, at: Margins = "overall", alpha: float = 0.05) -> pd.DataFrame:
+        """Return marginal effects on the mean, with standard errors (delta method) and normal intervals.
+
+        Parameters
+        ----------
+        at : {"overall", "mean"}
+            The average over all records, which needs ``fit(margins=True)``; or at the columns' means, as the
+            fit's first release has them, at no cost.
+        alpha : float
+        """
+        check_choice(at, Margins, "at")
+        kept, constant = self._settings, self._constant
+        if "second" not in kept or constant is None:
+            raise NotAvailableError(NO_CONSTANT if "second" in kept else "this fit released no means")
+        second = np.array(kept["second"])
+        if at == "mean":
+            return at_means(self.family, self._estimate, second, constant).table(alpha)
+        if "margins" not in kept:
+            raise NotAvailableError(NOT_ASKED)
+        found, sd = kept["margins"]
+        return averaged(self.family, self._estimate, second, constant, (found, sd)).table(alpha)
 
     @property
     def family(self) -> str:
@@ -289,59 +306,6 @@ def second_look_results(
         estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
         scale=measures.residual * unit**2 * freed, **context,
     )  # fmt: skip
-
-
-def curved_path(found: FinalStep | Walk) -> Trajectory:
-    """Return the iterates of a curved fit, those of `GlmRows`' units."""
-    path = (found.walk if isinstance(found, FinalStep) else found).path
-    return Trajectory(path[-1], path, len(path) - 1, [])
-
-
-def curved_results(
-    rows: GlmRows, found: FinalStep | Walk, description: FitDescription, cov_type: str
-) -> FederatedGLMResults:
-    """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
-    names, back, design = rows.design.names, rows.to_user, rows.design
-    if isinstance(found, Walk):
-        return weak_results(rows, description, NO_CURVATURE, None)
-    if found.hessian.sd == 0.0:
-        return _exact_results(rows, found, description, cov_type)
-    got = drawn(found, rows.total, design.constant)
-    context = description.context(rows, *curved_notes(rows, found, got))
-    if not got.settled and not got.weak:
-        estimate = Estimate(back @ got.params, None, names, rows.total, cov_type="none",
-                            weak_reason=unsettled_reason(rows, found, got))  # fmt: skip
-        return FederatedGLMResults(estimate, **context)
-    context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
-    system = curved_system(context["settings"], design, rows.total, cov_type)
-    total = np.atleast_2d(np.cov(got.draws.T))
-    values, vectors = np.linalg.eigh(total - got.sampling)
-    noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
-    found_type = POSTERIOR if got.weak else cov_type
-    estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
-    estimate = estimate.transformed(back, names=names)
-    if found.hidden is not None and not got.weak:
-        values, vectors = found.hessian.floored()
-        influence = back @ found.place.transform.T @ (vectors / values) @ vectors.T
-        estimate = replace(estimate, bias=found.hidden.bias(influence))
-        context["settings"] |= {"tail_ratio": found.hidden.ratio}
-    sampling = None if noise is None else back @ (total - noise) @ back.T
-    return FederatedGLMResults(estimate, sampling_cov=sampling, system=system, **context)
-
-
-def _exact_results(
-    rows: GlmRows, found: FinalStep, description: FitDescription, cov_type: str
-) -> FederatedGLMResults:
-    """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
-    move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
-    cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
-    estimate = Estimate(found.place.theta + step, cov, rows.design.names, rows.total, None, None,
-                        np.zeros_like(cov), cov_type=cov_type)  # fmt: skip
-    back, context = rows.to_user, description.context(rows)
-    sampling = back @ cov @ back.T
-    return FederatedGLMResults(
-        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling, **context
-    )
 
 
 def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,66 +14,12 @@ from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.geometry import Reachable
 from privinf.glm.newton import Block
-from privinf.glm.sums import Clients, CurvedSums, GlmSums
+from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.schema import Design
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
-from privinf.validation import check_choice, check_positive, check_words
+from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
-
-
-class RoleWords(TypedDict, total=False):
-    """Columns that have no coefficients, named as columns of X or of the table; all need public bounds.
-
-    Attributes
-    ----------
-    offset, exposure : str
-        Added to the linear predictor, as it is, or (Poisson) as its log.
-    weights : str
-        How much a row counts; HC0 errors take rows, not weights, as independent.
-    """
-
-    offset: str | None
-    exposure: str | None
-    weights: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Columns that have no coefficients, by name; they need bounds as all do.
-
-    Attributes
-    ----------
-    offset, exposure, weights : str or None
-        Added to the linear predictor, as it is or as its log; how much a row counts, public by nature.
-    """
-
-    offset: str | None = None
-    exposure: str | None = None
-    weights: str | None = None
-
-    @classmethod
-    def of(cls, words: RoleWords) -> Roles:
-        """Return what a call named; ArgumentError for other words."""
-        check_words(words, ("offset", "exposure", "weights"))
-        return cls(**words)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Those that are named."""
-        return tuple(name for name in (self.offset, self.exposure, self.weights) if name is not None)
-
-    def described(self) -> dict[str, str]:
-        """Return the lines of a summary that name them."""
-        told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
-        return {title: name for title, name in told.items() if name is not None}
-
-    def added(self, formula: str) -> str:
-        """Return a formula that makes these columns too."""
-        return " + ".join([formula, *self.names])
-
-
-NO_ROLES = Roles()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,37 +261,6 @@ def _check_roles(design: Design, family: Family, roles: Roles) -> None:
         low = math.inf if positive is None else float(design.low[design.names.index(positive)])
         if low < 0.0 or (low == 0.0 and positive == roles.exposure):
             raise ArgumentError(f"the bounds of {positive!r} must be positive")
-
-
-def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
-    """Return the same server with what it is asked about a curved model."""
-    design, roles, units, fixed = rows.design, rows.roles, dict(rows.units), np.zeros(rows.p)
-    names, shift, linear = list(design.names), 0.0, 0.0
-    if roles.offset is not None:
-        at = names.index(roles.offset)
-        fixed[at], shift = rows.scale[at], float(rows.center[at])
-    start = fixed.copy()
-    if roles.exposure is not None:
-        at = units["exposure"] = names.index(roles.exposure)
-        middle = max(float(rows.center[at]), float(design.high[at]) / 2.0)
-        start[at], linear = rows.scale[at] / middle, math.log(middle) + float(rows.center[at]) / middle - 1.0
-    if roles.weights is not None:
-        at = units["weight"] = names.index(roles.weights)
-        units["weight_unit"] = max(float(design.low[at] + design.high[at]) / 2.0, 1e-6)
-    if shift:
-        units["intercept"] = shift
-    free, low, high = rows.free, *rows.limits
-    asked = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
-    reach = np.maximum(np.abs(low), np.abs(high))
-    spare = [j for j in range(rows.p) if j not in asked]
-    radius = math.sqrt(max(rows.radius**2 - float(reach[spare] @ reach[spare]), 1e-12))
-    constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
-    response = float(design.y_low or 0.0), float(design.y_high or 0.0)
-    assert rows.family != "gaussian"
-    return CurvedSums(
-        sums.server, rows.family, units, sums.n, free, fixed, start, shift + linear, radius, constant,
-        response, mu, sums.traffic,
-    )  # fmt: skip
 
 
 def without(design: Design, kept: Integers) -> Design:

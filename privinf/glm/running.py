@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.local import Curator, LocalSites
-from privinf.glm.curved import fit_curved
+from privinf.glm.advice import curved_notes, unsettled_reason
+from privinf.glm.curved import FinalStep, Walk, fit_curved
+from privinf.glm.curved_sums import CurvedSums, Noisy
+from privinf.glm.drawn import curved_system, drawn, recorded
 from privinf.glm.least_squares import fit_least_squares
+from privinf.glm.margins import SHARE, average_curvature, recorded_moments
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit
 from privinf.glm.questions import Questions
 from privinf.glm.results import (
     FederatedGLMResults,
     FitDescription,
-    curved_path,
-    curved_results,
     glm_results,
     path_of,
     second_look_results,
     weak_results,
 )
-from privinf.glm.rows import GlmRows, curved_sums
+from privinf.glm.rows import GlmRows
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
+from privinf.inference.estimate import Estimate
 from privinf.typing import RngLike, Trust
 
 ROLES = (
     "offset=, exposure= and weights= belong to the default fit of a logistic or Poisson model: no "
     "optimizer=, unit=, targets= or residual_clip=, and rows and budget enough for its coefficients"
 )
+NO_CURVATURE = (
+    "the first Hessian is within its noise in every direction, and what was left was not spent: spend more, "
+    "use fewer columns, or state tighter bounds"
+)
+POSTERIOR = "posterior"
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
 
@@ -62,10 +73,11 @@ def run_fit(
         return FitDescription(model, method, options, trajectory, sums.traffic, report)
 
     if plan.curved:
-        bent = fit_curved(curved_sums(whole, sums, plan.mu), robust=plan.robust)
+        bent, average = _curved(curved_sums(whole, sums, plan.mu), plan)
         path = curved_path(bent)
         method = f"Newton in whitened units, {path.length} rounds"
-        return curved_results(rows, bent, told(method, path, **whole.roles.described()), request.cov_type)
+        description = told(method, path, **whole.roles.described())
+        return curved_results(rows, bent, description, request.cov_type, average)
     if plan.looks is not None:
         asked = Questions.of(rows, sums, plan.mu, plan.looks)
         look = fit_least_squares(asked)
@@ -78,6 +90,47 @@ def run_fit(
     if found is None:
         return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
     return glm_results(rows, found, description, request.cov_type, plan.block)
+
+
+def _curved(asked: CurvedSums, plan: FitPlan) -> tuple[FinalStep | Walk, Noisy | None]:
+    """Return the final release of a curved fit, and the mean curvature where it was asked for."""
+    asked.spent = SHARE if plan.margins else 0.0
+    found = fit_curved(asked, robust=plan.robust)
+    asked.spent -= SHARE if plan.margins else 0.0
+    if not plan.margins or isinstance(found, Walk):
+        return found, None
+    return found, average_curvature(asked, found.estimate)
+
+
+def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
+    """Return the same server with what it is asked about a curved model."""
+    design, roles, units, fixed = rows.design, rows.roles, dict(rows.units), np.zeros(rows.p)
+    names, shift, linear = list(design.names), 0.0, 0.0
+    if roles.offset is not None:
+        at = names.index(roles.offset)
+        fixed[at], shift = rows.scale[at], float(rows.center[at])
+    start = fixed.copy()
+    if roles.exposure is not None:
+        at = units["exposure"] = names.index(roles.exposure)
+        middle = max(float(rows.center[at]), float(design.high[at]) / 2.0)
+        start[at], linear = rows.scale[at] / middle, math.log(middle) + float(rows.center[at]) / middle - 1.0
+    if roles.weights is not None:
+        at = units["weight"] = names.index(roles.weights)
+        units["weight_unit"] = max(float(design.low[at] + design.high[at]) / 2.0, 1e-6)
+    if shift:
+        units["intercept"] = shift
+    free, low, high = rows.free, *rows.limits
+    asked = np.flatnonzero((start != 0.0) | np.isin(np.arange(rows.p), free))
+    reach = np.maximum(np.abs(low), np.abs(high))
+    spare = [j for j in range(rows.p) if j not in asked]
+    radius = math.sqrt(max(rows.radius**2 - float(reach[spare] @ reach[spare]), 1e-12))
+    constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
+    response = float(design.y_low or 0.0), float(design.y_high or 0.0)
+    assert rows.family != "gaussian"
+    return CurvedSums(
+        sums.server, rows.family, units, sums.n, free, fixed, start, shift + linear, radius, constant,
+        response, mu, sums.traffic,
+    )  # fmt: skip
 
 
 def _folder(rows: GlmRows, trust: Trust, request: FitRequest, plan: FitPlan) -> FitFolder | None:
@@ -128,3 +181,68 @@ def sums_of(
         asked = server if folder is None else CheckpointedServer(server, folder)
     constant = rows.design.constant if rows.family == "poisson" else None
     return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)
+
+
+# ---- results of curved fits
+
+
+def curved_path(found: FinalStep | Walk) -> Trajectory:
+    """Return the iterates of a curved fit, those of `GlmRows`' units."""
+    path = (found.walk if isinstance(found, FinalStep) else found).path
+    return Trajectory(path[-1], path, len(path) - 1, [])
+
+
+def curved_results(
+    rows: GlmRows,
+    found: FinalStep | Walk,
+    description: FitDescription,
+    cov_type: str,
+    average: Noisy | None = None,
+) -> FederatedGLMResults:
+    """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
+    names, back, design = rows.design.names, rows.to_user, rows.design
+    if isinstance(found, Walk):
+        return weak_results(rows, description, NO_CURVATURE, None)
+    told: dict[str, Any] = {"second": recorded_moments(found.walk.second, back)}
+    if average is not None:
+        told["margins"] = [float(average.mean[0]), average.sd]
+    if found.hessian.sd == 0.0:
+        return _exact_results(rows, found, description, cov_type, told)
+    got = drawn(found, rows.total, design.constant)
+    context = description.context(rows, *curved_notes(rows, found, got))
+    context["settings"] |= told
+    if not got.settled and not got.weak:
+        estimate = Estimate(back @ got.params, None, names, rows.total, cov_type="none",
+                            weak_reason=unsettled_reason(rows, found, got))  # fmt: skip
+        return FederatedGLMResults(estimate, **context)
+    context["settings"] |= {"curved": recorded(found), "to_user": back.tolist()}
+    system = curved_system(context["settings"], design, rows.total, cov_type)
+    total = np.atleast_2d(np.cov(got.draws.T))
+    values, vectors = np.linalg.eigh(total - got.sampling)
+    noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
+    found_type = POSTERIOR if got.weak else cov_type
+    estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
+    estimate = estimate.transformed(back, names=names)
+    if found.hidden is not None and not got.weak:
+        values, vectors = found.hessian.floored()
+        influence = back @ found.place.transform.T @ (vectors / values) @ vectors.T
+        estimate = replace(estimate, bias=found.hidden.bias(influence))
+        context["settings"] |= {"tail_ratio": found.hidden.ratio}
+    sampling = None if noise is None else back @ (total - noise) @ back.T
+    return FederatedGLMResults(estimate, sampling_cov=sampling, system=system, **context)
+
+
+def _exact_results(
+    rows: GlmRows, found: FinalStep, description: FitDescription, cov_type: str, told: Mapping[str, Any]
+) -> FederatedGLMResults:
+    """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
+    move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
+    cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
+    estimate = Estimate(found.place.theta + step, cov, rows.design.names, rows.total, None, None,
+                        np.zeros_like(cov), cov_type=cov_type)  # fmt: skip
+    back, context = rows.to_user, description.context(rows)
+    context["settings"] |= told
+    sampling = back @ cov @ back.T
+    return FederatedGLMResults(
+        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling, **context
+    )

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
-from privinf.errors import NotPositiveDefiniteError
-from privinf.federation import NoisyGram
-from privinf.mechanisms.statistics.tails import counts_above
-from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
+from privinf.typing import Floats, Integers, PlainValue
+from privinf.validation import check_words
 
 BYTES = 8
 # Above the largest mean, so that rounding never makes the cap bind.
@@ -205,148 +202,55 @@ class GlmSums:
         return found.values / size, found.scale / size
 
 
-# ---- curved models
-
-
-@dataclass(slots=True)
-class CurvedSums:
-    """Releases about a curved model, and what they cost; prices are shares of mu^2.
+class RoleWords(TypedDict, total=False):
+    """Columns that have no coefficients, named as columns of X or of the table; all need public bounds.
 
     Attributes
     ----------
-    server : GlmServer
-    family : {"binomial", "poisson"}
-    units : mapping
-        What every statistic is told: center, scale, and the public weight's column.
-    n : int
-    free : ndarray of int
-        Columns that have coefficients.
-    fixed, linear : ndarray
-        Coefficients of all columns, where those of `free` are 0: an offset's; and about a log exposure's.
-    level : float
-        What these add beside their columns.
-    radius : float
-        Longest row over the free columns and the offset's.
-    constant : int or None
-        Position of the constant among `free`.
-    response : (low, high)
-    mu : float
-    traffic : Traffic
-    spent : float
-        Of mu^2, in shares.
+    offset, exposure : str
+        Added to the linear predictor, as it is, or (Poisson) as its log.
+    weights : str
+        How much a row counts; HC0 errors take rows, not weights, as independent.
     """
 
-    server: GlmServer
-    family: CurvedFamily
-    units: Mapping[str, Any]
-    n: int
-    free: Integers
-    fixed: Floats
-    linear: Floats
-    level: float
-    radius: float
-    constant: int | None
-    response: tuple[float, float]
-    mu: float
-    traffic: Traffic = field(default_factory=Traffic)
-    spent: float = 0.0
+    offset: str | None
+    exposure: str | None
+    weights: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Columns that have no coefficients, by name; they need bounds as all do.
+
+    Attributes
+    ----------
+    offset, exposure, weights : str or None
+        Added to the linear predictor, as it is or as its log; how much a row counts, public by nature.
+    """
+
+    offset: str | None = None
+    exposure: str | None = None
+    weights: str | None = None
+
+    @classmethod
+    def of(cls, words: RoleWords) -> Roles:
+        """Return what a call named; ArgumentError for other words."""
+        check_words(words, ("offset", "exposure", "weights"))
+        return cls(**words)
 
     @property
-    def p(self) -> int:
-        """Number of coefficients."""
-        return len(self.free)
+    def names(self) -> tuple[str, ...]:
+        """Those that are named."""
+        return tuple(name for name in (self.offset, self.exposure, self.weights) if name is not None)
 
-    @property
-    def asked(self) -> Integers:
-        """Columns of the start: those with coefficients and the offset's."""
-        return np.flatnonzero((self.linear != 0.0) | np.isin(np.arange(len(self.fixed)), self.free))
+    def described(self) -> dict[str, str]:
+        """Return the lines of a summary that name them."""
+        told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
+        return {title: name for title, name in told.items() if name is not None}
 
-    def price(self, share: float) -> float:
-        """Return mu of a share of mu^2."""
-        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
-
-    def _ask(self, op: str, args: Mapping[str, Any], label: str, share: float) -> Any:
-        self.spent += share
-        found = self.server.vector_sum(op, args, label=label, mu=self.price(share))
-        self.traffic.add(label, args, len(found.values))
-        return found
-
-    def _at(self, theta: Floats, transform: Floats, **more: PlainValue) -> dict[str, Any]:
-        whole, columns = self.fixed.copy(), np.zeros((len(self.fixed), self.p))
-        whole[self.free], columns[self.free] = theta, transform.T
-        return {**self.units, "family": self.family, "theta": whole, "transform": columns, **more}
-
-    def start(self, share: float, matrix: float) -> tuple[Noisy, Noisy]:
-        """Return means of z (y' - 1/2), y' the response in [0, 1], and z z'; `matrix` the Gram's part."""
-        args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
-        args |= {"block": self.asked, "radius": self.radius, "share": matrix}
-        found = self._ask("curved.start", args, "start", share)
-        return _parts(found, len(self.asked), matrix, self.radius / 2.0, self.radius**2)
-
-    def step(
-        self, at: Place, score_bound: float, curvature_bound: float, share: float, label: str
-    ) -> tuple[Noisy, Noisy]:
-        """Return mean weighted score and Hessian at once, as precise as each other."""
-        args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
-        found = self._ask("curved.step", args | {"share": 0.5}, label, share)
-        return _parts(found, self.p, 0.5, score_bound, curvature_bound)
-
-    def counts(
-        self, at: Place, of: str, thresholds: Floats, share: float, **bounds: PlainValue
-    ) -> tuple[Floats, Floats]:
-        """Return the noisy counts above thresholds, and the sds of their noise."""
-        args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
-        found = self._ask("curved.counts", args, f"counts of {of}", share)
-        return counts_above(found.values, float(found.scale))
-
-    def score(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
-        """Return the mean score of one layer."""
-        found = self._ask("curved.score", self._at(at.theta, at.transform, **bounds), "final score", share)
-        return Noisy(found.mean, found.mean_sd)
-
-    def meat(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
-        """Return the mean outer product of the scores, or its trace."""
-        found = self._ask("curved.meat", self._at(at.theta, at.transform, **bounds), "meat", share)
-        return Noisy(found.mean if bounds.get("trace") else NoisyGram.of(found).mean, found.mean_sd)
-
-    def secant(self, at: Place, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
-        """Return the mean secant Hessian."""
-        args = self._at(at.theta, at.transform, step=step, **bounds)
-        found = self._ask("curved.secant", args, "final Hessian", share)
-        return Noisy(NoisyGram.of(found).mean, found.mean_sd)
+    def added(self, formula: str) -> str:
+        """Return a formula that makes these columns too."""
+        return " + ".join([formula, *self.names])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Noisy:
-    """A mean over records, and the sd of its noise (of a matrix's diagonal)."""
-
-    mean: Floats
-    sd: float
-
-    @property
-    def floor(self) -> float:
-        """About the operator norm of a matrix's noise."""
-        return self.sd * math.sqrt(2.0 * len(self.mean))
-
-    def floored(self) -> tuple[Floats, Floats]:
-        """Return eigenvalues, not below the floor, and eigenvectors of a matrix."""
-        values, vectors = np.linalg.eigh(self.mean)
-        if self.sd == 0.0 and not values[0] > 1e-13 * values[-1]:
-            raise NotPositiveDefiniteError("the Hessian is singular: columns are collinear or never vary")
-        return np.maximum(values, self.floor), vectors
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where a fit stands: theta in z, W, and h, the mean curvature."""
-
-    theta: Floats
-    transform: Floats
-    curvature: float
-
-
-def _parts(found: Any, size: int, matrix: float, score: float, curvature: float) -> tuple[Noisy, Noisy]:
-    """Return both means of a joint release, in their own units."""
-    a, b = score / (math.sqrt(1.0 - matrix) / 2.0), curvature / math.sqrt(matrix / 2.0)
-    gram = NoisyGram.of(replace(found, values=found.values[size:]))
-    return Noisy(a * found.mean[:size], a * found.mean_sd), Noisy(b * gram.mean, b * found.mean_sd)
+NO_ROLES = Roles()

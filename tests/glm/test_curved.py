@@ -10,8 +10,7 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
-from privinf.glm.clipping import clip_of
-from privinf.glm.curved import Shares
+from privinf.glm.curved_sums import Shares, clip_of
 from privinf.glm.drawn import drawn, restored, symmetric_noise
 
 SLOPES = np.array([1.0, -0.5, 0.5, 0.0, 0.3])
@@ -303,3 +302,24 @@ def test_a_response_of_two_levels_is_one_where_it_has_the_second():
     ]
     for fit in fits[:2]:
         np.testing.assert_array_equal(fit.params, fits[2].params)
+
+
+def test_marginal_effects_are_those_of_statsmodels():
+    y, X = draw(5000)
+    fit = logit(y, X).fit(epsilon=math.inf, cov_type="nonrobust", margins=True)
+    reference = sm.Logit(y, X).fit(disp=0)
+    for at, tolerance in (("mean", 1e-7), ("overall", 0.05)):
+        known = reference.get_margeff(at=at)
+        found = fit.get_margeff(at)
+        np.testing.assert_allclose(found["dy/dx"], known.margeff, atol=1e-8)
+        np.testing.assert_allclose(found["Std. Err."], known.margeff_se, rtol=tolerance)
+    noisy = logit(y, X).fit(epsilon=4.0, delta=1e-6, margins=True, rng=0)
+    assert noisy.privacy.epsilon(1e-6) == pytest.approx(4.0, rel=1e-6)
+    table = noisy.get_margeff()
+    assert (np.abs(table["dy/dx"] - known.margeff) < 4.0 * table["Std. Err."]).all()
+    plain = logit(y, X).fit(epsilon=4.0, delta=1e-6, rng=0)
+    assert len(plain.get_margeff("mean")) == 5
+    with pytest.raises(NotAvailableError, match="margins=True"):
+        plain.get_margeff()
+    with pytest.raises(ArgumentError, match="margins"):
+        logit(y, X).fit(epsilon=4.0, delta=1e-6, margins=True, optimizer=pi.Newton())

@@ -1,0 +1,124 @@
+r"""Ratios and marginal effects of logistic and Poisson models, from what their fits released.
+
+The effect of a column on the mean is c(eta) b_j, c the mean's derivative. At the columns' means it follows
+from the coefficients and the means that the fit's first release holds. The average over the records needs
+E c(eta), one more number: a record adds c at the estimate, at most C (1/4, or the largest count).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from privinf.errors import NotAvailableError
+from privinf.glm.curved_sums import CurvedSums, Noisy
+from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile
+from privinf.typing import Floats
+
+# Of mu^2, where average effects are asked for.
+SHARE = 0.1
+NOT_ASKED = "average marginal effects need fit(margins=True), which keeps a tenth of the budget for them"
+NO_CONSTANT = "marginal effects need a model with a constant"
+CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
+SPREAD = SPREAD / SPREAD.sum()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Marginal effects with their covariance, and the column names that they are of."""
+
+    values: Floats
+    covariance: Floats
+    names: tuple[str, ...]
+
+    def table(self, alpha: float) -> pd.DataFrame:
+        """Return them as statsmodels' ``summary_frame`` has them."""
+        se = np.sqrt(np.diag(self.covariance))
+        z, half = self.values / se, upper_quantile(alpha / 2.0) * se
+        columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
+        ends = self.values - half, self.values + half
+        return pd.DataFrame(
+            np.column_stack([self.values, se, z, two_sided_pvalue(z), *ends]), list(self.names), columns
+        )
+
+
+def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alpha: float) -> pd.DataFrame:
+    """Return exp of coefficients and of the ends of their intervals."""
+    with np.errstate(over="ignore"):
+        found = np.exp(np.column_stack([params, ends]))
+    return pd.DataFrame(found, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
+
+
+def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
+    """Release the mean of c at `theta`, for what is left of the budget."""
+    top = 0.25 if sums.family == "binomial" else sums.response[1]
+    if sums.constant is None:
+        raise NotAvailableError(NO_CONSTANT)
+    return sums.average(theta, top, SHARE)
+
+
+def at_means(family: str, estimate: Estimate, second: Floats, constant: int) -> Effects:
+    """Return the effects at the columns' means, which are taken as they were released.
+
+    Parameters
+    ----------
+    family : {"binomial", "poisson"}
+    estimate : Estimate
+    second : ndarray, shape (p, p)
+        Mean of x x', user units, of the first release.
+    constant : int
+    """
+    mean, b = second[constant], estimate.params
+    c, slope, _ = (float(part[0]) for part in _curve(family, np.array([mean @ b])))
+    return _effects(estimate, c, slope * mean, 0.0, constant)
+
+
+def averaged(
+    family: str, estimate: Estimate, second: Floats, constant: int, curvature: tuple[float, float]
+) -> Effects:
+    """Return the average effects; `curvature` is E c as released, and the sd of its noise.
+
+    How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
+    columns' means and covariance.
+    """
+    mean, b = second[constant], estimate.params
+    spread = second - np.outer(mean, mean)
+    sd = math.sqrt(max(float(b @ spread @ b), 0.0))
+    _, slopes, bends = _curve(family, mean @ b + sd * CURVES)
+    moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
+    found, noise = curvature
+    top = 0.25 if family == "binomial" else 2.0 * found
+    # The variance of a number between 0 and C with mean c is at most c (C - c).
+    sampling = max(found * (top - found), 0.0) / estimate.nobs
+    return _effects(estimate, found, moved, noise**2 + sampling, constant)
+
+
+def _curve(family: str, eta: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the mean's first three derivatives."""
+    if family == "poisson":
+        mean = np.exp(eta)
+        return mean, mean, mean
+    mean = expit(eta)
+    c = mean * (1.0 - mean)
+    return c, c * (1.0 - 2.0 * mean), c - 6.0 * c**2
+
+
+def _effects(estimate: Estimate, c: float, moved: Floats, variance: float, constant: int) -> Effects:
+    """Return c b without the constant, with c's derivative in b and its own variance."""
+    b = estimate.params
+    jacobian = c * np.eye(len(b)) + np.outer(b, moved)
+    covariance = jacobian @ estimate.covariance @ jacobian.T + variance * np.outer(b, b)
+    kept = np.arange(len(b)) != constant
+    names = tuple(name for name, keep in zip(estimate.names, kept, strict=True) if keep)
+    return Effects((c * b)[kept], covariance[np.ix_(kept, kept)], names)
+
+
+def recorded_moments(second: Floats, to_user: Floats) -> list[list[Any]]:
+    """Return second moments of columns in user units, from scaled ones; params_user = T params_scaled."""
+    inverse = np.linalg.inv(to_user)
+    return [[float(value) for value in row] for row in inverse.T @ second @ inverse]
