@@ -627,14 +627,14 @@ MUTANTS = {
     ),
     "the rounds of a regression spend what the end does": (
         Mutant("glm.plan", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
-        of_fit("FederatedGLM binomial, server"),
+        of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "shares that were spent are spent again": (
         Mutant("glm.least_squares", "Questions.price", "self.spent += share", "pass"),
         of_fit("OLS central"),
     ),
     "shares of a curved model are spent again": (
-        Mutant("glm.sums", "CurvedSums._ask", "self.spent += share", "pass"),
+        Mutant("glm.curved_sums", "CurvedSums._ask", "self.spent += share", "pass"),
         of_fit("Logit central"),
     ),
     "each layer of scores the share of both": (
@@ -663,7 +663,7 @@ MUTANTS = {
     ),
     "every Newton round the whole price": (
         Mutant("glm.newton", "_round_price", "shares[number - 1] / shares.sum()", "1.0"),
-        of_fit("FederatedGLM binomial, server"),
+        of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "every epoch the whole price": (
         Mutant("glm.first_order", "optimise", "ROUNDING / paid", "ROUNDING"),
