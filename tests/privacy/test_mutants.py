@@ -647,13 +647,13 @@ MUTANTS = {
     ),
     "a curator's noise is less than its line says": (
         Mutant(
-            "federation.curator", "Curator.vector_sum", "perturb(total, scale)", "perturb(total, scale / 2)"
+            "federation.local", "Curator.vector_sum", "perturb(total, scale)", "perturb(total, scale / 2)"
         ),
         of_fit("OLS central"),
     ),
     "a curator's line says less than the sum can move": (
         Mutant(
-            "federation.curator", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"
+            "federation.local", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"
         ),
         of_fit("OLS central", "opposite responses"),
     ),

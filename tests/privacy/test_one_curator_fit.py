@@ -142,7 +142,7 @@ def test_an_attack_on_all_releases_proves_no_more_than_the_claim():
 
 QUIET = "perturb(total, scale)", 'perturb(total, scale * (0.2 if op == "whitened.score" else 1.0))'
 MUTANTS = {
-    "layers with a fifth of their noise": Mutant("federation.curator", "Curator.vector_sum", *QUIET),
+    "layers with a fifth of their noise": Mutant("federation.local", "Curator.vector_sum", *QUIET),
     "every release at the price of all": Mutant(
         "glm.least_squares", "Questions.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
     ),
