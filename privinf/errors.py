@@ -70,6 +70,10 @@ class WeakIdentificationWarning(PrivinfWarning):
     """The noise leaves so little signal that Wald intervals should not be trusted."""
 
 
+class SteepDirectionWarning(PrivinfWarning):
+    """A direction that the noise nearly hides has a steep slope: Wald intervals err on one side."""
+
+
 class HeavyTailWarning(PrivinfWarning):
     """Much of a sum lies beyond what counts can see: intervals rest on how the tail was taken to go on."""
 

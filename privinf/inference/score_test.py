@@ -112,9 +112,9 @@ def score_test(
     return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, values, system.law)
 
 
-# The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise; and
-# the score interval may reach 1.96/22 farther than the Wald interval at most. Both by simulation, so that no
-# coefficient's unflagged 95% intervals miss more than 7%, and joint Wald tests reject at most 7.5%: see
+# The threshold is this over sqrt(d): the smallest eigenvalue must exceed about five sds of its own noise;
+# above the stretch a direction is called steep. Both by simulation, so that without a flag or a warning no
+# coefficient's 95% intervals miss more than 7%, and joint Wald tests reject at most 7.5%: see
 # benchmarks/results/identification.md, made by benchmarks/calibrate_identification.py.
 THRESHOLD = 3.5
 LARGEST_STRETCH = 1.96 / 22.0
@@ -152,15 +152,14 @@ class Identification:
 
     def __str__(self) -> str:
         verdict = "too weak for normal intervals" if self.weak else "strong enough for normal intervals"
-        return f"{self.measures}: {verdict}"
+        if self.steep:
+            verdict = f"a steep direction, stretch {self.stretch:.2g}: normal intervals err on one side"
+        return f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g}): {verdict}"
 
     @property
-    def measures(self) -> str:
-        """The statistic, and the stretch where it is too large, beside their limits."""
-        text = f"statistic {self.statistic:.3g} (weak below {self.threshold:.3g})"
-        if self.stretch > LARGEST_STRETCH:
-            text += f", stretch {self.stretch:.2g} (weak above {LARGEST_STRETCH:.2g})"
-        return text
+    def steep(self) -> bool:
+        """Whether a direction that is not weak has so steep a slope that Wald intervals err on one side."""
+        return not self.weak and self.stretch > LARGEST_STRETCH
 
 
 def identification(system: LinearScores, *, threshold: float | None = None) -> Identification:
@@ -188,11 +187,12 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     In noisy moments a weak direction with a steep slope needs more: the noise of A then moves the estimate
     and its standard error together, ``t = z (1 + z/r)``, r the smallest eigenvalue in sds of its noise, and z
     decides on the flag too. Such a slope shows in the score statistic at the ends of the Wald interval:
-    `stretch` is 1.96/r where the slope is all, and near 0 where it adds nothing to the noise.
+    `stretch` is 1.96/r where the slope is all, and near 0 where it adds nothing to the noise. Above 1.96/22
+    the direction is called steep: over all fits intervals miss 5 to 8% there, all on one side.
 
-    By both rules no coefficient's unflagged 95% intervals miss more than 7%, and joint Wald tests reject at
-    most 7.5%, in every simulated design of noisy moments in which half of the fits or more are unflagged.
-    Where nearly all fits are flagged, the unflagged ones are those that the noise has favoured.
+    Where half of the fits or more are neither weak nor steep, no coefficient's intervals of these miss more
+    than 7%, and joint Wald tests reject at most 7.5%, in every simulated design of noisy moments. Where
+    nearly all are one or the other, those that are not are those that the noise has favoured.
 
     **Privacy.** Post-processing.
 
@@ -215,8 +215,7 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     stretch = 0.0
     if statistic >= limit and system.linear_noise:
         stretch = _stretch(system, metric[:, noisy] @ vectors[:, 0])
-    weak = statistic < limit or stretch > LARGEST_STRETCH
-    return Identification(statistic, limit, weak, float(values[0]), float(edge), stretch)
+    return Identification(statistic, limit, statistic < limit, float(values[0]), float(edge), stretch)
 
 
 def _stretch(system: LinearScores, contrast: Floats) -> float:

@@ -9,10 +9,9 @@ import numpy as np
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.score_test import LARGEST_STRETCH
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
-from privinf.results.wald import WaldResults
+from privinf.results.wald import STEEP, WaldResults
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 
@@ -191,8 +190,6 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
         strength = result.identification
         left.append(("Identification:", f"{strength.statistic:.4g}"))
         left.append(("Weak below:", f"{strength.threshold:.3g}"))
-        if strength.stretch > LARGEST_STRETCH:
-            left.append((f"Stretch (weak above {LARGEST_STRETCH:.2g}):", f"{strength.stretch:.3g}"))
         left.append(_verdict(result, weak=strength.weak))
     except NotAvailableError:
         pass
@@ -230,6 +227,8 @@ def _warnings(result: DescribedResults) -> list[str]:
                 "Weak identification: the noise leaves too little signal for normal intervals; use "
                 "score_test() and conf_int(method='score')."
             )
+        if result.identification.steep and result.estimate.cov is not None:
+            lines.append(f"S{STEEP.format(result.identification.stretch)[1:]}.")
         if result.cov_type == "nonrobust":
             lines.append(EQUAL_VARIANCE_NOTE)
         if _floored(result):

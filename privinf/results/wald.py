@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, WeakIdentificationWarning
+from privinf.errors import ArgumentError, SteepDirectionWarning, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method, predict_mean
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
@@ -30,6 +30,12 @@ from privinf.validation import check_array, check_fraction, check_number, shown
 
 if TYPE_CHECKING:
     from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
+
+
+STEEP = (
+    "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
+    "intervals err on one side; conf_int(method='score') does not, and is nearly as narrow"
+)
 
 
 @doors
@@ -315,12 +321,17 @@ class WaldResults:
     def _warn_if_weak(self, asked: str) -> None:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""
         strength = self._context.identification
-        if strength is not None and strength.weak and self._estimate.cov is not None:
+        if strength is None or self._estimate.cov is None:
+            return
+        if strength.weak:
             warn(
-                f"{asked}: identification is weak, {strength.measures}: normal inference may err far more "
-                "often than it says; use score_test() and conf_int(method='score')",
+                f"{asked}: identification is weak (statistic {strength.statistic:.3g}, threshold "
+                f"{strength.threshold:.3g}): normal inference may err far more often than it says; use "
+                "score_test() and conf_int(method='score')",
                 WeakIdentificationWarning,
             )
+        if strength.steep:
+            warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         return prediction_rows(exog, self.names, self._context.design, transform=transform)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, SteepDirectionWarning
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
@@ -120,6 +120,17 @@ def test_flagged_wald_intervals_are_shown_with_a_warning(report):
     assert "Weak identification" in text
     assert "std err" in text
     assert "NOT to be trusted" in text
+
+
+def test_a_steep_direction_is_a_note_and_a_named_warning(report):
+    found = Identification(4.0, 2.0, False, 0.1, 0.3, stretch=0.2)
+    result = made(report, identification=found)
+    text = " ".join(str(result.summary()).split())
+    assert "Steep direction (stretch 0.2)" in text
+    assert "NOT to be trusted" not in text
+    for asked in (result.conf_int, lambda: result.t_test("x = 0"), lambda: result.wald_test("x = 0")):
+        with pytest.warns(SteepDirectionWarning, match="one side"):
+            asked()
 
 
 def test_html_escapes_and_latex_escapes(report):
