@@ -99,6 +99,11 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "whitened.counts, length": (
         "whitened.counts", WHITENED | {"quantity": "length", "thresholds": np.geomspace(0.4, 9.0, 5)}, 0.99
     ),
+    "whitened.columns": (
+        "whitened.columns", {"columns": np.array([0, 2]), "thresholds": np.array([0.5, 1.0, 2.0])}, 0.99
+    ),
+    "whitened.moments": ("whitened.moments", WHITENED | {"response_weight": 1.5, "clip": 1.1}, 0.99),
+    "whitened.gram, row weights": ("whitened.gram", WHITENED | {"clip": 0.8, "row_weights": True}, 0.95),
     "whitened.gram": ("whitened.gram", WHITENED | {"clip": 1.1}, 0.99),
     "whitened.score": ("whitened.score", WHITENED | {"low": 0.0, "high": 0.8}, 0.99),
     "whitened.score, upper": ("whitened.score", WHITENED | {"low": 0.8, "high": 2.1}, 0.99),

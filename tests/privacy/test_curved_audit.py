@@ -11,6 +11,7 @@ from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.curved import CURVED_OPS
 
 P, EDGE, TOP = 3, 2.0, 5.0
+CURVED = "mechanisms.statistics.curved"
 THETA = np.array([0.8, -0.4, 0.3])
 AT = {
     "family": "binomial", "theta": THETA, "score_bound": 0.7, "curvature_bound": 0.2,
@@ -74,7 +75,6 @@ def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
     assert found > 0.2 or args.get("of") == "curvature"
 
 
-CURVED = "mechanisms.statistics.curved"
 MUTANTS = {
     "a step's scores not shrunk": (
         Mutant(CURVED, "_joint", "clip_norms(scores, a)", "scores"), "curved.step", POISSON

@@ -18,8 +18,11 @@ from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 
 P, EDGE, TOP = 3, 2.0, 3.0
 HUGE = 1e300
-REACHED = {"whitened.counts": 0.95, "whitened.gram": 0.95, "whitened.score": 0.99, "whitened.meat": 0.95,
-           "whitened.hessian": 0.95, "whitened.square": 0.99}  # fmt: skip
+WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
+REACHED = {
+    "whitened.counts": 0.95, "whitened.columns": 0.95, "whitened.moments": 0.95, "whitened.gram": 0.95,
+    "whitened.score": 0.99, "whitened.meat": 0.95, "whitened.hessian": 0.95, "whitened.square": 0.99,
+}  # fmt: skip
 
 
 def drawn_args(name, rng):
@@ -33,15 +36,21 @@ def drawn_args(name, rng):
     layers = {"low": low, "high": low + rng.uniform(0.3, 1.5)}
     if name in ("whitened.meat", "whitened.hessian"):
         layers["weight"] = rng.uniform(1.0, 2.5)
-    if name in ("whitened.gram", "whitened.hessian"):
+    if name == "whitened.columns":
+        layers = {"columns": np.array([2, 0]), "thresholds": 0.6 + 0.7 * np.arange(rng.integers(1, 4))}
+    if name in ("whitened.gram", "whitened.hessian", "whitened.moments"):
         layers["clip"] = rng.uniform(0.4, 1.2)
     if name == "whitened.counts":
         quantity = str(rng.choice(["residual", "length", "score"]))
         layers = {"quantity": quantity, "thresholds": 0.4 * 2.0 ** np.arange(rng.integers(1, 4))}
     if name == "whitened.square" or rng.random() < 0.3:
         layers["residual_clip"] = rng.uniform(0.5, 1.0)
+    if name == "whitened.moments":
+        layers["response_weight"] = rng.uniform(0.5, 2.0)
     if rng.random() < 0.5:
         layers["constant"] = 0
+    if rng.random() < 0.3:
+        layers["row_weights"] = True
     kept = {*WHITENED_OPS[name].arguments, "quantity"}
     return {key: value for key, value in (args | layers).items() if key in kept}
 
@@ -131,8 +140,6 @@ def test_counts_come_back_from_their_root_with_the_sd_that_is_stated():
 
 # ---- mutants
 
-
-WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
 
 # What is broken, and the case of `attained` whose sizes must show it.
 MUTANTS = {
@@ -231,4 +238,4 @@ def test_hostile_arguments_are_refused_before_a_charge(name):
             assert isinstance(caught.value, PrivinfError)
             assert "nan" not in str(caught.value).split()
             refused.add(field)
-    assert {"whitening", "theta", "response_factor"} <= refused
+    assert refused >= {"whitening", "theta", "response_factor", "thresholds"} & {*op.arguments}
