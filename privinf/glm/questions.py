@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
-from privinf.glm.geometry import Reachable
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.tails import counts_above
+from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
 
 # Shares of mu^2: of narrower bounds, of the first moments, of the last ones.

@@ -12,10 +12,10 @@ import numpy as np
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows
-from privinf.glm.geometry import Reachable
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.schema import Design
+from privinf.schema.geometry import Reachable
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
 from privinf.validation import check_choice, check_positive
 

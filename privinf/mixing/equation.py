@@ -90,8 +90,7 @@ class MixedLeastSquares:
     array([ 1., -1.])
     """
 
-    cov_type = "mixed rows"
-    linear_noise = False
+    cov_type, linear_noise = "mixed rows", False
 
     def __init__(
         self,

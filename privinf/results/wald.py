@@ -344,8 +344,7 @@ class WaldResults:
     def _position(self, column: Any) -> int:
         if isinstance(column, str):
             if column not in self.names:
-                raise ArgumentError(
-                    f"no coefficient {shown(column)}; coefficients are: {', '.join(self.names)}"
-                )
+                known = ", ".join(self.names)
+                raise ArgumentError(f"no coefficient {shown(column)}; coefficients are: {known}")
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))

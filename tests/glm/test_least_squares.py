@@ -11,7 +11,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
-from privinf.glm.geometry import Reachable
+from privinf.schema.geometry import Reachable
 
 TRUE = np.array([0.2, 0.5, -0.3, 0.2])
 BOUNDS = [(-1, 1)] * 3
