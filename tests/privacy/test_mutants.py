@@ -652,9 +652,7 @@ MUTANTS = {
         of_fit("OLS central"),
     ),
     "a curator's line says less than the sum can move": (
-        Mutant(
-            "federation.local", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"
-        ),
+        Mutant("federation.local", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"),
         of_fit("OLS central", "opposite responses"),
     ),
     "a curator forgets to charge": (
