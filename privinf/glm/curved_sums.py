@@ -21,6 +21,8 @@ from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
 # A public allowance for a mean that is not right: what share of what weights leave out moves the score.
 MISFIT = 0.015
+# A wider one, where its noise stays below this share of the sampling variance.
+WIDE_MISFIT, CHEAP = 0.2, 0.3
 LOWEST_QUANTILE = 0.3
 # Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
 SEEN_SDS, MOST_NOISE = 2.0, 0.05 / 6.0
@@ -256,7 +258,9 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     counts, sd = sums.counts(at, "score", edges, half)
     least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
     cost = 4.0 * p / sums.price(score) ** 2
-    bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
+    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least)
+    if cost / p * bound**2 > CHEAP * at.curvature * sums.n:
+        bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
     large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
     return Bounds(bound, large, excess / sums.n, beyond / sums.n)

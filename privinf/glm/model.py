@@ -253,8 +253,9 @@ class GLM:
         calibration : {"exact", "classic"}
             How epsilon and delta become mu.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
-            By default `Newton` where the dimension allows intervals, else `DPSGD`. Newton's method without
-            noise runs to convergence.
+            By default the engines of least squares (`privinf.glm.least_squares`) and of logistic and Poisson
+            models (`privinf.glm.curved`); where the dimension allows no intervals, `DPSGD`. By name: rounds
+            of `Newton` (without noise they run to convergence), or a descent.
         public_seed : int
             Of batches and probes; fixed before the data are seen.
         max_colluding : int
@@ -309,7 +310,9 @@ class GLM:
         **Privacy.** `privacy` counts every release. Settings that were chosen by looking at the data are not
         charged unless the fits that they were chosen by are in the same ledger; the summary says what is.
 
-        Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian; where sites are the
+        Intervals of logistic and Poisson models are quantiles of draws of what the noise leaves open, and a
+        posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). What follows
+        is of the optimizers by name. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian; where sites are the
         units, n is the number of rows over that of the largest site. Beyond that the whole budget goes to the
         fit, which has coefficients only. So it does where `client_clip` could bind: its bias is not known.
         Standard errors take rows as independent, those of one site too.
