@@ -312,10 +312,10 @@ class GLM:
 
         Intervals of logistic and Poisson models are quantiles of draws of what the noise leaves open, and a
         posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). What follows
-        is of the optimizers by name. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final Hessian; where sites are the
-        units, n is the number of rows over that of the largest site. Beyond that the whole budget goes to the
-        fit, which has coefficients only. So it does where `client_clip` could bind: its bias is not known.
-        Standard errors take rows as independent, those of one site too.
+        is of the optimizers by name. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final
+        Hessian; where sites are the units, n is the number of rows over that of the largest site. Beyond
+        that the whole budget goes to the fit, which has coefficients only. So it does where `client_clip`
+        could bind: its bias is not known. Standard errors take rows as independent, those of one site too.
 
         A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
         strong signals, a clip that is small against the response) and has coefficients only, unless what the
