@@ -17,7 +17,7 @@ from gauntlet_truth import predicted_ratio, reference_of
 from privinf.simulation import binomial_limits
 
 LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
-TAIL = "HeavyTailWarning"
+NAMED = ("HeavyTailWarning", "SteepDirectionWarning")
 LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
 
 # What the issue asks of single cells: least coverage is the binomial limit everywhere, greatest median width here.
@@ -33,6 +33,18 @@ ASKED = {
     ("approved 4", "Logit"): 1.6, ("vote 4", "Logit"): 1.6, ("counts 1", "Poisson"): 2.0,
     ("visits, Poisson 4", "Poisson"): 2.0, ("arrests, Poisson 4", "Poisson"): 2.0,
 }  # fmt: skip
+
+# What is known of misses outside the named exceptions.
+BIAS = "the logit does not fit the table, and weights in the columns move its target"
+KNOWN = {
+    ("worked 1", "Logit"): f"{BIAS}: `kids` by -.7 and `educ` by +.5 standard errors (40 fits); as at eps .5",
+    ("approved 4", "Logit"): f"{BIAS}: the constant by +.7, `obrat` by -.7 standard errors (40 fits)",
+    (
+        "low-group 1",
+        "OLS",
+    ): "a flat tail of 10% under a steep body: counts show the body's slope, the tail beyond the "
+    "clip is put too low, and the constant is off by 1.2 standard errors without privacy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,7 @@ class Judged:
     fits, flagged, refused, warned, posterior, failed : int
         How many; a fit that is flagged or refused is not warned.
     sure : Counted
-        Fits that are not flagged, those under the named warning like any other.
+        Fits that are not flagged, those under a named warning like any other.
     forgiven : Counted
         The same, but that a miss under the warning is no miss.
     quiet : Counted
@@ -116,9 +128,9 @@ def judged(fits: Sequence[dict[str, Any]]) -> Judged:
     good = [one for one in fits if "failed" not in one]
     shown = [one for one in good if not one["refused"]]
     sure = [one for one in shown if not one["flagged"]]
-    quiet = [one for one in sure if TAIL not in one["warned"]]
-    loud = counted([one for one in sure if TAIL in one["warned"]], p)
-    heard = counted(quiet, p)
+    loud = [one for one in sure if _warns(one)]
+    quiet = [one for one in sure if not _warns(one)]
+    heard, told = counted(quiet, p), counted(loud, p)
     reasons = [one.get("failed") or one["refused"] for one in fits]
     return Judged(
         cell=cell,
@@ -126,16 +138,20 @@ def judged(fits: Sequence[dict[str, Any]]) -> Judged:
         fits=len(fits),
         flagged=len(shown) - len(sure),
         refused=len(good) - len(shown),
-        warned=len(sure) - len(quiet),
+        warned=len(loud),
         posterior=sum(one.get("posterior", 0) for one in shown),
         failed=len(fits) - len(good),
         sure=counted(sure, p),
-        forgiven=Counted(heard.hits + loud.trials, heard.trials + loud.trials),
+        forgiven=Counted(heard.hits + told.trials, heard.trials + told.trials),
         quiet=heard,
         every=counted(shown, p),
         widths=medians([one["width"] for one in (sure if len(sure) >= LEAST_FITS else shown)], p),
         reasons=next(filter(None, reasons), ""),
     )
+
+
+def _warns(one: dict[str, Any]) -> bool:
+    return any(name in one["warned"] for name in NAMED)
 
 
 def counted(fits: list[dict[str, Any]], p: int) -> Counted:
@@ -233,8 +249,8 @@ Made by `python benchmarks/gauntlet.py --report` from {fits:,} fits, {least} to 
 delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the estimator says otherwise. Targets are
 least squares, logit or Poisson regression in the population that rows are drawn from, clipped to the public bounds.
 
-Coverage: of intervals that are not flagged (a WeakIdentificationWarning, `identification.weak`). The named warning
-of a heavy tail (HeavyTailWarning) is no flag: the issue counts a fit under it and not its misses (first two columns of
+Coverage: of intervals that are not flagged (a WeakIdentificationWarning, `identification.weak`). The named warnings
+(HeavyTailWarning; SteepDirectionWarning of moments alone) are no flags: the issue counts a fit under one and not its misses (first two columns of
 the verdicts); beside that, its misses counted like any other, and its fits left out. **below**: coefficients, the
 constant included, below the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
 over the HC0 (least squares, Poisson) or Logit interval without privacy. Predicted ratio: smallest eigenvalue of the
@@ -293,6 +309,9 @@ def _misses(found: list[Judged]) -> str:
         "| cell | estimator | coefficient | of fits | covered | of | limit |",
     ]
     lines.append("|" + "---|" * 7)
+    missed = {
+        (one.cell.name, one.estimator) for one in found if one.sure.below.any() or one.quiet.below.any()
+    }
     for one in found:
         for kind, rule in zip(names, (one.sure, one.quiet), strict=True):
             for place in np.flatnonzero(rule.below):
@@ -302,7 +321,8 @@ def _misses(found: list[Judged]) -> str:
                     f"| {one.cell.name} | {one.estimator} | `{name}` | {kind} | {rule.coverage[place]:.3f} "
                     f"| {int(rule.trials[place])} | {low:.3f} |"
                 )
-    return "\n".join(lines) + "\n"
+    told = [f"- {cell}, {name}: {text}." for (cell, name), text in KNOWN.items() if (cell, name) in missed]
+    return "\n".join([*lines, "", *told]) + "\n"
 
 
 def _scores(groups: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
