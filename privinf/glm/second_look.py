@@ -18,7 +18,7 @@ from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
 LEAST_EIGENVALUE = 0.05
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
-WEAKEST = 0.3
+WEAKEST = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
     source = ", ".join(dict.fromkeys(entry.source for entry in report.entries)) or "none"
     parties = [
         (f"Epsilon, {name} alone:", f"{report.party(name).epsilon(delta):.4g}")
-        for name in report.parties.index
+        for name in (report.parties.index if any(entry.party for entry in report.entries) else ())
     ]
     spent = [
         (f"Epsilon (delta={delta:g}):", f"{report.epsilon(delta):.4g}"),

@@ -77,7 +77,7 @@ def _rows(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
         root = _root_weights(z, args)
         z *= root[:, None]
         e *= root
-    return z, clipped(e, float(args.get("residual_clip", math.inf)))
+    return z, clipped(e, float(args["residual_clip"])) if "residual_clip" in args else e
 
 
 def _root_weights(z: Floats, args: Args) -> Floats:
