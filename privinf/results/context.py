@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypedDict
 
 import numpy as np
@@ -32,6 +32,12 @@ NO_LIKELIHOOD = (
     "wald_test or score_test"
 )
 ONE_RECORD = "the influence of a single person is what the noise protects"
+
+
+@lru_cache(maxsize=256)
+def index_of(names: tuple[str, ...]) -> pd.Index[Any]:
+    """Return names as the labels of a table; tables of one fit share them."""
+    return pd.Index(list(names))
 
 
 @doors

@@ -23,7 +23,7 @@ from privinf.results.constraints import (
     pairwise_contrasts,
     terms,
 )
-from privinf.results.context import Context
+from privinf.results.context import Context, index_of
 from privinf.results.prediction import NO_SCATTER, NonlinearResults, Prediction, prediction_rows
 from privinf.typing import ArrayLike, ColumnsLike, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
@@ -126,7 +126,7 @@ class WaldResults:
         DataFrame (p, p); with `r_matrix` an array (k, k); with a list of columns a DataFrame of them; with
         one column its variance.
         """
-        frame = pd.DataFrame(np.array(self._estimate.covariance), list(self.names), list(self.names))
+        frame = pd.DataFrame(np.array(self._estimate.covariance), index_of(self.names), index_of(self.names))
         if r_matrix is not None and column is not None:
             raise ArgumentError("r_matrix and column are alternatives: choose one")
         if r_matrix is not None:
@@ -141,7 +141,7 @@ class WaldResults:
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1."""
-        return pd.DataFrame(self._interval(alpha), list(self.names))
+        return pd.DataFrame(self._interval(alpha), index_of(self.names))
 
     def _interval(self, alpha: float) -> Floats:
         """Return the ends of the intervals, shape (p, 2)."""
@@ -339,12 +339,11 @@ class WaldResults:
     def _labelled(self, values: Floats, name: str) -> pd.Series[float]:
         fixed = np.array(values, dtype=np.float64)
         fixed.setflags(write=False)  # cached: assigning to the Series raises instead of changing the result
-        return pd.Series(fixed, list(self.names), name=name, copy=False)
+        return pd.Series(fixed, index_of(self.names), name=name, copy=False)
 
     def _position(self, column: Any) -> int:
         if isinstance(column, str):
             if column not in self.names:
-                known = ", ".join(self.names)
-                raise ArgumentError(f"no coefficient {shown(column)}; coefficients are: {known}")
+                raise ArgumentError(f"no coefficient {shown(column)}; there are: {', '.join(self.names)}")
             return self.names.index(column)
         return int(check_number(column, "column", low=0, high=len(self.names) - 1))
