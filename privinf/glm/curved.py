@@ -67,12 +67,15 @@ class Walk:
         Second moments of z, from the start.
     margin : float
         How many times its floor a Hessian must be not to be called weak.
+    few : bool
+        Whether rows and budget are few against coefficients, by the public rule of sizes.
     """
 
     path: list[Floats]
     walking: bool
     second: Floats
     margin: float = 1.0
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +157,8 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
         raise ConvergenceError(
             f"Newton's method did not converge in {NEWTON_ROUNDS} rounds: the coefficients may be infinite"
         )
-    return final(sums, place, shares, Walk(path, walking, second, shares.margin), robust=robust)
+    way = Walk(path, walking, second, shares.margin, shares.few)
+    return final(sums, place, shares, way, robust=robust)
 
 
 # ---- the start

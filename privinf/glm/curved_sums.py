@@ -32,6 +32,7 @@ ROOM, LARGEST_LOG = 2.001, 60.0
 # largest response are not looked for.
 LOWEST_SCORE, MOST_THRESHOLDS, LARGEST_MEAN = 0.7, 120, 4.0
 # Sizes r = n mu / p^1.5: none, one and two rounds below these.
+FULL_ROUNDS = 3
 LEAST_SIZE, SMALL, MIDDLE, FEW_COLUMNS = 3.5, 25.0, 60.0, 20
 
 
@@ -53,12 +54,17 @@ class Shares:
         Of `Walk`.
     """
 
-    rounds: int = 3
+    rounds: int = FULL_ROUNDS
     start: float = 0.082
     gram: float = 0.6
     score: float = 0.65
     steepest: float = 2.5
     margin: float = 1.0
+
+    @property
+    def few(self) -> bool:
+        """Whether rows and budget are few against coefficients."""
+        return self.rounds < FULL_ROUNDS
 
     @classmethod
     def of(cls, size: float) -> Shares:

@@ -8,7 +8,8 @@ covariance V = meat/n + sigma_S^2 I + allowance: the coefficients' distance D fr
 Where H does not stand clear of its noise these have no moments, and intervals by them may miss. There a named
 prior is put on the coefficients, N(0, 10^2) for the constant and N(0, 5^2) for the others, in units in which
 columns are in [-1, 1], and H_0 is integrated over its noise: draws H - N that are positive definite are
-weighted by the density of S, N(H m, H T H + V), with m and T the prior's moments of D.
+weighted by the density of S, N(H m, H T H + V), with m and T the prior's moments of D. So it is where rows
+are few against coefficients and the last step was too long: a table of a thousand rows has no more to give.
 """
 
 from __future__ import annotations
@@ -80,17 +81,20 @@ def drawn(step: FinalStep, n: int, constant: int | None) -> Drawn:
     hessians = hessian.mean - symmetric_noise(rng, p, hessian.sd, count)
     level = max(float(np.trace(hessian.mean)) / p, hessian.floor / p)
     weak = bool(np.linalg.eigvalsh(hessian.mean)[0] < step.walk.margin * hessian.floor)
-    if weak:
+
+    def posterior() -> Floats:
         mean, root = _prior(step, constant)
-        moves = _posterior(rng, hessians, score.mean, errors, variance, mean, root, LEAST_DRAWN * level)
-        params = moves.mean(axis=0)
-    else:
-        moves, params = _solved(hessians, score.mean - errors, LEAST_DRAWN * level), move
+        return _posterior(rng, hessians, score.mean, errors, variance, mean, root, LEAST_DRAWN * level)
+
+    moves = posterior() if weak else _solved(hessians, score.mean - errors, LEAST_DRAWN * level)
     covariance = np.atleast_2d(np.cov(moves.T))
     length2 = float(move @ np.linalg.solve(covariance, move)) / p if hessian.sd or score.sd else 0.0
     shift = math.sqrt(max(float(move @ hessian.mean @ move), 0.0) / level)
     far = shift > LONGEST_SHIFT or (step.walk.walking and shift > WALKING_SHIFT)
     far = far or length2 > next(limit for most, limit in LONGEST_STEP2.items() if shift <= most)
+    if far and step.walk.few and not weak:
+        weak, moves = True, posterior()
+    params = moves.mean(axis=0) if weak else move
     inverse = (vectors / values) @ vectors.T
     theta = step.place.theta
     return Drawn(
@@ -176,6 +180,7 @@ def recorded(step: FinalStep) -> dict[str, Any]:
         "hessian": step.hessian.mean.tolist(), "hessian_sd": step.hessian.sd, "meat": step.meat.tolist(),
         "allowance": step.allowance, "walking": step.walk.walking,
         "second": step.walk.second.tolist(), "margin": step.walk.margin,
+        "few": step.walk.few,
     }  # fmt: skip
 
 
@@ -186,7 +191,7 @@ def restored(kept: Mapping[str, Any]) -> FinalStep:
     }
     place = Place(arrays["theta"], arrays["transform"], float(kept["level"]))
     second = np.array(kept["second"], dtype=np.float64)
-    walk = Walk([], bool(kept["walking"]), second, float(kept["margin"]))
+    walk = Walk([], bool(kept["walking"]), second, float(kept["margin"]), bool(kept.get("few", False)))
     return FinalStep(
         place, Noisy(arrays["score"], float(kept["score_sd"])),
         Noisy(arrays["hessian"], float(kept["hessian_sd"])), np.array(kept["meat"], dtype=np.float64),
