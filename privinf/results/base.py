@@ -57,8 +57,8 @@ class Results(DescribedResults):
     >>> r = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 2, y_bounds=(-2, 2)).fit(epsilon=1.0, delta=1e-6, rng=0)
     >>> bool(r.pvalues["x1"] < 0.001), bool(r.bse_sampling["x1"] < r.bse["x1"])
     (True, True)
-    >>> r.t_test("x1 = x2").c_names, r.wald_test("x1 = x2 = 0").df_denom
-    (['x1 - x2'], 2.0)
+    >>> r.t_test("x1 = x2").c_names, int(r.wald_test("x1 = x2 = 0").df_num)
+    (['x1 - x2'], 2)
     >>> r.simultaneous(rng=0).conf_int().shape
     (2, 2)
     """

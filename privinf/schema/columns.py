@@ -73,6 +73,8 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
 def _responses(schema: Schema, columns: Sequence[str]) -> Iterator[str]:
     """Yield the columns, last first, that can be a protected response."""
     for name in reversed(columns):
+        if name in schema and isinstance(schema[name], Factor):
+            continue
         try:
             design = design_from_formula(schema, f"{name} ~ 1", response_public=False, radius=None)
         except PrivinfError:

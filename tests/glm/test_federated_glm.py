@@ -154,8 +154,9 @@ def test_secure_sums_give_the_same_fit_and_the_same_law_of_the_noise():
     exact = [model.fit(epsilon=np.inf) for model in (trusted, secure)]
     np.testing.assert_allclose(exact[1].params, exact[0].params, atol=1e-8)
     np.testing.assert_allclose(exact[1].bse, exact[0].bse, atol=1e-8)
-    noisy = [model.fit(epsilon=2.0, delta=1e-6, rng=0) for model in (trusted, secure)]
-    colluding = secure.fit(epsilon=2.0, delta=1e-6, max_colluding=1, rng=0)
+    spent = {"epsilon": 2.0, "delta": 1e-6, "rng": 0, "optimizer": pi.Newton()}
+    noisy = [model.fit(**spent) for model in (trusted, secure)]
+    colluding = secure.fit(**spent, max_colluding=1)
     for fit in (*noisy, colluding):
         assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
         assert (np.abs(fit.params - TRUE) < 4.0 * fit.bse).all()

@@ -272,7 +272,6 @@ SPENDING = {"epsilon_x": 4.0, "epsilon_y": 2.0, "delta": 1e-5, "rng": 0}
         ("stage ~ age", "exponential", {}, "two levels"),
         ("stage ~ age", "squared", {"label": "clear"}, "numeric label"),
         ("ill ~ age", "poisson", {"label": "response"}, "needs a numeric label.*logistic"),
-        ("ill ~ age", "squared", {}, "no numbers"),
         ("cost ~ age", "logistic", {}, "needs levels"),
         ("cost ~ age", "logistic", {"label": "gaussian"}, "declared levels"),
         ("cost ~ age", "quadratic", {"label": "clear"}, "declared levels"),

@@ -630,7 +630,7 @@ MUTANTS = {
         of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "shares that were spent are spent again": (
-        Mutant("glm.least_squares", "Questions.price", "self.spent += share", "pass"),
+        Mutant("glm.questions", "Questions.price", "self.spent += share", "pass"),
         of_fit("OLS central"),
     ),
     "shares of a curved model are spent again": (

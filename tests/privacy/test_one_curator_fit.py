@@ -144,7 +144,7 @@ QUIET = "perturb(total, scale)", 'perturb(total, scale * (0.2 if op == "whitened
 MUTANTS = {
     "layers with a fifth of their noise": Mutant("federation.local", "Curator.vector_sum", *QUIET),
     "every release at the price of all": Mutant(
-        "glm.least_squares", "Questions.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
+        "glm.questions", "Questions.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
     ),
 }
 
