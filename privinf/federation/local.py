@@ -202,6 +202,11 @@ class Curator:
         ----------
         op, args, label, mu
             As for `TrustedServer.vector_sum`.
+
+        Raises
+        ------
+        ArgumentError, BudgetExceededError, SensitivityError
+            As there; no row was read.
         """
         statistic, n = SITE_OPS[op], self.nobs
         reach = statistic.reach(args, self._block.features.shape[1], n)

@@ -65,8 +65,8 @@ class GLM:
     radius : float, optional
         R, in units in which every bounded column is in [-1, 1]; default: the longest row that the bounds
         allow. A smaller one means less noise, and less weight for longer rows.
-    residual_clip : float, optional
-        E, for the linear and the Poisson model.
+    residual_clip : {"auto", "bounds"} or float, optional
+        Of the linear and the Poisson model; see `OLS`. A number is E, in units of y.
     offset : str, optional
         Logistic and Poisson: a column of X, with bounds, that is added to the linear predictor as it is.
     missing : {"raise", "impute-public"}
@@ -89,6 +89,10 @@ class GLM:
     (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
     released.
 
+    Linear models are fitted by a second look (`privinf.glm.least_squares`), the others in whitened units
+    (`privinf.glm.curved`), where their equations and variances stand. With ``optimizer=``, a `radius`, sites
+    as units or named targets, it is as follows.
+
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
     correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and
     ends with one Newton step D from noisy score and Hessian H at the last iterate theta_T, whose error is
@@ -96,8 +100,8 @@ class GLM:
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
-    The residuals of the linear and the Poisson model are clipped at a public E (`residual_clip`, by default
-    so wide that the response's bounds keep inside): where it binds, the target is that of a clipped score.
+    Residuals are then clipped at a public E (by default so wide that the response's bounds keep inside):
+    where it binds, the target is that of a clipped score.
 
     References
     ----------

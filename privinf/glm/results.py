@@ -185,6 +185,8 @@ class FederatedGLMResults(Results):
     def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
 
+        New rows have offset 0 and exposure 1, as in statsmodels: ``which="linear"`` is there to add them to.
+
         Parameters
         ----------
         exog : DataFrame or array
