@@ -21,7 +21,8 @@ from privinf.federation import TrustedServer
 from privinf.fitting.model import NO_LEVEL, SITES_NOISE
 from privinf.fitting.registry import studied
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
+from privinf.lasso.debiasing import DebiasedFit, debias
+from privinf.lasso.every_column import debias_all
 from privinf.lasso.extras import check_extras, run_extras
 from privinf.lasso.heterogeneous.fit import (
     MachineResults,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.debiasing import DebiasingBudget
+from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
 from privinf.validation import check_choice, check_count, check_positive, shown
 

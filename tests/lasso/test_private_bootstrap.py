@@ -11,7 +11,8 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.inference.simultaneous import gaussian_max_t
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
-from privinf.lasso.debiasing import DebiasingBudget, debias
+from privinf.lasso.columns import DebiasingBudget
+from privinf.lasso.debiasing import debias
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
 from privinf.schema import Design

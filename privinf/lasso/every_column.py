@@ -1,0 +1,171 @@
+"""Debiasing every column: products with the selected columns instead of neighbours, scores of all p at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from privinf.lasso.columns import DebiasingBudget, column_noise
+from privinf.lasso.coordinates import (
+    ScoreRelease,
+    debiased_coordinates,
+    score_correlation,
+    steadied,
+    steadied_sd,
+)
+from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit
+from privinf.lasso.precision import floored
+from privinf.lasso.radii import clip_radii, residual_moments
+from privinf.lasso.sums import SMALLEST_SIZE, Score, SparseSums
+from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance
+from privinf.typing import Floats, Integers
+
+PRODUCT_CLIP = 1.0
+STANDS_OUT = 3.0
+SMALLEST_REST = 0.1
+LEAST_RESIDUAL = 0.6
+STAGES = 6
+
+
+def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:
+    """Return the debiased coordinates of all p columns, in their order.
+
+    Parameters
+    ----------
+    sums : SparseSums
+    fit : SparseFit
+    budget : DebiasingBudget
+        `neighbours` pays for the products with the picked columns, `gram` for their Gram matrix.
+
+    Raises
+    ------
+    NotAvailableError
+        The noise hides the slopes.
+
+    Notes
+    -----
+    **Privacy.** Spends what `budget` says. Scores of two columns outside the fit are taken to be
+    uncorrelated, which is conservative for simultaneous intervals: nothing is released of their correlation.
+    """
+    p, picked = len(sums.units.scale), np.array(fit.picked)
+    rest = np.setdiff1d(np.arange(p), picked)
+    with tqdm(total=STAGES, desc="debiasing all columns", disable=None) as bar:
+        _size(sums, rest, budget.sizes)
+        bar.update()
+        norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(picked))
+        noisy, gram_sd = sums.gram(fit.picked, norm, budget.gram, "Gram matrix of the precision columns")
+        gram = floored(noisy)
+        bar.update()
+        products, errors = _products(sums, fit, rest, budget.neighbours)
+        bar.update()
+        columns, left, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
+        radii = clip_radii(p, sums.n, budget.score)
+        bound = max(radii.residual, LEAST_RESIDUAL)
+        score = Score(range(p), columns, radii.norm, bound * fit.scale, fit.picked, fit.picked_beta)
+        released = _release(sums, score, np.sqrt(left), (picked, rest), budget, bar.update)
+    start = np.zeros(p)
+    start[picked] = fit.picked_beta
+    correlation = np.eye(p)
+    correlation[np.ix_(picked, picked)] = score_correlation(columns[np.ix_(picked, picked)], gram)
+    coordinates = debiased_coordinates(start, released, noise)
+    return DebiasedFit(coordinates, correlation, list(range(p)), columns, (radii.norm, bound))
+
+
+def _release(
+    sums: SparseSums,
+    score: Score,
+    root: Floats,
+    groups: Sequence[Integers],
+    budget: DebiasingBudget,
+    done: Callable[[], Any],
+) -> ScoreRelease:
+    """Release scores, slopes and variances, the last two steadied within groups; root is sqrt(h)."""
+    p = len(root)
+    mean, mean_sd = sums.score(score, budget.score, "debiasing scores")
+    done()
+    slope, slope_sd = sums.slopes(score, range(p), SLOPE_ROOM * score.norm, budget.slopes / 2.0)
+    done()
+    square, square_sd = sums.single("score_variances", score, budget.slopes / 2.0, "variances of the scores")
+    done()
+    steady, variance, spread = np.empty(p), np.empty(p), np.empty(p)
+    for group in groups:
+        if not len(group):
+            continue
+        # slope / root is alike in a group; its noise is of this size on average.
+        noise = slope_sd * math.sqrt(float(np.mean(1.0 / root[group] ** 2)))
+        alike = slope[group] / root[group]
+        steady[group] = steadied(alike, noise) * root[group]
+        spread[group] = steadied_sd(alike, noise) * root[group]
+        variance[group] = steadied(square[group], square_sd)
+    return ScoreRelease(mean, steady, variance, mean_sd, spread, sums.n)
+
+
+def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
+    """Take released mean squares of columns, steadied, as their units."""
+    units = sums.units
+    new = np.array([j for j in rest if j not in units.sized], dtype=np.int64)
+    if not len(new):
+        return
+    bound = float(units.reach[new].max())
+    noisy = sums.server.vector_sum(
+        "column_squares", sums.args((), np.empty(0), columns=new, bound=bound),
+        label="sizes of columns", rho=rho, sites=sums.sites,
+    )  # fmt: skip
+    squares = steadied(noisy.mean, noisy.mean_sd)
+    sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
+    units.scale, units.reach = units.scale.copy(), units.reach.copy()
+    units.scale[new] *= sizes
+    units.reach[new] /= sizes
+    units.sized.update(new.tolist())
+
+
+def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> tuple[Floats, Floats]:
+    """Return c of the columns outside the fit and e^2, each of shape (m, size of rest)."""
+    if not len(rest):
+        return np.empty((len(fit.picked), 0)), np.empty((len(fit.picked), 0))
+    private = math.isfinite(rho)
+    bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
+    noisy = sums.server.vector_sum(
+        "column_products", sums.args((), np.empty(0), targets=np.array(fit.picked), bound=bound),
+        label="products with the selected columns", rho=rho, sites=sums.sites,
+    )  # fmt: skip
+    # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
+    shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
+    products, sd = noisy.mean[:, rest] / shrunk, noisy.mean_sd / shrunk
+    if not private:
+        return products, np.zeros_like(products)
+    away = products - products.mean(axis=1, keepdims=True)
+    kept = np.abs(away) > STANDS_OUT * sd
+    unseen = max(0.0, float(np.var(away[~kept])) - sd**2) if not kept.all() else 0.0
+    return np.where(kept, products, products - away), np.where(kept, sd**2, unseen)
+
+
+def _columns(
+    sums: SparseSums,
+    fit: SparseFit,
+    rest: Integers,
+    gram: Floats,
+    gram_sd: float,
+    products: Floats,
+    errors: Floats,
+) -> tuple[Floats, Floats, Floats]:
+    """Return the columns of all scores, shape (p, p), h, and the variance that the columns' noise causes."""
+    p, picked = len(sums.units.scale), np.array(fit.picked)
+    inverse = np.asarray(np.linalg.inv(gram))
+    columns, left, noise = np.zeros((p, p)), np.empty(p), np.empty(p)
+    left[picked] = 1.0 / np.diag(inverse)
+    columns[np.ix_(picked, picked)] = inverse * np.sqrt(left[picked])
+    noise[picked] = column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
+    slopes = inverse @ products
+    left[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
+    columns[rest, rest] = 1.0 / np.sqrt(left[rest])
+    columns[np.ix_(picked, rest)] = -slopes / np.sqrt(left[rest])
+    error = error_covariance(inverse, fit, sums.n)
+    lengths, inner = (slopes**2).sum(axis=0), np.einsum("ij,ik,kj->j", slopes, error, slopes)
+    moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
+    noise[rest] = moved / left[rest] ** 2
+    return columns, left, noise
