@@ -1,4 +1,4 @@
-"""Debiasing every column: products with the selected columns instead of neighbours, scores of all p at once."""
+"""Debiasing every column: products with the selected columns stand for neighbours, scores of all p."""
 
 from __future__ import annotations
 

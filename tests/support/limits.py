@@ -14,10 +14,10 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(235, 235),  # 215 at the house's commit; one curator added 20
-    "lines": Limit(51_000, 51_000),  # 44,734 at the house's commit
+    "modules": Limit(247, 247),  # 215 at the house's commit; one curator added 20, high dimensions 12
+    "lines": Limit(54_500, 54_500),  # 44,734 at the house's commit
     "modules above 350 lines": Limit(8, 8),
-    "modules in the largest folder": Limit(20, 25),
+    "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
     "towers importing towers": Limit(0, 0),
     "floor importing towers": Limit(0, 0),
@@ -36,7 +36,7 @@ LIMITS = {
     "constants of one name and several values": Limit(27, 28),
     "modules that a central MomentOLS loads": Limit(84, 90),
     "files that a central MomentOLS visits": Limit(45, 45),
-    "files that a DebiasedLasso visits": Limit(64, 53),
+    "files that a DebiasedLasso visits": Limit(75, 75),
 }
 
 TOWERS = {"moments", "glm", "modulation", "iwp", "mixing", "lasso"}
