@@ -49,6 +49,9 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/audits_lasso.py
 	$(BIN)/python benchmarks/top_k.py
 	$(BIN)/python benchmarks/verify_lasso.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
+	$(BIN)/python benchmarks/lasso_gauntlet.py
+	$(BIN)/python benchmarks/lasso_gauntlet.py --report
 	$(BIN)/python vignettes/4_federated_lasso.py
 
 verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b

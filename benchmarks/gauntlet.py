@@ -23,7 +23,7 @@ import json
 import multiprocessing
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -96,15 +96,17 @@ def left(cells: Iterable[Cell], wanted: list[str] | None, replications: int, pat
     return work
 
 
-def run(work: list[Work], path: Path, processes: int) -> None:
-    """Do the work, and append every fit to the file."""
+def run(
+    work: Sequence[Any], path: Path, processes: int, make: Callable[[Any], list[dict[str, Any]]] = fits
+) -> None:
+    """Do the work by a function of each, and append every fit to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with (
         path.open("a") as out,
         ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
-        running = [pool.submit(fits, one) for one in work]
+        running = [pool.submit(make, one) for one in work]
         for done, future in enumerate(as_completed(running), 1):
             out.writelines(line(one) for one in future.result())
             out.flush()

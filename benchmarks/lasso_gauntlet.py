@@ -1,0 +1,493 @@
+"""The gauntlet of high dimensions: DebiasedLasso on and off its bench, p = 50 to 800, interval by interval.
+
+    python benchmarks/lasso_gauntlet.py                  (100 fits a cell: some two hours on two cores)
+    python benchmarks/lasso_gauntlet.py --report         (-> benchmarks/results/lasso_gauntlet.md)
+    python benchmarks/lasso_gauntlet.py --cells "skew .25" --replications 15 --out /tmp/fits.jsonl
+    python benchmarks/lasso_gauntlet.py --cells "skew .25" --out /tmp/fits.jsonl --report
+
+``--group`` chooses cells too, and ``--fit key=value`` gives further words to ``fit``, for trying them out with a
+file of its own. Fits are appended to a file of JSON lines as they come; what stands there is not run again. A
+draw is seeded by the name of its cell and its number alone. Tables beyond statsmodels' need the extra
+``datasets``.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import ast
+import inspect
+import math
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from gauntlet import RESULTS, run, seed_of, stored
+from lasso_populations import (
+    SparsePopulation,
+    autoregression,
+    bench,
+    blocks,
+    cut,
+    decaying,
+    dense,
+    factors,
+    few,
+    in_blocks,
+    labels,
+    skew,
+    weak_confounders,
+)
+from scipy.special import expit
+
+import privinf as pi
+from privinf.errors import PrivinfError, WeakIdentificationWarning
+from privinf.simulation import binomial_limits
+
+FITS = RESULTS / "lasso_gauntlet.jsonl"
+NORMAL, LEVEL, LEAST_FITS = 1.959963984540054, 0.95, 10
+ORACLE_ROWS = 100_000
+
+# Name of a cell, number of a draw of its columns, and its fits; and further words of the fit.
+Work = tuple[str, int, int, tuple[tuple[str, Any], ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One cell.
+
+    Attributes
+    ----------
+    name, group : str
+    make : callable
+        Returns the population.
+    n, epsilon, sparsity
+    constant : bool
+        Whether a column of ones stands among the columns.
+    model, fit : mapping
+        Further words of the class and of ``fit``.
+    loose : float
+        How many times wider than the population's the columns' bound is.
+    must : str
+        What the issue asks: "cover" unmarked with few marks, or "cover or mark".
+    exception : str
+        Why a miss is known and named.
+    """
+
+    name: str
+    group: str
+    make: Callable[[], SparsePopulation] = field(repr=False)
+    n: int = 40_000
+    epsilon: float = 1.0
+    sparsity: int = 8
+    constant: bool = False
+    model: Mapping[str, Any] = field(default_factory=dict)
+    fit: Mapping[str, Any] = field(default_factory=dict)
+    loose: float = 1.0
+    must: str = "cover, <= 25% marked"
+    exception: str = ""
+
+    @property
+    def missing(self) -> str:
+        """What the cell needs and is not there: words of the class, or a module; or nothing."""
+        unknown = set(self.model) - set(inspect.signature(pi.DebiasedLasso.__init__).parameters)
+        return ", ".join(f"{word}=" for word in unknown) or population_of(self.name).missing
+
+
+OR_MARK, MARK, FEW_MARKS = "cover or mark", ">= 90% marked", "cover, <= 10% marked"
+COVER = "cover"
+BINOMIAL = {"family": "binomial"}
+BENCH = ("normal", "heteroskedastic", "skewed", "chi2", "equicorrelated", "spread")
+ROWS, EPSILONS = (2_000, 5_000, 10_000, 20_000), (0.5, 1.0, 2.0, 4.0)
+RELEASED = {"center": "released"}
+MOVED = "the target is that of columns that are not cut: bounds decide what is estimated"
+
+CELLS = [
+    *(
+        Cell(f"LPM {rate:g} p {p}", "labels", partial(labels, p, rate), constant=True)
+        for rate in (0.1, 0.2)
+        for p in (150, 300)
+    ),
+    Cell("LPM 0.1 p 150 released", "labels", partial(labels, 150, 0.1), fit=RELEASED),
+    Cell("skew .25", "skew", partial(skew, 0.25)),
+    Cell("skew .5", "skew", partial(skew, 0.5)),
+    Cell("skew .5 const", "skew", partial(skew, 0.5), constant=True),
+    Cell("centres declared", "centres", partial(decaying, signed=True)),
+    Cell("centres released", "centres", partial(decaying, signed=True), fit=RELEASED),
+    Cell("centres released x5", "centres", partial(decaying, signed=True), fit=RELEASED, loose=5.0),
+    Cell("centres released, far response", "centres", partial(decaying, signed=True, mean=3.0), fit=RELEASED),
+    Cell("centres const, far response", "centres", partial(decaying, signed=True, mean=3.0), constant=True),
+    Cell("blocks", "blocks", partial(in_blocks, blocks(300))),
+    Cell("confounders 20", "confounders", partial(weak_confounders, 20, 0.02)),
+    Cell("confounders 50", "confounders", partial(weak_confounders, 50, 0.01), must=OR_MARK),
+    Cell("factors", "factors", partial(in_blocks, factors(300)), must=OR_MARK),
+    Cell("diabetes 100", "dense", dense("diabetes", 100), must=MARK),
+    Cell("fair 50", "dense", dense("fair", 50), must=MARK),
+    Cell("fair 200", "dense", dense("fair", 200), must=MARK),
+    Cell("randhie 100", "dense", dense("randhie", 100), must=MARK),
+    Cell("anes96 100", "dense", dense("anes96", 100), must=MARK),
+    *(Cell(f"bench {name}", "bench", partial(bench, name), 60_000, 0.8, 15, must=FEW_MARKS) for name in BENCH),
+    Cell("decaying", "approximate", partial(decaying, signed=False), must=OR_MARK),
+    Cell("bounds 2 sd", "bounds", partial(cut, 2.0, moved=True), must=OR_MARK),
+    Cell("bounds 1 sd", "bounds", partial(cut, 1.0, moved=True), must=OR_MARK),
+    Cell("bounds 2 sd, uncut target", "bounds", partial(cut, 2.0, moved=False), exception=MOVED),
+    Cell("bounds 1 sd, uncut target", "bounds", partial(cut, 1.0, moved=False), exception=MOVED),
+    Cell("weak s 3", "weak", partial(few, 300, 3, 0.03), sparsity=3, must=COVER),
+    *(
+        Cell(f"map {n:,} eps {e:g}", "map", partial(few, 200, 5, 1.0 / math.sqrt(5.0), 0.5), n, e, 5, must=COVER)
+        for n in ROWS
+        for e in EPSILONS
+    ),
+    Cell("logit wide", "logit", partial(labels, 800, 0.5, logistic=True), 60_000, 0.8, model=BINOMIAL),
+    *(
+        Cell(f"logit {rate:g}", "logit", partial(labels, 400, rate, logistic=True), model=BINOMIAL)
+        for rate in (0.5, 0.1, 0.03)
+    ),
+    Cell("logit AR .8", "logit", partial(labels, 400, 0.5, logistic=True, columns=autoregression(400, 0.8)), model=BINOMIAL),
+    Cell("logit blocks", "logit", partial(labels, 300, 0.5, logistic=True, columns=blocks(300)), model=BINOMIAL),
+    Cell("logit confounders", "logit", partial(weak_confounders, 20, 0.04, rate=0.5), model=BINOMIAL),
+]  # fmt: skip
+BY_NAME = {cell.name: cell for cell in CELLS}
+# The reduced run of `make test`.
+REDUCED = ("map 10,000 eps 4", "fair 50")
+
+
+@cache
+def population_of(name: str) -> SparsePopulation:
+    """Return the population of a cell."""
+    return BY_NAME[name].make()
+
+
+def fits(work: Work) -> list[dict[str, Any]]:
+    """Draw the columns of a cell once, and fit some responses of theirs."""
+    name, number, count, words = work
+    cell, population = BY_NAME[name], population_of(name)
+    first, *seeds = np.random.SeedSequence(seed_of(name, number)).spawn(1 + population.per_draw)
+    X, respond = population.draw(cell.n, np.random.default_rng(first))
+    found = []
+    for place, seed in enumerate(seeds[:count]):
+        rng = np.random.default_rng(seed)
+        y, began = respond(rng), time.process_time()
+        try:
+            said = outcome(cell, population, y, X, rng, dict(words))
+        except Exception as error:  # a defect: told in the report, and no reason to lose the other fits
+            said = {"failed": f"{type(error).__name__}: {error}"[:200]}
+        seconds = round(time.process_time() - began, 3)
+        found.append({"cell": name, "draw": number, "fit": place, "seconds": seconds, **said})
+    return found
+
+
+def outcome(
+    cell: Cell,
+    population: SparsePopulation,
+    y: np.ndarray,
+    X: np.ndarray,
+    rng: np.random.Generator,
+    words: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return errors and standard errors of one fit, and which marks it carries."""
+    table = np.column_stack([np.ones(len(X)), X]) if cell.constant else X
+    names = ["const"] * cell.constant + [f"x{j + 1}" for j in range(X.shape[1])]
+    bound = cell.loose * population.x_bound
+    bounds = {f"x{j + 1}": (-bound, bound) for j in range(X.shape[1])}
+    wanted = [j + cell.constant for j in population.targets]
+    more = {"sparsity": cell.sparsity, "targets": wanted, **cell.fit, **words}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model = made(y, table, names, bounds, population, cell)
+            r = model.fit(epsilon=cell.epsilon, rng=rng, **more)
+            low, high = r.conf_int().to_numpy().T
+        except PrivinfError as error:
+            return {"refused": f"{type(error).__name__}: {error}"[:120]}
+    errors = (low + high) / 2.0 - population.params[list(population.targets)]
+    return {
+        "error": [float(f"{v:.6g}") for v in errors],
+        "se": [float(f"{v:.6g}") for v in (high - low) / (2.0 * NORMAL)],
+        "marks": sorted({mark_of(one.message) for one in caught if marks(one.category)}),
+        "warned": sorted({one.category.__name__ for one in caught if not marks(one.category)}),
+    }
+
+
+def made(y, X, names, bounds, population: SparsePopulation, cell: Cell) -> pi.DebiasedLasso:
+    """Return the model; a constant has no bounds of its own."""
+    if not cell.constant:
+        bound = cell.loose * population.x_bound
+        return pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=population.y_bounds, **cell.model)
+    frame = pd.DataFrame(X, columns=names, copy=False)
+    return pi.DebiasedLasso(y, frame, bounds=bounds, y_bounds=population.y_bounds, **cell.model)
+
+
+def marks(category: type[Warning]) -> bool:
+    return issubclass(category, WeakIdentificationWarning)
+
+
+def mark_of(message: object) -> str:
+    """Return how a mark begins, without what asked for it."""
+    return str(message).partition(": ")[2][:60]
+
+
+def left(
+    cells: Iterable[Cell], replications: int, path: Path, words: tuple[tuple[str, Any], ...]
+) -> list[Work]:
+    """Return what is still to be done, round by round, so that a stopped run has some of every cell."""
+    have = Counter((one["cell"], one["draw"]) for one in stored(path))
+    work: list[Work] = []
+    for cell in cells:
+        per_draw = population_of(cell.name).per_draw
+        for number in range(math.ceil(replications / per_draw)):
+            count = min(per_draw, replications - number * per_draw)
+            if have[cell.name, number] < count:
+                work.append((cell.name, number, count, words))
+    order = {cell.name: place for place, cell in enumerate(cells)}
+    return sorted(work, key=lambda one: (one[1] * population_of(one[0]).per_draw // 10, order[one[0]]))
+
+
+# ---- report
+
+
+@cache
+def oracle(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return half the non-private widths of the targets: on the support and the target, and on all columns.
+
+    Those of least squares with HC0, or of a logit with its own, over one large sample of the population.
+    """
+    cell, population = BY_NAME[name], population_of(name)
+    rng = np.random.default_rng(seed_of(name, 1_000_000))
+    X, respond = population.draw(ORACLE_ROWS, rng)
+    y, bound = respond(rng), cell.loose * population.x_bound
+    X = np.clip(X, -bound, bound)
+    if cell.model:
+        linear = X @ population.params
+        mean = expit(linear + _constant(y, linear))
+        weight = mean * (1.0 - mean)
+        X = X - (weight @ X) / weight.sum()
+        inverse = [_inverse_diagonal(X, weight, population, own=own) for own in (True, False)]
+        return tuple(NORMAL * np.sqrt(each / cell.n) for each in inverse)
+    X, y = X - X.mean(axis=0), y - y.mean()
+    square = (y - X @ np.linalg.lstsq(X.T @ X, X.T @ y, rcond=None)[0]) ** 2
+    return tuple(
+        NORMAL * np.sqrt(_sandwich_diagonal(X, square, population, own=own) / cell.n) for own in (True, False)
+    )
+
+
+def _constant(y: np.ndarray, linear: np.ndarray) -> float:
+    """Return the constant at which the mean of a logit is that of the labels."""
+    constant = 0.0
+    for _ in range(30):
+        mean = expit(constant + linear)
+        constant += (y.mean() - mean.mean()) / (mean * (1.0 - mean)).mean()
+    return constant
+
+
+def _chosen(population: SparsePopulation, j: int, own: bool) -> list[int]:
+    return sorted({*population.support, j}) if own else list(range(len(population.params)))
+
+
+def _inverse_diagonal(X, weight, population: SparsePopulation, *, own: bool) -> np.ndarray:
+    found = []
+    for j in population.targets:
+        kept = _chosen(population, j, own)
+        part = X[:, kept]
+        found.append(np.linalg.inv((part * weight[:, None]).T @ part / len(X))[kept.index(j), kept.index(j)])
+    return np.array(found)
+
+
+def _sandwich_diagonal(X, square, population: SparsePopulation, *, own: bool) -> np.ndarray:
+    found = []
+    for j in population.targets:
+        kept = _chosen(population, j, own)
+        part = X[:, kept]
+        column = np.linalg.solve(part.T @ part / len(X), np.eye(len(kept))[kept.index(j)])
+        found.append(np.mean((part @ column) ** 2 * square))
+    return np.array(found)
+
+
+def row_of(name: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of one cell."""
+    cell, population = BY_NAME[name], population_of(name)
+    shown = [one for one in lines if "error" in one]
+    plain = [one for one in shown if not one["marks"]]
+    refused = sum("refused" in one for one in lines)
+    labels_of = Counter(mark for one in shown for mark in one["marks"])
+    marked = len(shown) - len(plain)
+    row: dict[str, Any] = {
+        "cell": name, "N": f"{cell.n:,}", "p": len(population.params), "eps": f"{cell.epsilon:g}",
+        "asked": cell.must, "fits": len(lines), "unmarked": len(plain),
+        **coverage(plain, population), "marked": f"{marked / len(lines):.2f}",
+        "refused": f"{refused / len(lines):.2f}", "all fits": share_of(shown),
+        "error / se, worst": drift(shown, population), **widths(name, plain or shown),
+        "seconds": f"{np.median([one['seconds'] for one in lines]):.2f}",
+        "marks": "; ".join(f"{mark} ({count})" for mark, count in labels_of.most_common()),
+    }  # fmt: skip
+    return row | {"verdict": verdict(cell, len(lines), marked, refused, plain)}
+
+
+def held(shown: list[dict[str, Any]]) -> np.ndarray:
+    """Return which intervals hold, a row for each fit."""
+    return np.array([np.abs(one["error"]) <= NORMAL * np.array(one["se"]) for one in shown], dtype=bool)
+
+
+def share_of(shown: list[dict[str, Any]]) -> str:
+    return f"{held(shown).mean():.3f}" if shown else "-"
+
+
+def coverage(plain: list[dict[str, Any]], population: SparsePopulation) -> dict[str, str]:
+    """Return the coverage of all targets, of the worst one, and their 99% limits."""
+    if not plain:
+        return dict.fromkeys(("coverage", "99% limit", "worst target", "its limit"), "-")
+    each = held(plain).mean(axis=0)
+    low, alone = limits_of(each.size, len(plain))
+    worst = int(each.argmin())
+    return {
+        "coverage": f"{each.mean():.3f}" + ("" if each.mean() >= low else " **below**"),
+        "99% limit": f"{low:.3f}",
+        "worst target": f"{each[worst]:.3f} x{population.targets[worst] + 1}" + ("" if each[worst] >= alone else " **below**"),
+        "its limit": f"{alone:.3f}",
+    }  # fmt: skip
+
+
+def limits_of(targets: int, number: int) -> tuple[float, float]:
+    """Return the lower 99% limits of all targets' coverage together, and of the worst of them."""
+    return binomial_limits(LEVEL, targets * number)[0], binomial_limits(LEVEL, number, 1.0 - 0.01 / targets)[
+        0
+    ]
+
+
+def drift(shown: list[dict[str, Any]], population: SparsePopulation) -> str:
+    """Return the mean over fits of error / se of the target where it is largest."""
+    if not shown:
+        return "-"
+    mean = np.mean([np.array(one["error"]) / np.array(one["se"]) for one in shown], axis=0)
+    worst = int(np.abs(mean).argmax())
+    return f"{mean[worst]:+.2f} x{population.targets[worst] + 1}"
+
+
+def widths(name: str, shown: list[dict[str, Any]]) -> dict[str, str]:
+    """Return median widths over the non-private ones, on the true support and on all columns."""
+    if not shown:
+        return {"width": "-", "over all columns": "-"}
+    half = NORMAL * np.median([one["se"] for one in shown], axis=0)
+    own, every = oracle(name)
+    return {"width": f"{np.median(half / own):.2f}", "over all columns": f"{np.median(half / every):.2f}"}
+
+
+def verdict(cell: Cell, fits: int, marked: int, refused: int, plain: list[dict[str, Any]]) -> str:
+    """Return whether a cell did what is asked of it."""
+    hidden = (marked + refused) / fits
+    most = {"cover, <= 25% marked": 0.25, FEW_MARKS: 0.10}.get(cell.must, 1.0)
+    if cell.must == MARK:
+        return "yes" if hidden >= 0.9 else "**no**"
+    covers = True
+    if len(plain) >= LEAST_FITS:
+        each = held(plain).mean(axis=0)
+        low, alone = limits_of(each.size, len(plain))
+        covers = bool(each.mean() >= low and each.min() >= alone)
+    if cell.must == OR_MARK and hidden >= 0.9:
+        return "yes"
+    return "yes" if covers and hidden <= most else "**no**"
+
+
+TITLE = """# The gauntlet of high dimensions
+
+Made by `python benchmarks/lasso_gauntlet.py --report` from {fits:,} fits, {least} to {most} a cell, delta = 1/(2N),
+replace-one of one record, 95% intervals. A draw of a cell is seeded by `SeedSequence([crc32(name), number])`.
+
+Asked: coverage of unmarked fits not below its 99% binomial limit, over all targets and for each (jointly over them),
+and the share that may be marked or refused. Marked: the results carry a WeakIdentificationWarning. All fits: coverage of
+marked and unmarked ones together. Error / se: its mean over all fits, of the target where it is largest. Width: median
+over fits, then over targets, of unmarked fits (of all where none is), over the non-private HC0 interval of least squares
+on the true support and the target (dense tables: on all columns of the table; logits: the Logit's own interval); beside
+it over that on all columns. Seconds are those of the processor. Targets of columns whose bounds cut them are those of the cut columns.
+"""
+
+
+def write_report(lines: list[dict[str, Any]], path: Path | None) -> None:
+    """Print the tables, and write them."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in lines:
+        groups[one["cell"]].append(one)
+    order = [cell for cell in CELLS if cell.name in groups]
+    counts = [len(groups[cell.name]) for cell in order]
+    text = TITLE.format(fits=sum(counts), least=min(counts), most=max(counts))
+    text += _table("Cells", [cell for cell in order if not cell.exception], groups)
+    text += _table("Named exceptions", [cell for cell in order if cell.exception], groups)
+    text += "".join(f"\n- {cell.name}: {cell.exception}.\n" for cell in order if cell.exception)
+    for cell in order:
+        reasons = Counter(
+            one.get("failed", one.get("refused")) for one in groups[cell.name] if "error" not in one
+        )
+        text += "".join(
+            f"\n- {cell.name}, {count} without a fit: `{why}`\n" for why, count in reasons.items()
+        )
+    if path is not None:
+        path.write_text(text)
+    print(text)
+
+
+def _table(title: str, cells: list[Cell], groups: Mapping[str, list[dict[str, Any]]]) -> str:
+    if not cells:
+        return ""
+    rows = [row_of(cell.name, groups[cell.name]) for cell in cells]
+    lines = [f"\n## {title}\n", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row.values())) + " |" for row in rows)]) + "\n"
+
+
+def chosen(given: argparse.Namespace) -> list[Cell]:
+    """Return the cells that were asked for, and that can be run."""
+    cells = [BY_NAME[name] for name in given.cells] if given.cells else CELLS
+    cells = [cell for cell in cells if not given.group or cell.group in given.group]
+    ready = []
+    for cell in cells:
+        needs = cell.missing
+        if needs:
+            print(f"{cell.name}: skipped, needs {needs}", flush=True)
+        else:
+            ready.append(cell)
+    return ready
+
+
+def word(text: str) -> tuple[str, Any]:
+    """Return a word of ``fit`` and its value, of ``key=value``."""
+    name, _, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--replications", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--cells", nargs="+", choices=BY_NAME, metavar="NAME")
+    parser.add_argument("--group", nargs="+", choices=sorted({cell.group for cell in CELLS}))
+    parser.add_argument("--fit", nargs="+", type=word, default=[], metavar="KEY=VALUE")
+    parser.add_argument("--out", type=Path, default=FITS)
+    parser.add_argument("--report", action="store_true")
+    given = parser.parse_args()
+    if given.report:
+        names = {cell.name for cell in chosen(given)}
+        whole = given.out == FITS and not given.cells and not given.group
+        lines = [one for one in stored(given.out) if one["cell"] in names]
+        write_report(lines, RESULTS / "lasso_gauntlet.md" if whole else None)
+    else:
+        work = left(chosen(given), given.replications, given.out, tuple(given.fit))
+        run(work, given.out, given.processes, fits)
+
+
+if __name__ == "__main__":
+    main()
