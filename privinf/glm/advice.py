@@ -12,14 +12,12 @@ from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import SecondLook
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
+from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.typing import Floats
 
-# From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
-HEAVY = 0.7
-HEAVY_TAIL = (
-    "heavy tail (lambda {:.2f}): much of the scores lies beyond what noisy counts can see, and the intervals "
-    "take the tail to go on as it was seen to; more rows or budget see more, tighter bounds of the response "
-    'cost less, and residual_clip="bounds" assumes nothing, at the price of noise for the whole range'
+CHEAPER = (
+    '; tighter bounds of the response cost less, and residual_clip="bounds" assumes nothing, at the price of '
+    "noise for the whole range"
 )
 CUT = (
     "About {:.0f} of {} records passed the clip of the scores and counted with its size; the intervals allow "
@@ -59,6 +57,11 @@ TELLING = 0.35
 NARROW = 0.05
 
 
+def heavy_tail(ratio: float) -> str:
+    """Return what to say of a tail that is mostly beyond the clip."""
+    return HEAVY_TAIL.format(ratio) + CHEAPER
+
+
 def notes_of(
     rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification
 ) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ def notes_of(
         name, cause = weakest_column(rows, look.pilot.gram, look.pilot.edge)
         notes.append(WEAK.format(name, CAUSES[cause].format(name, rows.p, rows.total)))
     if look.clip.ratio > HEAVY:
-        heavy = HEAVY_TAIL.format(look.clip.ratio)
+        heavy = heavy_tail(look.clip.ratio)
         notes.append(f"H{heavy[1:]}.")
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())

@@ -36,8 +36,7 @@ from privinf.glm.curved_sums import (
     curvature_bound,
     residual_tail,
 )
-from privinf.glm.second_look import shrunk
-from privinf.inference.tails import ALLOWED, layered
+from privinf.inference.tails import ALLOWED, layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.

@@ -13,7 +13,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
-from privinf.glm.advice import HEAVY, HEAVY_TAIL, notes_of
+from privinf.glm.advice import heavy_tail, notes_of
 from privinf.glm.drawn import curved_system, drawn, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged, ratios
 from privinf.glm.newton import Block, OneStep
@@ -26,6 +26,7 @@ from privinf.inference.delta_method import predict_mean
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import contrast_df
 from privinf.inference.solution import sandwich
+from privinf.inference.tails import HEAVY
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
@@ -91,7 +92,7 @@ class FederatedGLMResults(Results):
     def _warn_if_weak(self, asked: str) -> None:
         super()._warn_if_weak(asked)
         if (ratio := self._settings.get("tail_ratio", 0.0)) > HEAVY:
-            warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
+            warn(f"{asked}: {heavy_tail(ratio)}", HeavyTailWarning)
 
     @property
     def _settings(self) -> GlmSettings:

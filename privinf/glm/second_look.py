@@ -16,7 +16,6 @@ from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
 from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
-LEAST_EIGENVALUE = 0.05
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
 WEAKEST = 0.0
 
@@ -163,8 +162,7 @@ class SecondLook:
         """Return the bias that the intervals of ``transform @ params`` must allow, shape (k,)."""
         R = transform @ self.influence
         size = np.linalg.norm(R, axis=1)
-        signed = np.abs(R @ self.upper) + self.upper_sd * size
-        return np.asarray(ALLOWED * self.clip.ratio * np.minimum(signed, self.clip.layer / self.n * size))
+        return self.clip.bias(R @ self.upper, self.upper_sd * size, size / self.n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,18 +298,3 @@ def identified(look: SecondLook) -> Identification:
     edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
     smallest = look.strength * edge if edge > 0.0 else 1.0
     return Identification(look.strength, WEAKEST, look.strength < WEAKEST, smallest, edge)
-
-
-def shrunk(meat: Floats, sd: float) -> Floats:
-    """Return a noisy meat shrunk towards a multiple of the identity, eigenvalues at least .05 of their mean.
-
-    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p: as James and Stein.
-    """
-    p = len(meat)
-    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
-    away = meat - mean * np.eye(p)
-    size2 = float((away**2).sum())
-    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
-    values, vectors = np.linalg.eigh(mean * np.eye(p) + kept * away)
-    values = np.maximum(values, LEAST_EIGENVALUE * mean)
-    return np.asarray((vectors * (values * (mean * p / values.sum()))) @ vectors.T)

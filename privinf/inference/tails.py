@@ -29,6 +29,14 @@ BEYOND, ALLOWED = 0.6, 0.7
 LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
 # Clips that are tried.
 GRID = 400
+# From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
+HEAVY = 0.7
+HEAVY_TAIL = (
+    "heavy tail (lambda {:.2f}): much of the scores lies beyond what noisy counts can see, and the intervals "
+    "take the tail to go on as it was seen to; more rows or budget see more"
+)
+# Of a shrunk meat, in shares of their mean.
+LEAST_EIGENVALUE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,6 +200,18 @@ class Clip:
         """Return the shares of mu^2 of both layers, tau : w (C - tau)."""
         return self.low / self.reach, 1.0 - self.low / self.reach
 
+    def bias(self, signed: Floats, sd: Floats, length: Floats) -> Floats:
+        """Return what may be wrong of what lies beyond C: .7 lambda times the layer's part.
+
+        Parameters
+        ----------
+        signed, sd : ndarray, shape (k,)
+            Linear forms of the upper layer's sum, and the sds of their noise.
+        length : ndarray, shape (k,)
+            Lengths of the forms' coefficients: the layer's own is X(tau) - X(C) at most.
+        """
+        return np.asarray(ALLOWED * self.ratio * np.minimum(np.abs(signed) + sd, self.layer * length))
+
 
 def layered(tail: Tail, dimension: int, mu: float) -> Clip:
     """Return the clip of a vector sum of terms of these norms, C minimising p (2C/mu)^2 + (X(C)/2)^2.
@@ -217,3 +237,33 @@ def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
     low = min(0.05 * tail.thresholds[0], tail.top)
     tried = np.geomspace(low, tail.top, GRID)
     return float(tried[int(np.argmin(loss(tried)))])
+
+
+def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
+    """Return a noisy meat shrunk towards a multiple of `shape`, by default the identity.
+
+    Parameters
+    ----------
+    meat : ndarray, shape (p, p)
+        With noise of this sd on its diagonal.
+    sd : float
+    shape : ndarray, shape (p, p), optional
+        Positive definite, of trace p.
+
+    Notes
+    -----
+    M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p times the shape: as James and
+    Stein. In coordinates in which the shape is the identity no eigenvalue is below .05 tr M / p.
+    """
+    p = len(meat)
+    shape = np.eye(p) if shape is None else shape
+    mean = max(float(np.trace(meat)) / p, sd / math.sqrt(p), 1e-300)
+    away = meat - mean * shape
+    size2 = float((away**2).sum())
+    kept = max(0.0, 1.0 - sd**2 * (p * (p + 1) / 2.0 - 1.0) / size2) if size2 > 0.0 else 0.0
+    root = np.linalg.cholesky(shape)
+    white = np.linalg.solve(root, np.linalg.solve(root, mean * shape + kept * away).T)
+    values, vectors = np.linalg.eigh(white)
+    half = root @ vectors
+    found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
+    return np.asarray(found * (mean * p / float(np.trace(found))))

@@ -1,8 +1,9 @@
 """Debiasing named targets: the joint clipped score of their precision columns, its slopes and variances.
 
 For targets j = 1, ..., k after a sparse fit `privinf.lasso.columns` gives the precision columns; the scores
-of all targets are clipped and released as one vector, with its slopes and variances
-(`privinf.lasso.coordinates`).
+of all targets are clipped and released as one vector, with its slopes and variances: so that their root is
+the mean's (`privinf.lasso.mean_scores`), or clipped as narrowly as is best for normal errors ("robust",
+`privinf.lasso.coordinates`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.inference.tails import Clip
 from privinf.lasso.columns import DebiasingBudget, target_columns
 from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinates, joint_covariance
+from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import Score, SparseSums
 from privinf.lasso.thresholding import SparseFit
-from privinf.typing import Floats
+from privinf.typing import Floats, ScoreTarget
 
 # Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
 SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
@@ -38,7 +41,11 @@ class DebiasedFit:
     columns : ndarray, shape (size of the union, k)
         Precision columns w_j / sqrt(w_jj).
     radii : tuple of float
-        C and R in units of the residuals' scale.
+        C and R in units of the residuals' scale; infinite where products are clipped as wholes.
+    bias : ndarray, shape (k,), or None
+        What intervals must allow for.
+    clip : Clip or None
+        Where scores of the mean were clipped.
     """
 
     coordinates: Debiased
@@ -46,6 +53,8 @@ class DebiasedFit:
     union: list[int]
     columns: Floats
     radii: tuple[float, float]
+    bias: Floats | None = None
+    clip: Clip | None = None
 
     @property
     def cov(self) -> Floats:
@@ -61,6 +70,7 @@ def debias(
     *,
     neighbours: int = 4,
     excluded: Sequence[int] = (),
+    target: ScoreTarget = "mean",
 ) -> DebiasedFit:
     """Return the debiased coordinates of some columns.
 
@@ -74,15 +84,27 @@ def debias(
         Picked for every target, beside the columns of the fit.
     excluded : sequence of int
         Columns that may not be neighbours.
+    target : {"mean", "robust"}
+        Which scores.
 
     Notes
     -----
     **Privacy.** Spends what `budget` says.
     """
     found = target_columns(sums, fit, targets, budget, neighbours=neighbours, excluded=excluded)
-    released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
+    if target == "mean":
+        scores = mean_scores(
+            sums, fit, targets, found.union, found.standard, found.correlation, score=budget.score,
+            slopes=budget.slopes,
+        )  # fmt: skip
+        coordinates = debiased_coordinates(start[list(targets)], scores.release, found.noise)
+        return DebiasedFit(
+            coordinates, scores.correlation, found.union, found.standard, (math.inf, math.inf),
+            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip,
+        )  # fmt: skip
+    released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
     coordinates = debiased_coordinates(start[list(targets)], released, found.noise)
     return DebiasedFit(coordinates, found.correlation, found.union, found.standard, radii)
 

@@ -37,7 +37,7 @@ from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
-from privinf.typing import Multipliers, Precision, RngLike, SpendingWords, Trust
+from privinf.typing import Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
@@ -45,12 +45,13 @@ FitKind = Literal["joint", "heterogeneous", "paper", "secure"]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
         "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
-        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares",
+        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
     },
-    "heterogeneous": {"shared_sparsity", "accounting", "precision"},
-    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options"},
+    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
+    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
     "secure": {
         "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
+        "target",
     },
 }  # fmt: skip
 WORDS: Mapping[FitKind, str] = {
@@ -77,7 +78,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     before, server = len(ledger.entries), _server(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
     fit, chosen = _selection(sums, plan, rows.constant)
-    debiased = _debiased(sums, fit, chosen, plan, rows.constant)
+    debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
@@ -96,7 +97,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
     sums = SparseSums(server, rows.units(), n)
     fit, chosen = _selection(sums, plan, rows.constant)
-    debiased = _debiased(sums, fit, chosen, plan, rows.constant)
+    debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     detection = detection_of(server, fit, plan, chosen, debiased, rows.constant)
@@ -122,13 +123,18 @@ def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple
 
 
 def _debiased(
-    sums: SparseSums, fit: SparseFit, chosen: list[int], plan: LassoPlan, constant: int | None
+    sums: SparseSums,
+    fit: SparseFit,
+    chosen: list[int],
+    plan: LassoPlan,
+    constant: int | None,
+    target: ScoreTarget,
 ) -> DebiasedFit:
     prices = plan.shares.debiasing(plan.rho)
     if plan.every:
         return debias_all(sums, fit, prices)
     excluded = () if constant is None else (constant,)
-    return debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=excluded)
+    return debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=excluded, target=target)
 
 
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
@@ -211,6 +217,10 @@ NOT_GAUSSIAN = (
     "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
     "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
 )
+NO_MEAN = (
+    "target='mean' needs the scores of a few named or selected targets as one vector, whose tail is counted; "
+    "with {} every score is clipped by itself, which is target='robust'"
+)
 PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 
 
@@ -226,6 +236,7 @@ class LassoWords(SpendingWords, total=False):
     clip: float | None
     refit: bool | None
     center: Center
+    target: ScoreTarget | None
     bootstrap_draws: int | None
     bootstrap_multipliers: Multipliers
     restricted_eigenvalues: bool
@@ -257,6 +268,7 @@ class LassoOptions:
     clip: float | None = None
     refit: bool | None = None
     center: Center = "declared"
+    target: ScoreTarget | None = None
     bootstrap_draws: int | None = None
     bootstrap_multipliers: Multipliers = "rademacher"
     restricted_eigenvalues: bool = False
@@ -270,6 +282,11 @@ class LassoOptions:
     def every(self) -> bool:
         """Whether all columns are targets."""
         return isinstance(self.targets, str) and self.targets == "all"
+
+    @property
+    def score_target(self) -> ScoreTarget:
+        """What the scores aim at, where nothing is said the mean if it can be had."""
+        return self.target or ("robust" if self.every else "mean")
 
     def kind(self, variant: Variant, heterogeneous: bool, trust: Trust = "server") -> FitKind:
         """Return which kind of fit is asked for.
@@ -286,6 +303,10 @@ class LassoOptions:
         if trust == "secure-sum":
             kind = self._secure(kind)
         self._check_level(kind)
+        if self.target is not None and check_choice(self.target, ScoreTarget, "target") == "mean":
+            alone = "targets='all'" if self.every else WORDS[kind]
+            if self.every or kind in ("heterogeneous", "paper"):
+                raise NotAvailableError(NO_MEAN.format(alone))
         if kind == "joint" and self.accounting == "per-interval":
             raise NotAvailableError(
                 "the scores of all targets are one release, whose noise serves every interval: "

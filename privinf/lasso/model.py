@@ -89,7 +89,7 @@ class DebiasedLasso:
     its sensitivity does not depend on them, and cutting y would bias the coefficients.
 
     With the noisy sparse fit b0 and the precision column w_j of target j, the debiased coordinate is
-    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.coordinates` for s, kappa and the variance).
+    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.mean_scores` for s, kappa and the variance).
     The design departs from the paper's constants: one joint clip of the scores, clipped products for
     selection, a preconditioned refit, released slopes; it needs a fifth of their interval length.
 
@@ -269,6 +269,12 @@ class DebiasedLasso:
             Centre columns and response at the middle of their bounds, or at means that are released for a
             share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
             a rare level, and where there is no constant.
+        target : {"mean", "robust"}, optional
+            "mean" (the default for named and selected targets): scores are clipped where noisy counts of
+            their tail say, in two layers, so that coefficients are those of the mean whatever the errors
+            (`privinf.lasso.mean_scores`). "robust" (all that there is for ``targets="all"``, heterogeneous
+            fits and the paper's variant): clipped about where it is best for normal errors, which is
+            narrower; under skewed errors whose size goes along with a column it is not the mean.
         bootstrap_draws : int, optional
             Draws of the private bootstrap (Algorithm 7), for ``simultaneous(method="private-bootstrap")``;
             the simulation from the released covariance is free.

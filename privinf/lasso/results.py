@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -13,8 +14,9 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
+from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.estimate import Estimate
+from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.bootstrap import PrivateDraws
 from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
@@ -30,7 +32,7 @@ from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
-from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike
+from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
@@ -55,6 +57,14 @@ ASTRAY_NOTE = (
     "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
     "refit with shares=."
 )
+MEAN_NOTE = (
+    "Target: the mean. Scores were clipped at {:.3g} of their typical size, by noisy counts of their tail; "
+    "about {:.2g}% of the records passed the clip and counted with its size (lambda {:.2f})."
+)
+ROBUST_NOTE = (
+    "Target: robust. Every score is clipped about where it is best for normal errors: under errors that are "
+    "skewed, with a size that goes along with columns, the coefficients are not those of the mean."
+)
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
 
@@ -76,9 +86,44 @@ class LassoSettings(TypedDict):
     sparse: SparseSettings
     response: str
     astray: NotRequired[bool]
+    target: NotRequired[ScoreTarget]
+    tail: NotRequired[list[float]]
     extras: NotRequired[dict[str, Any]]
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTail:
+    """What noisy counts say of the scores' tail.
+
+    Attributes
+    ----------
+    beyond : float
+        Share of the records whose scores pass the clip, and count with its size.
+    ratio : float
+        lambda: what lies beyond the clip, over what the layer below it holds (`privinf.inference.tails`).
+    """
+
+    beyond: float
+    ratio: float
+
+    @classmethod
+    def of(cls, clip: Clip, n: int) -> ScoreTail:
+        """Return that of a clip of n scores."""
+        return cls(clip.cut / n, clip.ratio)
+
+
+def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
+    """Return what the summary says of the target and of scores beyond the clip."""
+    if clip is None:
+        return (ROBUST_NOTE,)
+    tail = ScoreTail.of(clip, n)
+    notes = [MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio)]
+    if tail.ratio > HEAVY:
+        heavy = HEAVY_TAIL.format(tail.ratio)
+        notes.append(f"H{heavy[1:]}.")
+    return tuple(notes)
 
 
 @doors
@@ -324,7 +369,23 @@ class LassoResults(Results):
     def _no_moments(self) -> str | None:
         return "this model releases no squares of residuals; their typical size is `residual_scale`"
 
+    @property
+    def score_target(self) -> ScoreTarget:
+        """What the scores aim at: the "mean", or the "robust" centre of clipped errors."""
+        return self._settings.get("target", "robust")
+
+    @property
+    def score_tail(self) -> ScoreTail:
+        """What noisy counts say of scores beyond their clip; NotAvailableError where none were counted."""
+        if "tail" not in self._settings:
+            raise NotAvailableError(
+                "scores of target='robust' are clipped where it is best for normal errors"
+            )
+        return ScoreTail(*self._settings["tail"])
+
     def _warn_if_weak(self, asked: str) -> None:
+        if "tail" in self._settings and (ratio := self.score_tail.ratio) > HEAVY:
+            warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
         if self._settings.get("astray", False):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (missed := self._settings.get("sight", {}).get("missed")) is not None:
@@ -341,9 +402,10 @@ class LassoResults(Results):
             raise ArgumentError("names and warnings of a result are texts")
         for name in ("draws", "widths"):
             check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
+        check_choice(self.score_target, ScoreTarget, "target")
         for name in ("sparse_params", "residual_scale"):
             getattr(self, name)
-        for name in ("picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
+        for name in ("score_tail", "picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
             with suppress(NotAvailableError):
                 getattr(self, name)
 
@@ -389,8 +451,9 @@ def lasso_results(
     sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
     reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
     estimate = Estimate(
-        parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0"
-    )
+        parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0",
+        bias=None if debiased.bias is None else debiased.bias / unit,
+    )  # fmt: skip
     values = fit.beta / sums.units.scale[fit.support]
     sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
@@ -398,8 +461,13 @@ def lasso_results(
         settings["astray"] = True
     if extras is not None:
         settings["extras"] = extras.settings(unit)
-    options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows))}
+    target: ScoreTarget = "robust" if debiased.clip is None else "mean"
+    settings["target"] = target
+    options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows)), "Target": target}
     notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
+    notes += tail_notes(debiased.clip, sums.n, len(chosen))
+    if debiased.clip is not None:
+        settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
     if detection is not None:
         settings["sight"] = detection.settings()
         notes += (cost_note(detection.releases, len(names)),) + (detection.warning,) * detection.weak

@@ -74,7 +74,10 @@ class LassoRows:
         low, high = self.y_bounds
         middle, half = (low + high) / 2.0, (high - low) / 2.0
         sized = set() if self.constant is None else {self.constant}
-        return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, sized)
+        assert self.design.y_low is not None
+        assert self.design.y_high is not None
+        limit = max(abs(self.design.y_low - middle), abs(self.design.y_high - middle))
+        return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, limit, sized)
 
 
 def lasso_limits(x_bound: float | None, bounds: Bounds, y_bounds: Pair | None) -> Limits:

@@ -71,6 +71,8 @@ class SparseUnits:
     intercept : float
     y_reach : float
         Largest size of the response that is expected, for the grid of residual sizes.
+    y_limit : float
+        Largest size of the response: further out it is cut.
     """
 
     center: Floats
@@ -78,6 +80,7 @@ class SparseUnits:
     reach: Floats
     intercept: float
     y_reach: float
+    y_limit: float
     sized: set[int] = field(default_factory=set)
 
 
@@ -142,7 +145,9 @@ class SparseSums:
         shift[moved] = np.clip(noisy.mean, -units.reach[moved], units.reach[moved])
         units.center = units.center + shift * units.scale
         units.reach = units.reach + np.abs(shift)
-        units.intercept += float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
+        moved_by = float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
+        units.intercept += moved_by
+        units.y_limit += abs(moved_by)
 
     def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units.

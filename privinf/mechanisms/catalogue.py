@@ -9,6 +9,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.registry import studied
 from privinf.mechanisms.statistics.curved import CURVED_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
+from privinf.mechanisms.statistics.layers import LAYER_OPS
 from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
@@ -16,7 +17,15 @@ from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OP
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 
 SITE_OPS: dict[str, SiteOp] = (
-    SINGLE_OPS | GLM_OPS | CURVED_OPS | VECTOR_OPS | MOMENT_OPS | FORM_OPS | SPARSE_OPS | WHITENED_OPS
+    SINGLE_OPS
+    | GLM_OPS
+    | CURVED_OPS
+    | VECTOR_OPS
+    | MOMENT_OPS
+    | FORM_OPS
+    | SPARSE_OPS
+    | LAYER_OPS
+    | WHITENED_OPS
 )
 
 # The package's own: what is registered later is not among them.

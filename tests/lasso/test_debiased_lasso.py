@@ -210,7 +210,9 @@ def test_released_means_replace_the_middles_of_the_bounds():
         bounds = [(-4.0, 4.0)] * 5 + [(0.0, 1.0)] + [(-4.0, 4.0)] * (P - 6)
         for center, found in hits.items():
             fitting = pi.DebiasedLasso(y, X, bounds=bounds, y_bounds=(-5, 9))
-            fit = fitting.fit(epsilon=4.0, sparsity=4, targets=[2, 5, 30], center=center, rng=rep)
+            fit = fitting.fit(
+                epsilon=4.0, sparsity=4, targets=[2, 5, 30], center=center, target="robust", rng=rep
+            )
             found += list(np.abs(fit.params - beta[[2, 5, 30]]) < 1.96 * fit.bse)
             assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-6)
     low, _ = binomial_limits(0.95, len(hits["released"]), level=0.99)

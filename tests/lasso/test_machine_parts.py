@@ -27,7 +27,7 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
         for i, (y, X) in enumerate(sample.rows(i) for i in range(len(sample.params)))
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, set())
+    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, 6.0), 0.0, 5.0, 5.0, set())
     parties = {name: SparseSums(server, units, len(site), (name,)) for name, site in sites.items()}
     budget = rho if isinstance(rho, SiteBudget) else SiteBudget(*(share * rho for share in SHARES))
     found = site_fits(

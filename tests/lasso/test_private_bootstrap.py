@@ -33,7 +33,7 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
         "b": Site((y[n // 3 :], X[n // 3 :]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    return SparseSums(server, SparseUnits(np.zeros(P), np.ones(P), np.full(P, 6.0), 0.0, 9.0), n)
+    return SparseSums(server, SparseUnits(np.zeros(P), np.ones(P), np.full(P, 6.0), 0.0, 9.0, 9.0), n)
 
 
 def fitted(rho, targets=TARGETS, score=0.125, **options):

@@ -41,7 +41,7 @@ def sums_of(y, X, rng=None, ledger=None):
         "b": Site((y[half:], X[half:]), design, policy=POLICY),
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
-    units = SparseUnits(np.zeros(P), np.ones(P), np.full(P, 8.0), 0.0, 20.0)
+    units = SparseUnits(np.zeros(P), np.ones(P), np.full(P, 8.0), 0.0, 20.0, 20.0)
     return SparseSums(server, units, server.nobs)
 
 

@@ -27,7 +27,7 @@ def server_of(y, X, rng, **options):
     server = SecureServer(InProcessFederation(sites), rng=rng, **options)
     low, high = np.full(P, -6.0), np.full(P, 6.0)
     vectors = VectorServer(server, server.nobs, low, high, 60.0, 1.5)
-    return SparseSums(vectors, SparseUnits(np.zeros(P), np.ones(P), high, 0.0, 8.0), N), vectors
+    return SparseSums(vectors, SparseUnits(np.zeros(P), np.ones(P), high, 0.0, 8.0, 8.0), N), vectors
 
 
 def sample(seed, effect=0.0):

@@ -36,6 +36,7 @@ WHITENED = {
     "whitening": np.array([[1.2, 0.1, 0.0], [0.0, 0.7, -0.3], [0.2, 0.0, 1.0]]),
 }  # fmt: skip
 LAYERS = WHITENED | {"low": 0.5, "high": 1.4, "weight": 1.7}
+FORMS = BETA | {"columns": np.arange(3), "transform": TWO + 0.1, "unit": 0.6}
 # Statistic and arguments; the least share of each stated size that some pair must reach.
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "clipped_products": ("clipped_products", BETA | {"bound": 0.7}, 0.99),
@@ -87,6 +88,15 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
     "curved.meat, trace": ("curved.meat", TILTED | {"high": 0.5, "trace": True}, 0.9),
     "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
+    "layers.counts": ("layers.counts", FORMS | {"thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99),
+    "layers.score": ("layers.score", FORMS | {"low": 0.0, "high": 0.8}, 0.99),
+    "layers.score, upper": ("layers.score", FORMS | {"low": 0.8, "high": 2.1}, 0.99),
+    "layers.meat": ("layers.meat", FORMS | {"low": 0.5, "high": 1.4, "weight": 1.7}, 0.99),
+    "layers.slopes": (
+        "layers.slopes",
+        FORMS | {"low": 0.5, "high": 1.4, "weight": 1.7, "targets": np.array([1, 0]), "norm": 0.9},
+        0.95,
+    ),
     "whitened.counts": (
         "whitened.counts", WHITENED | {"quantity": "score", "thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99
     ),

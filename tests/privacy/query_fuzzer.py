@@ -178,6 +178,7 @@ _CURVED = {"family": "poisson", "theta": np.full(5, 0.1), "transform": np.eye(5)
            "curvature_bound": 0.4}  # fmt: skip
 _WHITE = {"response_factor": 0.5, "theta": np.full(5, 0.1), "whitening": np.eye(5), "unit": 0.3,
           "constant": 0}  # fmt: skip
+_FORM = {"columns": [1, 2], "transform": np.eye(2), "unit": 0.5}
 _MOMENTS = {"response_factor": 1.0, "norm": 1.0, "constant": 0}
 STATISTICS: dict[str, dict[str, Any]] = {
     "clipped_products": {"bound": 1.0, "residual_clip": 1.0, "support": [1], "beta": [0.3]},
@@ -214,6 +215,10 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "curved.score": _CURVED | {"low": 0.1, "high": 0.5},
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
+    "layers.counts": _FORM | {"thresholds": [0.5, 1.0, 2.0]},
+    "layers.score": _FORM | {"low": 0.5, "high": 2.0},
+    "layers.meat": _FORM | {"low": 0.5, "high": 2.0, "weight": 1.2},
+    "layers.slopes": _FORM | {"low": 0.5, "high": 2.0, "weight": 1.2, "targets": [1, 2], "norm": 1.5},
     "whitened.counts": _WHITE | {"quantity": "score", "thresholds": [0.5, 1.0, 2.0]},
     "whitened.columns": {"columns": [1, 2], "thresholds": [0.5, 1.0, 1.5]},
     "whitened.moments": _WHITE | {"response_weight": 1.5, "clip": 2.0, "row_weights": True},

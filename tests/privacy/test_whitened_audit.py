@@ -13,13 +13,17 @@ from mutation import Mutant
 
 from privinf.errors import ArgumentError, PrivinfError, SensitivityError
 from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.layers import LAYER_OPS
 from privinf.mechanisms.statistics.tails import counts_above, root_matrix, root_sensitivity
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 
 P, EDGE, TOP = 3, 2.0, 3.0
 HUGE = 1e300
 WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
+LAYERS = "mechanisms.statistics.layers"
+OPS = WHITENED_OPS | LAYER_OPS
 REACHED = {
+    "layers.counts": 0.95, "layers.score": 0.99, "layers.meat": 0.95, "layers.slopes": 0.95,
     "whitened.counts": 0.95, "whitened.columns": 0.95, "whitened.moments": 0.95, "whitened.gram": 0.95,
     "whitened.score": 0.99, "whitened.meat": 0.95, "whitened.hessian": 0.95, "whitened.square": 0.99,
 }  # fmt: skip
@@ -31,16 +35,20 @@ def drawn_args(name, rng):
         "response_factor": rng.uniform(0.3, 1.5), "intercept": rng.normal(0.0, 0.3),
         "unit": rng.uniform(0.2, 1.0), "theta": rng.normal(0.0, 0.4, P),
         "whitening": np.eye(P) + 0.4 * rng.standard_normal((P, P)),
+        "support": np.array([0, 2]), "beta": rng.normal(0.0, 0.4, 2), "columns": np.arange(P),
+        "transform": np.eye(P)[:, :2] + 0.3 * rng.standard_normal((P, 2)), "targets": np.array([1, 0]),
     }  # fmt: skip
     low = rng.choice([0.0, rng.uniform(0.2, 1.5)])
     layers = {"low": low, "high": low + rng.uniform(0.3, 1.5)}
-    if name in ("whitened.meat", "whitened.hessian"):
+    if name.endswith((".meat", ".hessian", ".slopes")):
         layers["weight"] = rng.uniform(1.0, 2.5)
     if name == "whitened.columns":
         layers = {"columns": np.array([2, 0]), "thresholds": 0.6 + 0.7 * np.arange(rng.integers(1, 4))}
     if name in ("whitened.gram", "whitened.hessian", "whitened.moments"):
         layers["clip"] = rng.uniform(0.4, 1.2)
-    if name == "whitened.counts":
+    if name == "layers.slopes":
+        layers["norm"] = rng.uniform(0.4, 1.2)
+    if name.endswith(".counts"):
         quantity = str(rng.choice(["residual", "length", "score"]))
         layers = {"quantity": quantity, "thresholds": 0.4 * 2.0 ** np.arange(rng.integers(1, 4))}
     if name == "whitened.square" or rng.random() < 0.3:
@@ -51,7 +59,7 @@ def drawn_args(name, rng):
         layers["constant"] = 0
     if rng.random() < 0.3:
         layers["row_weights"] = True
-    kept = {*WHITENED_OPS[name].arguments, "quantity"}
+    kept = {*OPS[name].arguments}
     return {key: value for key, value in (args | layers).items() if key in kept}
 
 
@@ -71,7 +79,7 @@ def records(rng, count):
 
 def climbed(name, args, rng, tries=6, steps=60):
     """Return the largest move of the sum, in shares of its sensitivity, that climbs over swaps find."""
-    op = WHITENED_OPS[name]
+    op = OPS[name]
     reach = op.reach(args, P)
 
     def value(y, x):
@@ -96,7 +104,7 @@ def climbed(name, args, rng, tries=6, steps=60):
 
 
 @pytest.mark.parametrize("bits", [0, 36], ids=["floats", "exact"])
-@pytest.mark.parametrize("name", WHITENED_OPS)
+@pytest.mark.parametrize("name", OPS)
 def test_climbs_reach_the_charge_and_never_pass_it(name, bits):
     rng = np.random.default_rng(0)
     found = [climbed(name, drawn_args(name, rng) | {"bits": bits}, rng) for _ in range(8)]
@@ -107,7 +115,7 @@ def test_climbs_reach_the_charge_and_never_pass_it(name, bits):
 def test_a_record_of_no_number_moves_no_sum_farther():
     rng = np.random.default_rng(1)
     strange = np.array([np.nan, np.inf, -np.inf, HUGE, -HUGE, 5e-324, -0.0])
-    for name, op in WHITENED_OPS.items():
+    for name, op in OPS.items():
         args = drawn_args(name, rng)
         reach = op.reach(args, P)
         plain = op.function(block(np.array([0.3]), np.full((1, P), 0.4)), args)
@@ -157,26 +165,38 @@ MUTANTS = {
         "whitened.counts",
     ),
     "a layer without its upper clip": (
-        Mutant(WHITENED, "_layer", "rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)",
+        Mutant(LAYERS, "layer", "rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)",
            "(np.maximum(t - low, 0.0), 1.0)"),
         "whitened.score",
     ),
     "the second layer from zero on": (
-        Mutant(WHITENED, "_layer", "np.clip(t - low, 0.0, width), unit_of(width, half), width",
+        Mutant(LAYERS, "layer", "np.clip(t - low, 0.0, width), unit_of(width, half), width",
            "np.clip(t, 0.0, width + low), unit_of(width + low, half), width + low"),
         "whitened.score, upper",
     ),
     "directions of any length": (
-        Mutant(WHITENED, "_layer", "clip_norms(q, 1.0, q_unit), q_unit, 1.0", "2.0 * q, q_unit, 2.0"),
+        Mutant(LAYERS, "layer", "clip_norms(q, 1.0, q_unit), q_unit, 1.0", "2.0 * q, q_unit, 2.0"),
         "whitened.score",
     ),
     "a layer charged its radius": (
-        Mutant(WHITENED, "_layer_reach", "high - low, ", "(high - low) / 2.0, "), "whitened.score",
+        Mutant(LAYERS, "layer_reach", "high - low, ", "(high - low) / 2.0, "), "whitened.score",
     ),
     "the upper layer's weight left out of the meat's charge": (
-        Mutant(WHITENED, "_meat_reach", "outer_reach(columns, _reach(args))",
+        Mutant(LAYERS, "meat_reach", "outer_reach(columns, largest(args))",
            'outer_reach(columns, float(args["high"]))'),
         "whitened.meat",
+    ),
+    "products of slopes that are not shrunk": (
+        Mutant(LAYERS, "_slopes", "clip_norms(u, norm), norm", "u, 1e9"), "layers.slopes",
+    ),
+    "slopes charged their radius": (
+        Mutant(LAYERS, "_slopes_reach", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
+        "layers.slopes",
+    ),
+    "the meat of targets without the upper layer's weight": (
+        Mutant(LAYERS, "_meat_reach", "meat_reach(args, width_of_forms(args, columns))",
+           'meat_reach({**args, "weight": 1.0}, width_of_forms(args, columns))'),
+        "layers.meat",
     ),
     "squares of residuals that are not clipped": (
         Mutant(WHITENED, "_square", "cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)",

@@ -48,7 +48,7 @@ def server_of(parts, rng=None):
     policy = SitePolicy(trusted_server=True, simulation=True).naming(PAPER_OPS)
     sites = {str(i): Site(part, design, policy=policy) for i, part in enumerate(parts)}
     server = TrustedServer(InProcessFederation(sites), rng=rng)
-    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, set())
+    units = SparseUnits(np.zeros(p), np.ones(p), np.full(p, BOUND), 0.0, 5.0, 5.0, set())
     pooled = SparseSums(server, units, server.nobs)
     return server, pooled, {name: SparseSums(server, units, n, (name,)) for name, n in server.rows.items()}
 

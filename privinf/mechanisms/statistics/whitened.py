@@ -29,29 +29,34 @@ import math
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
-    LARGEST,
-    SMALLEST,
     Args,
     SiteBlock,
-    clip_norms,
     clipped,
     cut_sum,
-    digits,
     made_finite,
     positions,
     positive,
-    rounded,
-    unit_of,
     vector,
     whole_number,
 )
-from privinf.mechanisms.statistics.glm import FEWEST, outer_reach, upper_triangle
+from privinf.mechanisms.statistics.glm import outer_reach, upper_triangle
+from privinf.mechanisms.statistics.layers import (
+    check_layers,
+    directed,
+    layer,
+    layer_reach,
+    lengths,
+    meat,
+    meat_reach,
+    sizes,
+    slope,
+)
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
 from privinf.mechanisms.statistics.tails import counted, counted_reach
 from privinf.typing import Floats, Quantity
-from privinf.validation import check_array, check_choice, check_number
+from privinf.validation import check_array, check_choice
 
 _UNITS = (
     "center",
@@ -114,15 +119,13 @@ def _moments_reach(args: Args, columns: int) -> Reach:
 def _whitened(z: Floats, args: Args) -> tuple[Floats, Floats]:
     """Return v, shape (rows, p), and its lengths."""
     v = made_finite(z @ np.asarray(args["whitening"]).T)
-    return v, np.sqrt(np.einsum("ij,ij->i", v, v))
+    return v, lengths(v)
 
 
 def _scores(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
     """Return q, shape (rows, p), and t."""
     z, e = _rows(block, args)
-    v, length = _whitened(z, args)
-    v *= (np.sign(e) / np.maximum(length, SMALLEST))[:, None]
-    return v, made_finite(length * np.abs(e) / float(args["unit"]))
+    return directed(_whitened(z, args)[0], e, args)
 
 
 def _counts(block: SiteBlock, args: Args) -> Floats:
@@ -133,7 +136,7 @@ def _counts(block: SiteBlock, args: Args) -> Floats:
     length = _whitened(z, args)[1]
     if quantity == "length":
         return counted(length**2, args)
-    return counted(length * np.abs(e) / float(args["unit"]), args)
+    return counted(sizes(length, e, args), args)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
@@ -154,57 +157,36 @@ def _gram_reach(args: Args, columns: int) -> Reach:
 
 def _slopes(block: SiteBlock, args: Args) -> Floats:
     """Return minus the derivative of the scores of both layers along v, sum by sum, isometric entries."""
-    low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     z, e = _rows(block, args)
     v, length = _whitened(z, args)
-    t = made_finite(length * np.abs(e) / float(args["unit"]))
-    slope = np.where(t <= low, 1.0, np.where(t <= high, weight, 0.0))
-    slope[np.abs(e) >= float(args.get("residual_clip", math.inf))] = 0.0
-    v *= np.sqrt(slope)[:, None]
+    psi = slope(sizes(length, e, args), args)
+    psi[np.abs(e) >= float(args.get("residual_clip", math.inf))] = 0.0
+    v *= np.sqrt(psi)[:, None]
     return upper_triangle(v, float(args["clip"]), args)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:
-    _meat_reach(args, columns)
+    _check(args, columns)
+    check_layers(args)
     return outer_reach(columns, positive(args, "clip"))
 
 
 def _layer(block: SiteBlock, args: Args) -> Floats:
-    low, width = float(args["low"]), float(args["high"]) - float(args["low"])
-    half = digits(args)[1]
-    if digits(args)[0] and half < FEWEST:
-        raise SensitivityError("so many rows leave a score too few digits for an exact sum")
-    q, t = _scores(block, args)
-    q_unit = unit_of(1.0, half)
-    q, q_step = rounded(clip_norms(q, 1.0, q_unit), q_unit, 1.0)
-    r, r_step = rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)
-    return np.asarray(r @ q * (q_step * r_step))
+    return layer(*_scores(block, args), args)
 
 
 def _layer_reach(args: Args, columns: int) -> Reach:
-    low, high = _layers(args, columns)
-    if not high > low:
-        raise ArgumentError("high must be above low")
-    return Reach.ball((columns,), high - low, "2 (b - a), a layer of scores between norms a and b")
-
-
-def _both(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
-    """Return q and |u|, the score of both layers."""
-    low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
-    q, t = _scores(block, args)
-    return q, np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
+    _check(args, columns)
+    return layer_reach(args, columns)
 
 
 def _meat(block: SiteBlock, args: Args) -> Floats:
-    q, size = _both(block, args)
-    q *= size[:, None]
-    return upper_triangle(q, _reach(args), args)
+    return meat(*_scores(block, args), args)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
-    _layers(args, columns)
-    check_number(args.get("weight"), "weight", low=1.0, high=LARGEST)
-    return outer_reach(columns, _reach(args))
+    _check(args, columns)
+    return meat_reach(args, columns)
 
 
 def _square(block: SiteBlock, args: Args) -> Floats:
@@ -217,12 +199,6 @@ def _square_reach(args: Args, columns: int) -> Reach:
     return Reach.positive_box(
         (1,), positive(args, "residual_clip") ** 2, "E^2, the square of a clipped residual"
     )
-
-
-def _reach(args: Args) -> float:
-    """Return C'."""
-    low, high = float(args["low"]), float(args["high"])
-    return low + float(args["weight"]) * (high - low)
 
 
 def _check(args: Args, columns: int) -> None:
@@ -239,12 +215,6 @@ def _check(args: Args, columns: int) -> None:
         positive(args, "unit")
     if "residual_clip" in args:
         positive(args, "residual_clip")
-
-
-def _layers(args: Args, columns: int) -> tuple[float, float]:
-    _check(args, columns)
-    low = check_number(args.get("low"), "low", low=0.0, high=LARGEST)
-    return low, check_number(args.get("high"), "high", low=max(low, SMALLEST), high=LARGEST)
 
 
 _SCORES = (*_UNITS, "unit", "residual_clip")

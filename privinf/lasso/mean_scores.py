@@ -1,0 +1,203 @@
+r"""Scores of named targets whose root is the mean: clipped by counts of their tail, in two layers.
+
+With first coefficients b0, residuals r = y - x'b0 of size s, standardised precision scores u = T'x in R^k
+(as in `privinf.lasso.coordinates`), t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the joint
+clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: for errors that are skewed with a size that goes
+along with x that is another b than the one of the mean, however many the rows. Here tail counts of t,
+released by the square root of running sums (`privinf.mechanisms.statistics.tails`), choose C and tau = C/3
+(`privinf.inference.tails.layered`: C minimises the noise and half of the squared excess together), and what
+is released is
+
+    S1 = sum q min(t, tau),   S2 = sum q clip(t - tau, 0, C - tau),
+    kappa_j = mean u_j x_j psi',   psi' = 1, w, 0 for t <= tau, t <= C and beyond,
+    M = mean u~ u~',   u~ = q [min(t, tau) + w clip(t - tau, 0, C - tau)],
+
+each with Gaussian noise. S2, weighted by w = 1 + .6 lambda, stands for what lies beyond C, lambda the excess
+beyond over that in the layer: symmetric tails cost next to nothing, one-sided ones are corrected.
+A record's s u~_j has the derivative -u_j x_j psi' in b_j (t moves as u r does), so that one Newton step is
+
+    b_j = b0_j + s_j / kappa_j,   s_j = s (S1_j + w S2_j) / n,
+
+whose covariance is, W = diag(s / kappa),
+
+    W (M / n + sigma_S^2 I) W + diag((s_j / kappa_j^2)^2 sigma_kappa^2) + that of the precision columns,
+
+sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both layers. M is released whole and
+shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up to .7
+lambda of the layer may be wrong; intervals allow for the bias
+
+    B_j = .7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).
+
+Prices. One share of the score's price is for the counts; S1 and S2 divide the rest as tau : w (C - tau),
+whereby S1 + w S2 has the noise of one sum clipped at C'. M shares that of the slopes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privinf.federation import NoisyGram
+from privinf.inference.estimate import upper_quantile
+from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
+from privinf.lasso.coordinates import ScoreRelease
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import SparseFit
+from privinf.mechanisms.statistics.tails import counts_above
+from privinf.typing import Floats, PlainValue
+
+# Of the score's price, for the counts; of that of slopes and variances, for the slopes.
+COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
+# Thresholds: from so many times sqrt k on, each so many times the next lower one.
+LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
+# Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
+FALSE_TAIL = 0.01
+# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as a slope's noise is no larger.
+SLOPE_ROOM, SLOPE_NOISE = 6.0, 0.02
+# Nothing that stands at its bound is cut by rounding.
+ROOM = 1.0 + 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanScores:
+    """What was released of the scores of k targets.
+
+    Attributes
+    ----------
+    release : ScoreRelease
+        s_j, kappa_j and the diagonal of s^2 M.
+    correlation : ndarray, shape (k, k)
+        Of the clipped scores.
+    bias : ndarray, shape (k,)
+        B.
+    clip : Clip
+    """
+
+    release: ScoreRelease
+    correlation: Floats
+    bias: Floats
+    clip: Clip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Forms:
+    """The forms u = T'x_A of k targets, and the residuals of a sparse fit."""
+
+    sums: SparseSums
+    fit: SparseFit
+    targets: Sequence[int]
+    union: Sequence[int]
+    transform: Floats
+
+    @property
+    def longest(self) -> float:
+        """Largest |u| that public bounds allow."""
+        return float(np.linalg.norm(self.sums.units.reach[list(self.union)] @ np.abs(self.transform)))
+
+    def top(self, residual: float) -> float:
+        """Return the largest t of residuals up to a size."""
+        return ROOM * self.longest * residual / self.fit.scale
+
+    @property
+    def furthest(self) -> float:
+        """Largest residual that public bounds allow."""
+        units, fit = self.sums.units, self.fit
+        return units.y_limit + float(units.reach[fit.picked] @ np.abs(fit.picked_beta))
+
+    def ask(self, op: str, rho: float, label: str, **more: PlainValue) -> Any:
+        """Release a sum."""
+        args = self.sums.args(
+            self.fit.picked, self.fit.picked_beta, columns=np.asarray(self.union), transform=self.transform,
+            unit=self.fit.scale, **more,
+        )  # fmt: skip
+        return self.sums.server.vector_sum(op, args, label=label, rho=rho, sites=self.sums.sites)
+
+
+def mean_scores(
+    sums: SparseSums,
+    fit: SparseFit,
+    targets: Sequence[int],
+    union: Sequence[int],
+    transform: Floats,
+    correlation: Floats,
+    *,
+    score: float,
+    slopes: float,
+) -> MeanScores:
+    """Release the scores of some targets with slopes and meat.
+
+    Parameters
+    ----------
+    sums : SparseSums
+    fit : SparseFit
+    targets : sequence of int
+    union : sequence of int
+        A.
+    transform : ndarray, shape (size of A, k)
+        T.
+    correlation : ndarray, shape (k, k)
+        Of u.
+    score, slopes : float
+        Prices, zCDP: of counts and score, of slopes and meat.
+
+    Notes
+    -----
+    **Privacy.** Spends both prices.
+    """
+    forms, n = _Forms(sums, fit, targets, union, transform), sums.n
+    clip, price = _clip(forms, score)
+    low, high = clip.shares()
+    lower = forms.ask("layers.score", price * low, "debiasing scores", low=0.0, high=clip.low)
+    upper = forms.ask(
+        "layers.score", price * high, "debiasing scores, upper layer", low=clip.low, high=clip.high
+    )
+    both = {"low": clip.low, "high": clip.high, "weight": clip.weight}
+    slope = forms.ask(
+        "layers.slopes", SLOPES_SHARE * slopes, "slopes of the scores", **both,
+        targets=np.asarray(targets), norm=_slope_norm(forms, SLOPES_SHARE * slopes),
+    )  # fmt: skip
+    released = NoisyGram.of(
+        forms.ask("layers.meat", (1.0 - SLOPES_SHARE) * slopes, "variances of the scores", **both)
+    )
+    meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
+    unit, spread = fit.scale, np.sqrt(np.diag(meat))
+    score_sd = unit * math.hypot(lower.mean_sd, clip.weight * upper.mean_sd)
+    size = unit / np.maximum(slope.mean, 4.0 * slope.mean_sd + 1e-300)
+    return MeanScores(
+        ScoreRelease(
+            unit * (lower.mean + clip.weight * upper.mean), slope.mean, unit**2 * spread**2, score_sd,
+            slope.mean_sd, n,
+        ),
+        meat / np.outer(spread, spread),
+        clip.bias(size * upper.mean, size * upper.mean_sd, size / n),
+        clip,
+    )  # fmt: skip
+
+
+def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
+    """Return where the scores are clipped, and what is left of their price."""
+    k, n = len(forms.targets), forms.sums.n
+    if math.isinf(rho):
+        top = forms.top(forms.furthest)
+        return Clip(LAYER * top, top, 0.0, 1.0, 0.0), rho
+    top, lowest = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest)), LOWEST * math.sqrt(k)
+    cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
+    thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
+    found = forms.ask("layers.counts", COUNTS_SHARE * rho, "counts of the scores", thresholds=thresholds)
+    counts, sd = counts_above(found.values, float(found.scale))
+    left, seen = (1.0 - COUNTS_SHARE) * rho, upper_quantile(FALSE_TAIL / cells)
+    return layered(tail_of(thresholds, counts, sd, n, top, seen=seen), k, math.sqrt(2.0 * left)), left
+
+
+def _slope_norm(forms: _Forms, rho: float) -> float:
+    """Return D: nothing is cut below the largest product, unless its noise would be too large."""
+    targets = list(forms.targets)
+    largest = ROOM * forms.longest * float(forms.sums.units.reach[targets].max())
+    if math.isinf(rho):
+        return largest
+    affordable = SLOPE_NOISE * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
+    return min(largest, max(SLOPE_ROOM * math.sqrt(len(targets)), affordable))
