@@ -32,6 +32,8 @@ from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary
 from privinf.results.simultaneous import SimultaneousResults
+from privinf.schema import Design
+from privinf.schema.arrays import labelled
 from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
@@ -88,6 +90,7 @@ class LassoSettings(TypedDict):
     astray: NotRequired[bool]
     target: NotRequired[ScoreTarget]
     tail: NotRequired[list[float]]
+    design: NotRequired[dict[str, Any]]
     extras: NotRequired[dict[str, Any]]
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
@@ -162,13 +165,16 @@ class LassoResults(Results):
         params[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")
 
-    def predict_sparse(self, exog: ColumnsLike) -> pd.Series[float]:
+    def predict_sparse(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
 
         Parameters
         ----------
         exog : DataFrame or array
-            The design matrix, all columns of the fit (frames by name); a frame may leave out the constant.
+            Raw rows, if the fit has a formula. Otherwise the design matrix, all columns of the fit (frames by
+            name); a frame may leave out the constant.
+        transform : bool
+            Whether a formula is applied; False: `exog` is the design matrix.
 
         Returns
         -------
@@ -190,9 +196,15 @@ class LassoResults(Results):
         if "intercept" not in sparse:
             raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
         constant = sparse["constant"]
-        if isinstance(exog, pd.DataFrame) and constant is not None and constant not in exog:
+        exog, design = labelled(exog), self._design if transform else None
+        if (
+            design is None
+            and isinstance(exog, pd.DataFrame)
+            and constant is not None
+            and constant not in exog
+        ):
             exog = exog.assign(**{constant: 1.0})
-        rows, index = prediction_rows(exog, tuple(sparse["columns"]), None, transform=False)
+        rows, index = prediction_rows(exog, tuple(sparse["columns"]), design, transform=transform)
         means = rows @ self.sparse_params.to_numpy() + sparse["intercept"]
         return pd.Series(means, index, name="sparse_mean")
 
@@ -203,7 +215,12 @@ class LassoResults(Results):
             raise NotAvailableError(NOT_ALL.format(some))
         if self._sparse.get("centred", True):
             raise NotAvailableError(CENTRED)
-        return super()._rows(exog, transform)
+        return prediction_rows(exog, self.names, self._design, transform=transform)
+
+    @cached_property
+    def _design(self) -> Design | None:
+        stored = self._settings.get("design")
+        return None if stored is None else Design.from_dict(stored)
 
     @property
     def selected(self) -> tuple[str, ...]:
@@ -403,7 +420,7 @@ class LassoResults(Results):
         for name in ("draws", "widths"):
             check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
         check_choice(self.score_target, ScoreTarget, "target")
-        for name in ("sparse_params", "residual_scale"):
+        for name in ("sparse_params", "residual_scale", "_design"):
             getattr(self, name)
         for name in ("score_tail", "picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
             with suppress(NotAvailableError):
@@ -456,9 +473,7 @@ def lasso_results(
     )  # fmt: skip
     values = fit.beta / sums.units.scale[fit.support]
     sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)
-    settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
-    if fit.astray:
-        settings["astray"] = True
+    settings = fit_settings(rows, sparse, fit.astray)
     if extras is not None:
         settings["extras"] = extras.settings(unit)
     target: ScoreTarget = "robust" if debiased.clip is None else "mean"
@@ -481,6 +496,16 @@ def lasso_results(
         settings=settings,
         notes=notes,
     )
+
+
+def fit_settings(rows: LassoRows, sparse: SparseSettings, astray: bool) -> LassoSettings:
+    """Return what results of every kind of fit keep: the sparse fit, the response, and a formula's design."""
+    settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
+    if astray:
+        settings["astray"] = True
+    if rows.design.schema is not None:
+        settings["design"] = rows.design.to_dict()
+    return settings
 
 
 def sparse_settings(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import Rows, data_bounds
-from privinf.schema.arrays import CONSTANT, PUBLIC_MARK
+from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, labelled
 from privinf.schema.reading import as_frame
 from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Label, Missing, Pair, Pairs, SitePairs
 from privinf.validation import check_array
@@ -48,7 +48,7 @@ def array_rows(
 
     Parameters
     ----------
-    y, X : array_like, Series or DataFrame
+    y, X : array_like, Series or DataFrame, of polars or Arrow too
     missing : {"raise", "impute-public"}
     numeric : bool
         For sites: floats, at least one row, finite where `missing` says so. Otherwise the mechanism that
@@ -60,7 +60,7 @@ def array_rows(
         Shapes do not fit, or a label is no text; no message holds a value.
     """
     finite = numeric and missing == "raise"
-    table: Any = X.to_frame() if isinstance(X, pd.Series) else X
+    table: Any = X.to_frame() if isinstance(X, pd.Series) else labelled(X)
     if isinstance(table, pd.DataFrame):
         names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
         features: Any = check_array(table.to_numpy(), "X", ndim=2, finite=finite) if numeric else table
@@ -186,7 +186,8 @@ def _column(y: Any) -> Any:
 
 
 def _name(y: Any) -> str:
-    return str(y.name) if isinstance(y, pd.Series) and y.name is not None else "y"
+    name = getattr(y, "name", None)
+    return "y" if name is None or name == "" else str(name)
 
 
 def _groups(labels: Any, rows: int) -> Iterator[tuple[Any, Any]]:

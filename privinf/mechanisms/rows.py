@@ -22,6 +22,7 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.schema import Design, Numeric, Schema
+from privinf.schema.reading import as_frame
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice, shown
 
@@ -36,7 +37,8 @@ class Rows:
     Attributes
     ----------
     features : DataFrame or ndarray, shape (n, p)
-        Feature columns; with a formula, the data frame from which all is computed.
+        Feature columns; with a formula, the data frame from which all is computed. A mapping of columns, or
+        a table of polars or Arrow, becomes a data frame.
     response : ndarray of shape (n,) or None
         None: the formula's left-hand side, computed from `features`.
     missing : {"raise", "impute-public"}
@@ -49,6 +51,8 @@ class Rows:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, Missing, "missing")
+        if not isinstance(self.features, (np.ndarray, pd.DataFrame, list, tuple)):
+            object.__setattr__(self, "features", as_frame(self.features))
 
     def __len__(self) -> int:
         return int(np.shape(self.features)[0])

@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.inference.delta_method import DeltaMethod, MeanPrediction
 from privinf.inference.intervals import Precision
 from privinf.schema import Design
+from privinf.schema.arrays import labelled
 from privinf.typing import ColumnsLike, Floats, LossName, Names
 from privinf.validation import check_array
 
@@ -95,6 +96,7 @@ def prediction_rows(
 
     A frame is read by column names, never by position; an array must have the p columns in order.
     """
+    exog = labelled(exog)
     if isinstance(exog, pd.Series):
         exog = exog.to_frame().T if set(exog.index) >= set(names) else exog.to_frame()
     index = exog.index if isinstance(exog, pd.DataFrame) else None

@@ -96,12 +96,17 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 
 
 @door
+def labelled(X: Any) -> Any:
+    """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
+    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
+
+
 def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 
     Parameters
     ----------
-    X : DataFrame, or array of shape (n,) or (n, p)
+    X : DataFrame (of polars or Arrow too), or array of shape (n,) or (n, p)
         Array columns are called x1, x2, ...
     prepend : bool
         Put the constant first (default) or last.
@@ -130,6 +135,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     """
     import pandas as pd
 
+    X = labelled(X)
     if isinstance(X, pd.DataFrame):
         frame = X.copy()
     else:

@@ -28,7 +28,7 @@ from privinf.lasso.heterogeneous.parts import (
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.plan import Accounting
-from privinf.lasso.results import LassoResults, sparse_settings
+from privinf.lasso.results import ASTRAY_NOTE, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.typing import Precision
@@ -227,7 +227,7 @@ def _site_results(
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
     kept = [fit.support[i] for i in fit.kept]
     values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept]
-    sparse = sparse_settings(names, units, kept, values, fit.scale)
+    settings = fit_settings(rows, sparse_settings(names, units, kept, values, fit.scale), fit.astray)
     return LassoResults(
         Estimate(
             debiased.params / unit,
@@ -242,13 +242,13 @@ def _site_results(
         model="DebiasedLasso",
         method=f"debiased lasso, party {label}",
         options=dict(options),
-        settings={"sparse": sparse, "response": rows.design.response},
+        settings=settings,
         notes=_notes(planned, site, label, [names[j] for j in targets if j not in set(kept_targets)]),
     )
 
 
 def _notes(planned: PlannedFits, site: str, label: Any, hidden: Sequence[str]) -> tuple[str, ...]:
-    notes = []
+    notes = [ASTRAY_NOTE] if planned.fits.own[site].astray else []
     if hidden:
         notes.append(
             f"No interval for {', '.join(hidden)}: the noise hides the slope of the score, as it does for "

@@ -17,7 +17,7 @@ import numpy as np
 from privinf.lasso.precision import correlations, floored
 from privinf.lasso.radii import norm_moments, relative_variance, residual_moments, scale_of_squares
 from privinf.lasso.sums import Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, block_sizes
+from privinf.lasso.thresholding import ASTRAY, CLEAR, GRAM_ROOM, UNSETTLED, block_sizes
 from privinf.typing import Floats
 
 COLUMN_CLIP = 1.0
@@ -32,12 +32,26 @@ _RESIDUALS = np.geomspace(0.2, 1.75, 24)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedPart:
-    """The shared part: columns, coefficients, their covariance, and the scale of residuals over all rows."""
+    """The shared part, from all rows.
+
+    Attributes
+    ----------
+    support : list of int
+    beta : ndarray
+    cov : ndarray
+        Covariance of the error of `beta`.
+    scale, response : float
+        Typical size of the residuals, and of the response.
+    astray : bool
+        Whether the steps did not get there, see `astray`.
+    """
 
     support: list[int]
     beta: Floats
     cov: Floats
     scale: float
+    response: float
+    astray: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +68,8 @@ class OwnFit:
         Covariance of the error of `beta`.
     scale : float
         Typical size of the site's residuals.
+    astray : bool
+        Whether the steps did not get there, here or in the shared part.
     """
 
     support: list[int]
@@ -61,6 +77,44 @@ class OwnFit:
     kept: list[int]
     error_cov: Floats
     scale: float
+    astray: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Coefficients after a clipped step, in whitened coordinates its variance, noise (an sd) and length."""
+
+    beta: Floats
+    variance: float
+    noise: float
+    length: float
+
+
+def astray(steps: Sequence[Step], size: int, scale: float, response: float, root: Root) -> bool:
+    """Return whether the steps of a fit went astray, by the signs of a homogeneous fit (`thresholding`).
+
+    The residuals are larger than the response was; the last step is far longer than the noise of the one
+    before and the error that the fit is said to have; or the noise of the correlations that direct the steps
+    is as large as they are.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        On one support; the last two are looked at.
+    size : int
+        Columns that they move.
+    scale, response : float
+        Typical sizes of the residuals in the end, and of the response.
+    root : Root
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    before, last = steps[-2:]
+    settled = UNSETTLED * math.sqrt(size) * math.sqrt(before.noise**2 + last.variance)
+    noisy = last.noise > 0.0 and (last.length > settled or root.clearance < CLEAR)
+    return scale > ASTRAY * response or noisy
 
 
 def own_fits(
@@ -96,8 +150,8 @@ def own_fits(
     sizes = block_sizes(min(sparsity + extra, len(next(iter(sites.values())).units.scale) - held), BLOCKS)
     support = {name: list(shared.support) for name in sites}
     beta = {name: shared.beta.copy() for name in sites}
-    roots: dict[str, Floats] = {}
-    spread: dict[str, float] = {}
+    roots: dict[str, Root] = {}
+    made: dict[str, list[Step]] = {name: [] for name in sites}
     scale = dict.fromkeys(sites, shared.scale)
     plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
     total = sum(sum(steps) for steps in plan)
@@ -107,16 +161,19 @@ def own_fits(
             roots[name] = grams.own_root(name, support[name][held:], 1.0 / len(sizes))
         for step, share in enumerate(steps):
             for name, sums in sites.items():
-                beta[name], spread[name] = clipped_step(
-                    sums, support[name], beta[name], range(held, len(support[name])), roots[name],
-                    scale[name], refit * share / total,
+                made[name].append(
+                    clipped_step(
+                        sums, support[name], beta[name], range(held, len(support[name])), roots[name].values,
+                        scale[name], refit * share / total,
+                    )
                 )  # fmt: skip
+                beta[name] = made[name][-1].beta
             if steps is not LAST_STEPS or step < len(steps) - 1:
                 scale = _common_scale(sites, support, beta, scale, looks[0] / len(sizes))
     fits = {}
     for name, sums in sites.items():
         end = _scale(sums, support[name], beta[name], scale[name], looks[1])
-        fits[name] = _fit(shared, support[name], beta[name], spread[name], roots[name], end, sparsity)
+        fits[name] = _fit(shared, support[name], made[name], roots[name], end, sparsity)
     return fits
 
 
@@ -141,18 +198,18 @@ def _pick(
 def _fit(
     shared: SharedPart,
     support: list[int],
-    beta: Floats,
-    spread: float,
-    root: Floats,
+    steps: Sequence[Step],
+    root: Root,
     scale: float,
     sparsity: int,
 ) -> OwnFit:
-    held = len(shared.support)
+    held, beta = len(shared.support), steps[-1].beta
     cov = np.zeros((len(support),) * 2)
     cov[:held, :held] = shared.cov
-    cov[held:, held:] = spread * root @ root.T
+    cov[held:, held:] = steps[-1].variance * root.values @ root.values.T
     kept = held + np.sort(np.argsort(-np.abs(beta[held:]), kind="stable")[:sparsity])
-    return OwnFit(support, beta, [*range(held), *kept.tolist()], cov, scale)
+    lost = astray(steps, len(support) - held, scale, shared.response, root) or shared.astray
+    return OwnFit(support, beta, [*range(held), *kept.tolist()], cov, scale, lost)
 
 
 def _common_scale(
@@ -181,8 +238,8 @@ def clipped_step(
     root: Floats,
     scale: float,
     rho: float,
-) -> tuple[Floats, float]:
-    """Return coefficients after a clipped step in the free ones, and its variance in whitened coordinates."""
+) -> Step:
+    """Return a clipped step in the free coefficients."""
     k = len(free)
     norm, bound = _step_radii(k, sums.n, rho)
     score = Score([support[i] for i in free], root, norm, bound * scale, support, beta)
@@ -192,7 +249,7 @@ def clipped_step(
     variance = (square * scale**2 / sums.n + noise**2) / slope**2
     moved = beta.copy()
     moved[list(free)] += root @ mean / slope
-    return moved, float(variance)
+    return Step(moved, float(variance), noise / slope, float(np.linalg.norm(mean)) / slope)
 
 
 def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
@@ -209,6 +266,18 @@ class Correlations:
 
     values: Floats
     variances: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Root:
+    """L^-T of correlations L L', and their smallest eigenvalue over the largest that their noise has.
+
+    Symmetric noise whose variances sum to v in the noisiest row has eigenvalues of up to ``2 sqrt v``: see
+    `privinf.lasso.precision.clearance`.
+    """
+
+    values: Floats
+    clearance: float
 
 
 @dataclass(slots=True)
@@ -239,18 +308,18 @@ class SiteGrams:
     own_precision: bool
     _whole: dict[str, Correlations]
 
-    def shared_root(self, support: Sequence[int]) -> Floats:
-        """Return L^-T of the pooled correlations L L' of the columns picked for the shared part."""
+    def shared_root(self, support: Sequence[int]) -> Root:
+        """Return the root of the pooled correlations of the columns picked for the shared part."""
         if self.joint or self.own_precision:
-            return whitener(self._part(self.pooled, support, SHARED_PART * self.price).values, support)
-        return whitener(self._all("").values, support)
+            return whitener(self._part(self.pooled, support, SHARED_PART * self.price), support)
+        return whitener(self._all(""), support)
 
-    def own_root(self, name: str, columns: Sequence[int], share: float) -> Floats:
+    def own_root(self, name: str, columns: Sequence[int], share: float) -> Root:
         """Return the same of a site's columns; `share` is that of this refit among all its refits."""
         if self.joint:
             price = OWN_PART * share * self.price
-            return whitener(self._part(self.sites[name], columns, price).values, columns)
-        return whitener(self._all(name if self.own_precision else "").values, columns)
+            return whitener(self._part(self.sites[name], columns, price), columns)
+        return whitener(self._all(name if self.own_precision else ""), columns)
 
     def precision(self, members: Mapping[str, Sequence[int]]) -> dict[str, Correlations]:
         """Return correlations among every site's members: columns of fits, targets, neighbours."""
@@ -304,7 +373,9 @@ def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float
     return SHARED_PART + (1.0 - SHARED_PART) * whole if own_precision else whole
 
 
-def whitener(gram: Floats, support: Sequence[int]) -> Floats:
-    """Return L^-T of the correlations L L' of some columns."""
-    part = floored(gram[np.ix_(support, support)])
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(part)).T)
+def whitener(released: Correlations, support: Sequence[int]) -> Root:
+    """Return L^-T of the correlations L L' of some columns, and their clearance of the noise."""
+    at = np.ix_(support, support)
+    part, edge = released.values[at], 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
+    clear = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
+    return Root(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), clear)

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
-from privinf.lasso.heterogeneous.own import OwnFit, SharedPart, SiteGrams, clipped_step, own_fits, site_grams
+from privinf.lasso.heterogeneous.own import (
+    OwnFit,
+    SharedPart,
+    SiteGrams,
+    astray,
+    clipped_step,
+    own_fits,
+    site_grams,
+)
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import PRODUCT_CLIP
@@ -149,20 +157,22 @@ def _shared(
     pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
 ) -> SharedPart:
     p, look = len(pooled.units.scale), POOLED_LOOKS * budget.scales / 3.0
-    scale = pooled.residual_scale((), np.empty(0), look, "scale of the response")
+    scale = response = pooled.residual_scale((), np.empty(0), look, "scale of the response")
     support = pooled.pick(
         (), np.empty(0), PRODUCT_CLIP * scale, min(sparsity + extra, p), np.ones(p, dtype=bool),
         budget.selection, "selection of the shared part",
     )  # fmt: skip
-    root, beta, spread = grams.shared_root(support), np.zeros(len(support)), 0.0
+    root, beta, steps = grams.shared_root(support), np.zeros(len(support)), []
     free, last = range(len(support)), len(SHARED_STEPS) - 1
     for place, share in enumerate(SHARED_STEPS):
-        beta, spread = clipped_step(pooled, support, beta, free, root, scale, share * budget.refit)
+        steps.append(clipped_step(pooled, support, beta, free, root.values, scale, share * budget.refit))
+        beta = steps[-1].beta
         if place in (0, last):
             scale = pooled.residual_scale(support, beta, look, "scale of residuals")
     kept = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
-    cov = (spread * root @ root.T)[np.ix_(kept, kept)]
-    return SharedPart([support[i] for i in kept], beta[kept], cov, scale)
+    cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(kept, kept)]
+    lost = astray(steps, len(support), scale, response, root)
+    return SharedPart([support[i] for i in kept], beta[kept], cov, scale, response, lost)
 
 
 def _neighbours(

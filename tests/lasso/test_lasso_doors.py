@@ -1,0 +1,87 @@
+"""Doors of the debiased lasso: arrays, frames of any library, formulas with factors and interactions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.errors import SchemaError
+
+N, NAMES = 3000, [f"v{j}" for j in range(6)]
+LIMITS = {"x_bound": 1.0, "y_bounds": (-4.0, 4.0)}
+FIT = {"epsilon": 8.0, "delta": 1e-5, "sparsity": 3, "rng": 0}
+FORMULA = "y ~ v0 + v3 + C(g) + v1*v2 + I(v4**2)"
+SCHEMA = pi.Schema(dict.fromkeys(NAMES, (-1.0, 1.0)) | {"g": list("abc"), "y": (-4.0, 4.0)})
+
+
+class Foreign:
+    """A table of another library: columns, length, and a way to pandas."""
+
+    def __init__(self, frame):
+        self._frame, self.columns, self.shape = frame, list(frame.columns), frame.shape
+
+    def __len__(self):
+        return len(self._frame)
+
+    def to_pandas(self):
+        return self._frame.copy()
+
+
+def arrow(frame):
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-1.0, 1.0, (N, 6)), columns=NAMES).assign(g=rng.choice(list("abc"), N))
+    mean = frame["v0"] - 0.5 * frame["v3"] + 0.4 * (frame["g"] == "b") + 0.3 * frame["v1"] * frame["v2"]
+    return frame.assign(y=mean + 0.3 * rng.standard_normal(N))
+
+
+@pytest.mark.parametrize("given", [Foreign, arrow])
+@pytest.mark.parametrize("constant", [False, True])
+def test_columns_of_foreign_tables_keep_their_names(table, given, constant):
+    X = table[NAMES]
+    made = [pi.add_constant(one) if constant else one for one in (X, given(X))]
+    machines = given(table[["g"]]).to_pandas()["g"]
+    one, other = (
+        pi.DebiasedLasso(table["y"], columns, machines=machines, **LIMITS).fit(targets=["v0", "v3"], **FIT)
+        for columns in made
+    )
+    assert one.names == other.names == ("v0", "v3")
+    pd.testing.assert_series_equal(one.params, other.params)
+    pd.testing.assert_series_equal(one.predict_sparse(X[:9]), other.predict_sparse(given(X[:9])))
+
+
+@pytest.mark.parametrize("given", [Foreign, arrow, dict])
+def test_formulas_take_any_table(table, given):
+    one, other = (
+        pi.DebiasedLasso.from_formula(FORMULA, data, schema=SCHEMA).fit(
+            targets=["v0", "C(g)[T.b]", "v1:v2"], **FIT
+        )
+        for data in (table, given(table))
+    )
+    pd.testing.assert_series_equal(one.params, other.params)
+    assert one.params["C(g)[T.b]"] == pytest.approx(0.4, abs=0.1)
+    assert one.params["v1:v2"] == pytest.approx(0.3, abs=0.1)
+
+
+def test_the_sparse_fit_predicts_raw_rows_of_a_formula(table, tmp_path):
+    fit = pi.DebiasedLasso.from_formula(FORMULA, table, schema=SCHEMA).fit(targets="selected", **FIT)
+    found = fit.predict_sparse(table[:9])
+    levels = {f"C(g)[T.{level}]": (table["g"] == level).astype(float) for level in "bc"}
+    whole = table[NAMES].assign(
+        **levels, **{"v1:v2": table["v1"] * table["v2"], "I(v4**2)": table["v4"] ** 2}
+    )
+    design = whole.assign(Intercept=1.0)[list(fit.sparse_params.index)][:9]
+    np.testing.assert_allclose(found, design.to_numpy() @ fit.sparse_params.to_numpy(), atol=1e-12)
+    np.testing.assert_allclose(fit.predict_sparse(design, transform=False), found)
+    fit.save(tmp_path / "fit.privinf")
+    pd.testing.assert_series_equal(pi.load_results(tmp_path / "fit.privinf").predict_sparse(table[:9]), found)
+
+
+@pytest.mark.parametrize("data", ["rows.parquet", [1, 2]])
+def test_what_is_no_table_is_refused_by_its_type(data):
+    with pytest.raises(SchemaError, match="must be a table with named columns"):
+        pi.DebiasedLasso.from_formula("y ~ v0", data, schema=SCHEMA).fit(targets=["v0"], **FIT)
