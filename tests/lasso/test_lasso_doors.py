@@ -72,7 +72,7 @@ def test_the_sparse_fit_predicts_raw_rows_of_a_formula(table, tmp_path):
     found = fit.predict_sparse(table[:9])
     levels = {f"C(g)[T.{level}]": (table["g"] == level).astype(float) for level in "bc"}
     whole = table[NAMES].assign(
-        **levels, **{"v1:v2": table["v1"] * table["v2"], "I(v4**2)": table["v4"] ** 2}
+        **levels, **{"v1:v2": table["v1"] * table["v2"], "I(v4 ** 2)": table["v4"] ** 2}
     )
     design = whole.assign(Intercept=1.0)[list(fit.sparse_params.index)][:9]
     np.testing.assert_allclose(found, design.to_numpy() @ fit.sparse_params.to_numpy(), atol=1e-12)
