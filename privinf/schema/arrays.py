@@ -96,7 +96,7 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 
 
 @door
-def labelled(X: Any) -> Any:
+def labelled(X: ColumnsLike) -> Any:
     """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
     return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
 

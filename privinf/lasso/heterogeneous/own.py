@@ -81,7 +81,7 @@ class OwnFit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ClippedStep:
     """Coefficients after a clipped step, in whitened coordinates its variance, noise (an sd) and length."""
 
     beta: Floats
@@ -90,7 +90,7 @@ class Step:
     length: float
 
 
-def astray(steps: Sequence[Step], size: int, scale: float, response: float, root: Root) -> bool:
+def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Root) -> bool:
     """Return whether the steps of a fit went astray, by the signs of a homogeneous fit (`thresholding`).
 
     The residuals are larger than the response was; the last step is far longer than the noise of the one
@@ -99,7 +99,7 @@ def astray(steps: Sequence[Step], size: int, scale: float, response: float, root
 
     Parameters
     ----------
-    steps : sequence of Step
+    steps : sequence of ClippedStep
         On one support; the last two are looked at.
     size : int
         Columns that they move.
@@ -151,7 +151,7 @@ def own_fits(
     support = {name: list(shared.support) for name in sites}
     beta = {name: shared.beta.copy() for name in sites}
     roots: dict[str, Root] = {}
-    made: dict[str, list[Step]] = {name: [] for name in sites}
+    made: dict[str, list[ClippedStep]] = {name: [] for name in sites}
     scale = dict.fromkeys(sites, shared.scale)
     plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
     total = sum(sum(steps) for steps in plan)
@@ -198,7 +198,7 @@ def _pick(
 def _fit(
     shared: SharedPart,
     support: list[int],
-    steps: Sequence[Step],
+    steps: Sequence[ClippedStep],
     root: Root,
     scale: float,
     sparsity: int,
@@ -238,7 +238,7 @@ def clipped_step(
     root: Floats,
     scale: float,
     rho: float,
-) -> Step:
+) -> ClippedStep:
     """Return a clipped step in the free coefficients."""
     k = len(free)
     norm, bound = _step_radii(k, sums.n, rho)
@@ -249,7 +249,7 @@ def clipped_step(
     variance = (square * scale**2 / sums.n + noise**2) / slope**2
     moved = beta.copy()
     moved[list(free)] += root @ mean / slope
-    return Step(moved, float(variance), noise / slope, float(np.linalg.norm(mean)) / slope)
+    return ClippedStep(moved, float(variance), noise / slope, float(np.linalg.norm(mean)) / slope)
 
 
 def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
