@@ -98,7 +98,8 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 @door
 def labelled(X: ColumnsLike) -> Any:
     """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
-    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
+    table: Any = X
+    return table.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
 
 
 def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:

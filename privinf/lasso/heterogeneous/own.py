@@ -90,7 +90,7 @@ class ClippedStep:
     length: float
 
 
-def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Root) -> bool:
+def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
     """Return whether the steps of a fit went astray, by the signs of a homogeneous fit (`thresholding`).
 
     The residuals are larger than the response was; the last step is far longer than the noise of the one
@@ -105,7 +105,7 @@ def astray(steps: Sequence[ClippedStep], size: int, scale: float, response: floa
         Columns that they move.
     scale, response : float
         Typical sizes of the residuals in the end, and of the response.
-    root : Root
+    root : Whitening
 
     Notes
     -----
@@ -150,7 +150,7 @@ def own_fits(
     sizes = block_sizes(min(sparsity + extra, len(next(iter(sites.values())).units.scale) - held), BLOCKS)
     support = {name: list(shared.support) for name in sites}
     beta = {name: shared.beta.copy() for name in sites}
-    roots: dict[str, Root] = {}
+    roots: dict[str, Whitening] = {}
     made: dict[str, list[ClippedStep]] = {name: [] for name in sites}
     scale = dict.fromkeys(sites, shared.scale)
     plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
@@ -199,7 +199,7 @@ def _fit(
     shared: SharedPart,
     support: list[int],
     steps: Sequence[ClippedStep],
-    root: Root,
+    root: Whitening,
     scale: float,
     sparsity: int,
 ) -> OwnFit:
@@ -269,7 +269,7 @@ class Correlations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Root:
+class Whitening:
     """L^-T of correlations L L', and their smallest eigenvalue over the largest that their noise has.
 
     Symmetric noise whose variances sum to v in the noisiest row has eigenvalues of up to ``2 sqrt v``: see
@@ -308,13 +308,13 @@ class SiteGrams:
     own_precision: bool
     _whole: dict[str, Correlations]
 
-    def shared_root(self, support: Sequence[int]) -> Root:
+    def shared_root(self, support: Sequence[int]) -> Whitening:
         """Return the root of the pooled correlations of the columns picked for the shared part."""
         if self.joint or self.own_precision:
             return whitener(self._part(self.pooled, support, SHARED_PART * self.price), support)
         return whitener(self._all(""), support)
 
-    def own_root(self, name: str, columns: Sequence[int], share: float) -> Root:
+    def own_root(self, name: str, columns: Sequence[int], share: float) -> Whitening:
         """Return the same of a site's columns; `share` is that of this refit among all its refits."""
         if self.joint:
             price = OWN_PART * share * self.price
@@ -373,9 +373,9 @@ def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float
     return SHARED_PART + (1.0 - SHARED_PART) * whole if own_precision else whole
 
 
-def whitener(released: Correlations, support: Sequence[int]) -> Root:
+def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
     """Return L^-T of the correlations L L' of some columns, and their clearance of the noise."""
     at = np.ix_(support, support)
     part, edge = released.values[at], 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
     clear = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
-    return Root(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), clear)
+    return Whitening(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), clear)
