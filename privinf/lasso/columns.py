@@ -1,8 +1,14 @@
-"""Precision columns of named targets: neighbours, a noisy Gram matrix, and what its noise does.
+r"""Precision columns of named targets: double selection, a regression on the neighbours, its marks.
 
-For targets j = 1, ..., k after a sparse fit the neighbours of each target are picked by peeling
-``|sum clip(x_j, 1) clip(x_k, 1)|``; one Gram matrix on the union of picked columns, targets and neighbours
-gives all precision columns (`privinf.lasso.precision`).
+For targets j = 1, ..., k after a sparse fit the neighbours of each target, columns that explain it beside
+those of the fit, are picked by peeling ``|sum clip(e_j, c) clip(x_k, c)|``, e_j what the fit's columns leave
+of the target. A regression of each target on both (`privinf.lasso.nodewise`) is its precision column: an
+effect that the fit missed does not move the target's coordinate if its column is among the neighbours. Their
+number is a public rule's (`neighbour_count`).
+
+One Gram matrix of the k residuals and the k targets, in their units, gives the scores' correlation and the
+share of each target that is explained, ``R2_j = 1 - E e_j^2 / E x_j^2``. Where even the smallest quarter
+of the picked neighbours explains a material part, there are likely more of them than were picked.
 """
 
 from __future__ import annotations
@@ -13,12 +19,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.errors import NotPositiveDefiniteError
-from privinf.lasso.coordinates import score_correlation
-from privinf.lasso.precision import column_noise_variance, floored, precision_columns
+from privinf.lasso.coordinates import score_correlation, steadied
+from privinf.lasso.marks import NeighbourMarks
+from privinf.lasso.nodewise import (
+    ColumnRegression,
+    column_regression,
+    kept_entries,
+    noise_of_column,
+)
+from privinf.lasso.precision import SMALLEST_SQUARE, column_noise_variance, floored, precision_columns
+from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.typing import Floats
+
+# Where factors of products are clipped; correlations below MATTERS are left to chance.
+NEAR_CLIP, MATTERS = 0.7, 0.08
+LEAST, MOST = 4, 40
+STEADY = 0.17
+# Of the price of the columns: the Gram matrix before the picks, sizes of neighbours, forms at the end.
+START, SIZES, FORMS = 0.1, 0.05, 0.06
+REGRESSIONS = 1.0 - START - SIZES - FORMS
+FORMS_ROOM = 4.0
+# Neighbours that explain more than this share of the target, and so many sds of noise, matter.
+MATERIAL, OUT = 0.02, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +70,49 @@ class TargetColumns:
         Variance that the noise of each column causes.
     correlation : ndarray, shape (k, k)
         Of the scores.
+    marks : NeighbourMarks
     """
 
     union: list[int]
     standard: Floats
     noise: Floats
     correlation: Floats
+    marks: NeighbourMarks
+
+
+def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
+    """Return how many neighbours every target is given.
+
+    Parameters
+    ----------
+    budget : DebiasingBudget
+    n, p, targets : int
+        Records, columns and targets.
+    fixed : int
+        Columns of the fit, which are in every precision column.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+
+    m picks for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums; of p
+    columns the largest noise is log p times that. As many are picked as keep it below the sum of a
+    correlation of `MATTERS`, and the noise of all coefficients of a regression on them below `STEADY` of the
+    target's residual; at least `LEAST` and at most `MOST`.
+
+    Examples
+    --------
+    >>> budget = DebiasingBudget(0.0015, 0.0033, 0.0, 0.0, 0.0)
+    >>> [neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
+    [40, 13]
+    """
+    if math.isinf(budget.gram):
+        return MOST
+    slope = residual_moments(NEAR_CLIP)[0] ** 2
+    scale = MATTERS * slope * n / math.log(max(p, 2)) / (2.0 * NEAR_CLIP**2)
+    found = 2.0 * budget.neighbours * scale**2 / targets
+    held = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
+    return int(min(max(min(found, held), LEAST), MOST))
 
 
 def target_columns(
@@ -60,7 +121,7 @@ def target_columns(
     targets: Sequence[int],
     budget: DebiasingBudget,
     *,
-    neighbours: int,
+    neighbours: int | None,
     excluded: Sequence[int] = (),
 ) -> TargetColumns:
     """Return the precision columns of some targets; parameters as for `privinf.lasso.debiasing.debias`.
@@ -74,39 +135,131 @@ def target_columns(
     -----
     **Privacy.** Spends what `budget` says of neighbours, gram and sizes.
     """
-    members = _members(sums, fit, targets, neighbours, excluded, budget.neighbours)
-    union = list(dict.fromkeys([*fit.picked, *targets, *(j for chosen in members for j in chosen)]))
-    sums.size_columns(union, budget.sizes)
-    norm = math.inf if math.isinf(budget.gram) else math.sqrt(GRAM_ROOM * len(union))
-    noisy, gram_sd = sums.gram(union, norm, budget.gram, "Gram matrix of the precision columns")
-    gram = floored(noisy)
-    columns = precision_columns(gram, [list(positions(chosen, union)) for chosen in members])
-    at = positions(targets, union)
-    diagonal = columns[at, np.arange(len(targets))]
-    if not (diagonal > 0.0).all():
-        raise NotPositiveDefiniteError("the noisy Gram matrix gives a precision that is not positive")
-    noise = column_noise(gram, gram_sd, columns, fit, targets, union, sums.n)
-    return TargetColumns(union, columns / np.sqrt(diagonal), noise, score_correlation(columns, gram))
+    k, rho = len(targets), budget.gram
+    fresh = bool({*fit.picked, *targets} - sums.units.sized)
+    sums.size_columns([*fit.picked, *targets], budget.sizes)
+    near = _near(sums, fit, targets, neighbours, excluded, budget)
+    others = [
+        [i for i in dict.fromkeys([*fit.picked, *chosen]) if i != j]
+        for j, chosen in zip(targets, near, strict=True)
+    ]
+    union = list(dict.fromkeys([*fit.picked, *targets, *(j for chosen in near for j in chosen)]))
+    sums.size_columns(union, SIZES * rho + (0.0 if fresh else budget.sizes))
+    left = REGRESSIONS * rho / k
+    found = [column_regression(sums, fit, j, chosen, left) for j, chosen in zip(targets, others, strict=True)]
+    residuals = np.zeros((len(union), k))
+    for column, (target, one) in enumerate(zip(targets, found, strict=True)):
+        residuals[positions(one.others, union), column] = -one.coefficients / one.scale
+        residuals[union.index(target), column] = 1.0 / one.scale
+    squares, own, correlation, sd = _forms(sums, union, targets, residuals, FORMS * rho)
+    scale = np.array([one.scale for one in found])
+    size = squares * scale**2
+    noise = [
+        one.step_sd**2 * (known_error(fit, one.others, sums.n) + unknown) / square**2
+        for one, unknown, square in zip(found, _effects(found), size, strict=True)
+    ]
+    marks = _marks(found, near, sums.n, size, own, scale**2 * sd, sd)
+    return TargetColumns(union, residuals / np.sqrt(squares), np.array(noise), correlation, marks)
 
 
-def _members(
+def _effects(found: Sequence[ColumnRegression]) -> Floats:
+    """Return abs(d~)^2 of every target as far as products show it, steadied over targets, at least 0."""
+    seen = np.array([one.effects for one in found])
+    noise = math.sqrt(float(np.mean([one.effects_sd**2 for one in found])))
+    return np.maximum(steadied(seen, noise), 0.0)
+
+
+def known_error(fit: SparseFit, others: Sequence[int], n: int) -> float:
+    """Return E abs(d~)^2 of a fit that picked what matters: so much for each of its columns in `others`."""
+    count = len(set(fit.picked) & set(others))
+    return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
+
+
+def _near(
     sums: SparseSums,
     fit: SparseFit,
     targets: Sequence[int],
-    neighbours: int,
+    neighbours: int | None,
     excluded: Sequence[int],
-    rho: float,
+    budget: DebiasingBudget,
 ) -> list[list[int]]:
-    """Return for every target: itself, the columns of the fit, its neighbours."""
-    p = len(sums.units.scale)
-    allowed = np.ones((len(targets), p), dtype=bool)
+    """Return the neighbours of every target, picked by products with what the fit's columns leave of it."""
+    p, k = len(sums.units.scale), len(targets)
+    allowed = np.ones((k, p), dtype=bool)
     allowed[:, [*fit.picked, *excluded]] = False
-    allowed[np.arange(len(targets)), list(targets)] = False
-    count = min(neighbours, int(allowed.sum(axis=1).min()))
-    near: list[list[int]] = [[] for _ in targets]
-    if count > 0:
-        near = sums.neighbours(targets, count, allowed, rho)
-    return [list(dict.fromkeys([j, *fit.picked, *chosen])) for j, chosen in zip(targets, near, strict=True)]
+    allowed[np.arange(k), list(targets)] = False
+    wanted = neighbour_count(budget, sums.n, p, k, len(fit.picked)) if neighbours is None else neighbours
+    count = min(wanted, int(allowed.sum(axis=1).min()))
+    if count == 0:
+        return [[] for _ in targets]
+    columns = list(dict.fromkeys([*fit.picked, *targets]))
+    price = START * budget.gram
+    norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
+    noisy, sd = sums.gram(columns, norm, price, "Gram matrix of the selection and the targets")
+    gram, at = floored(kept_entries(noisy, sd)[0]), positions(targets, columns)
+    members = [
+        [int(i), *positions([s for s in fit.picked if s != j], columns)]
+        for i, j in zip(at, targets, strict=True)
+    ]
+    forms = precision_columns(gram, members)
+    forms /= np.sqrt(np.maximum(np.diag(forms[at]), np.finfo(np.float64).tiny))
+    return sums.neighbours(columns, count, allowed, budget.neighbours, NEAR_CLIP, forms)
+
+
+def _forms(
+    sums: SparseSums, union: list[int], targets: Sequence[int], residuals: Floats, rho: float
+) -> tuple[Floats, Floats, Floats, float]:
+    """Return mean squares of residuals and targets, the residuals' correlation, the sd of a mean square.
+
+    Of one noisy Gram matrix of standardised residuals and targets.
+    """
+    k = len(targets)
+    transform = np.zeros((len(union), 2 * k))
+    transform[:, :k] = residuals
+    transform[positions(targets, union), np.arange(k, 2 * k)] = 1.0
+    norm = math.inf if math.isinf(rho) else math.sqrt(FORMS_ROOM * (k + 2.0))
+    gram, sd = sums.gram(union, norm, rho, "residuals of the targets", transform=transform)
+    squares, own = np.split(np.maximum(np.diag(gram), SMALLEST_SQUARE), 2)
+    return squares, own, score_correlation(np.eye(k), gram[:k, :k]), sd
+
+
+def _marks(
+    found: Sequence[ColumnRegression],
+    near: Sequence[Sequence[int]],
+    n: int,
+    size: Floats,
+    own: Floats,
+    size_sd: Floats,
+    own_sd: float,
+) -> NeighbourMarks:
+    """Return the marks; `size` and `own` are the mean squares of residuals and targets."""
+    unexplained = size / own
+    sd = np.hypot(size_sd, unexplained * own_sd) / own
+    last = np.zeros(len(found))
+    out = np.zeros(len(found), dtype=bool)
+    for column, (one, chosen, square) in enumerate(zip(found, near, size, strict=True)):
+        share, noise = _last_quarter(one, chosen, one.step_sd**2 + square / n)
+        last[column] = share / own[column]
+        out[column] = last[column] > MATERIAL and share > OUT * noise
+    moving = np.array([one.unsettled for one in found], dtype=bool)
+    return NeighbourMarks(tuple(len(chosen) for chosen in near), 1.0 - unexplained, sd, last, out, moving)
+
+
+def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float) -> tuple[float, float]:
+    """Return what the smallest quarter of neighbours explains beside the others, and the sd of its error.
+
+    Of columns Q it is ``g_Q' (P_QQ)^-1 g_Q``, P = TT' the inverse Gram matrix; their error adds so many times
+    the `variance` of a whitened coordinate.
+    """
+    count = len(chosen) // 4
+    if count == 0:
+        return 0.0, 0.0
+    at = positions(chosen, one.others)
+    inverse = one.root[at] @ one.root[at].T
+    g = one.coefficients[at]
+    least = np.argsort(g**2 / np.diag(inverse), kind="stable")[:count]
+    share = float(g[least] @ np.linalg.solve(inverse[np.ix_(least, least)], g[least]))
+    return share - count * variance, variance * math.sqrt(2.0 * count)
 
 
 def column_noise(

@@ -17,6 +17,7 @@ import numpy as np
 from privinf.inference.tails import Clip
 from privinf.lasso.columns import DebiasingBudget, target_columns
 from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinates, joint_covariance
+from privinf.lasso.marks import NeighbourMarks
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import Score, SparseSums
@@ -46,6 +47,8 @@ class DebiasedFit:
         What intervals must allow for.
     clip : Clip or None
         Where scores of the mean were clipped.
+    marks : NeighbourMarks or None
+        How well the precision columns are known; None where products with the selection stand for neighbours.
     """
 
     coordinates: Debiased
@@ -55,6 +58,7 @@ class DebiasedFit:
     radii: tuple[float, float]
     bias: Floats | None = None
     clip: Clip | None = None
+    marks: NeighbourMarks | None = None
 
     @property
     def cov(self) -> Floats:
@@ -68,7 +72,7 @@ def debias(
     targets: Sequence[int],
     budget: DebiasingBudget,
     *,
-    neighbours: int = 4,
+    neighbours: int | None = None,
     excluded: Sequence[int] = (),
     target: ScoreTarget = "mean",
 ) -> DebiasedFit:
@@ -80,8 +84,9 @@ def debias(
     fit : SparseFit
     targets : sequence of int
     budget : DebiasingBudget
-    neighbours : int
-        Picked for every target, beside the columns of the fit.
+    neighbours : int, optional
+        Picked for every target, beside the columns of the fit; by default
+        `privinf.lasso.columns.neighbour_count` decides.
     excluded : sequence of int
         Columns that may not be neighbours.
     target : {"mean", "robust"}
@@ -102,11 +107,11 @@ def debias(
         coordinates = debiased_coordinates(start[list(targets)], scores.release, found.noise)
         return DebiasedFit(
             coordinates, scores.correlation, found.union, found.standard, (math.inf, math.inf),
-            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip,
+            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip, found.marks,
         )  # fmt: skip
     released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
     coordinates = debiased_coordinates(start[list(targets)], released, found.noise)
-    return DebiasedFit(coordinates, found.correlation, found.union, found.standard, radii)
+    return DebiasedFit(coordinates, found.correlation, found.union, found.standard, radii, marks=found.marks)
 
 
 def _scores(

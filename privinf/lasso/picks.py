@@ -196,7 +196,7 @@ class VectorServer:
         """
         if op not in VECTORS or values or rho is None or candidates is None:
             raise NotAvailableError(f"{op} is peeled, and without a trusted server nothing is")
-        rows, residual = (len(args["targets"]), False) if "targets" in args else (1, True)
+        rows, residual = (len(candidates), False) if "targets" in args else (1, True)
         entries, price = rows * len(self.low), rows * rho
         radius = vector_radius(entries, rows, self.n, price)
         scale = float(args["bound"]) / self.clip if residual else 1.0
@@ -234,7 +234,9 @@ class VectorServer:
         return np.asarray(sizes / args["scale"])
 
     def _residual_reach(self, args: Mapping[str, Any]) -> float:
-        reach = self.response + abs(float(args["intercept"]))
+        reach = self.response + abs(float(args.get("intercept", 0.0)))
+        if "response" in args:
+            reach = float(self._reach(args)[int(args["response"])])
         if "support" in args:
             reach += float(self._reach(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
         return reach

@@ -111,7 +111,9 @@ class LassoPlan:
         What may be spent, zCDP; infinite for no noise.
     delta : float
         At which epsilon is reported.
-    sparsity, neighbours : int
+    sparsity : int
+    neighbours : int or None
+        Of every target; None: as many as budget and rows allow.
     targets : tuple of int, or None
         None: the columns that the fit selects.
     every : bool
@@ -128,7 +130,7 @@ class LassoPlan:
     rho: float
     delta: float
     sparsity: int
-    neighbours: int
+    neighbours: int | None
     targets: tuple[int, ...] | None
     every: bool
     automatic: bool
@@ -166,15 +168,15 @@ def check_plan(
         raise ArgumentError(
             "targets='all' has no neighbours in its precision columns: leave precision_sparsity= out"
         )
-    if precision_sparsity is None:
-        precision_sparsity = 0 if every else NEIGHBOURS
+    if precision_sparsity is not None:
+        check_count(precision_sparsity, "precision_sparsity", least=0)
     extras = {"means": MEANS_SHARE} if check_choice(center, Center, "center") == "released" else {}
     parts, extra_shares = LassoShares.of(shares, every, extras)
     return LassoPlan(
         rho=rho,
         delta=delta,
         sparsity=sparsity,
-        neighbours=check_count(precision_sparsity, "precision_sparsity", least=0),
+        neighbours=precision_sparsity,
         targets=tuple(range(len(names))) if every else target_positions(targets, names, constant),
         every=every,
         automatic=automatic,

@@ -22,6 +22,7 @@ from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
+from privinf.lasso.marks import EXPLAINED_NOTE, explained_table
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums, SparseUnits
@@ -94,6 +95,7 @@ class LassoSettings(TypedDict):
     extras: NotRequired[dict[str, Any]]
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
+    marks: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,23 @@ class LassoResults(Results):
             raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 
+    def explained_shares(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return how much of each target the other columns of its precision column explain.
+
+        Columns ``neighbours`` (picked for the target, beside the columns of the fit), ``explained`` with
+        ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise, and ``last_quarter``,
+        the share that the smallest quarter of the neighbours adds: see `privinf.lasso.columns`.
+
+        Raises
+        ------
+        NotAvailableError
+            Nothing of that was released: all columns are targets, or sites have parts of their own.
+        """
+        marks = self._settings.get("marks")
+        if marks is None:
+            raise NotAvailableError("explained_shares: this fit regressed no target on neighbours")
+        return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
+
     @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
@@ -376,8 +395,11 @@ class LassoResults(Results):
         )
 
     def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
-        """Return the summary; with a bias bound it has a column of its own."""
+        """Return the summary; shares of the targets that are explained, and a bias bound, have columns."""
         summary = super().summary(alpha, title)
+        if "marks" in self._settings:
+            shares = [f"{share:.2f}" for share in self.explained_shares().explained]
+            summary = summary.with_column("(R2 of x)", shares, 3, EXPLAINED_NOTE)
         if "bias_bound" not in self._extras:
             return summary
         return with_bias_bound(summary, np.array(self._extras["bias_bound"]))
@@ -407,6 +429,8 @@ class LassoResults(Results):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (missed := self._settings.get("sight", {}).get("missed")) is not None:
             warn(f"{asked}: {missed}", WeakIdentificationWarning)
+        if (marked := self._settings.get("marks", {}).get("warning")) is not None:
+            warn(f"{asked}: {marked}", WeakIdentificationWarning)
 
     @property
     def _settings(self) -> LassoSettings:
@@ -415,6 +439,7 @@ class LassoResults(Results):
     def _check_settings(self) -> None:
         settings = self._settings
         texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
+        texts.append(settings.get("marks", {}).get("warning", ""))
         if not all(isinstance(text, str) for text in texts):
             raise ArgumentError("names and warnings of a result are texts")
         for name in ("draws", "widths"):
@@ -422,6 +447,8 @@ class LassoResults(Results):
         check_choice(self.score_target, ScoreTarget, "target")
         for name in ("sparse_params", "residual_scale", "_design"):
             getattr(self, name)
+        with suppress(NotAvailableError):
+            self.explained_shares()
         for name in ("score_tail", "picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
             with suppress(NotAvailableError):
                 getattr(self, name)
@@ -483,6 +510,9 @@ def lasso_results(
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if debiased.clip is not None:
         settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
+    if debiased.marks is not None:
+        settings["marks"] = debiased.marks.settings(reported)
+        notes += tuple(filter(None, [debiased.marks.warning(reported)]))
     if detection is not None:
         settings["sight"] = detection.settings()
         notes += (cost_note(detection.releases, len(names)),) + (detection.warning,) * detection.weak

@@ -96,6 +96,9 @@ class SparseSums:
         Number of rows summed.
     sites : tuple of str or None
         Only these sites' rows.
+    response : int or None
+        This column has the place of the response in residuals: what is asked then is of its regression on
+        others.
 
     Notes
     -----
@@ -106,21 +109,22 @@ class SparseSums:
     units: SparseUnits
     n: int
     sites: tuple[str, ...] | None = None
+    response: int | None = None
 
     def args(self, support: Sequence[int], beta: Floats, **more: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
         residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}
         units = self.units
-        return {
-            "center": units.center, "scale": units.scale, "intercept": units.intercept, **residual, **more,
-        }  # fmt: skip
+        place = {"intercept": units.intercept} if self.response is None else {"response": self.response}
+        return {"center": units.center, "scale": units.scale, **place, **residual, **more}
 
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
         """Return the typical size of residuals: the 68% point of abs(r), an sd if they are normal.
 
         From a noisy histogram on a public geometric grid below the response's reach.
         """
-        top = 2.0 * self.units.y_reach
+        units = self.units
+        top = 2.0 * (units.y_reach if self.response is None else float(units.reach[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         return float(
             self.server.histogram_quantile(
@@ -197,26 +201,47 @@ class SparseSums:
         return [int(j) for j in picks.support]
 
     def neighbours(
-        self, targets: Sequence[int], k: int, allowed: Flags, rho: float, bound: float = 1.0
+        self,
+        targets: Sequence[int],
+        k: int,
+        allowed: Flags,
+        rho: float,
+        bound: float = 1.0,
+        transform: Floats | None = None,
     ) -> list[list[int]]:
-        """Return for every target the k columns that are most correlated with it, clipped at `bound`."""
+        """Return for every target the k columns that are most correlated with it, clipped at `bound`.
+
+        Or for every form T'x of the targets, with `transform` T.
+        """
+        forms = {} if transform is None else {"transform": transform}
+        rows = len(allowed)
         picks = self.server.top_k(
-            "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound), k,
-            rho=rho / len(targets), values=False, candidates=allowed, label="neighbours of the targets",
+            "column_products", self.args((), np.empty(0), targets=np.asarray(targets), bound=bound, **forms),
+            k, rho=rho / rows, values=False, candidates=allowed, label="neighbours of the targets",
             sites=self.sites,
         )  # fmt: skip
         return [[int(j) for j in row] for row in picks.support]
 
     def gram(
-        self, columns: Sequence[int], norm: float, rho: float, label: str, bound: float = math.inf
+        self,
+        columns: Sequence[int],
+        norm: float,
+        rho: float,
+        label: str,
+        bound: float = math.inf,
+        transform: Floats | None = None,
     ) -> tuple[Floats, float]:
         """Return the noisy mean Gram matrix of vectors shrunk to `norm`, and the sd of its diagonal.
 
-        Where there is noise, columns are clipped at `bound` before that.
+        The vectors are columns, or forms T'x of them with `transform` T. Where there is noise, their entries
+        are clipped at `bound` before that.
         """
-        reach = float(self.units.reach[list(columns)].max())
+        largest = self.units.reach[list(columns)]
+        reach = float((largest if transform is None else largest @ np.abs(transform)).max())
         reach = reach if math.isinf(rho) else min(reach, bound, norm)
-        clip = {"norm": min(norm, UNCLIPPED), "bound": reach}
+        clip: dict[str, PlainValue] = {"norm": min(norm, UNCLIPPED), "bound": reach}
+        if transform is not None:
+            clip["transform"] = transform
         noisy = self.server.gram(
             self.args((), np.empty(0), columns=np.asarray(columns), **clip), label=label, rho=rho,
             sites=self.sites,

@@ -129,7 +129,7 @@ def test_with_room_for_every_record_it_is_the_sum_that_is_peeled(name, peeled, s
 def test_bad_arguments():
     wrong = [(SHRUNK, {"norm": -1.0}), (SHRUNK, {"norm": math.nan}), (SHRUNK, {"bound": 0.0}),
              (SHRUNK, {"targets": np.array([0])}), (TWO, {"norm": 0.0}), (TWO, {"targets": np.array([9])}),
-             (TWO, {"transform": np.eye(2)})]  # fmt: skip
+             (TWO, {"transform": np.eye(3)})]  # fmt: skip
     for (op, args), change in wrong:
         with pytest.raises(ArgumentError):
             SITE_OPS[op].reach(args | change, P)

@@ -115,8 +115,12 @@ class SiteBlock:
         return np.clip(self.response, max(self.response_low, -LARGEST), min(self.response_high, LARGEST))
 
     def residual(self, args: Args, bound: float | None = None) -> Floats:
-        """Return clip(y) - intercept - x_S'beta, clipped to [-bound, bound], shape (rows,)."""
-        r = self.outcome() - args.get("intercept", 0.0)
+        """Return clip(y) - intercept - x_S'beta, clipped to [-bound, bound], shape (rows,).
+
+        The column `response`, in its units, has the place of clip(y) if there is one.
+        """
+        y = self.columns(args, np.array([args["response"]]))[:, 0] if "response" in args else self.outcome()
+        r = y - args.get("intercept", 0.0)
         if "support" in args and len(args["support"]):
             r = r - self.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"])
         return clipped(r, math.inf if bound is None else bound)
@@ -299,12 +303,14 @@ def positions(args: Args, name: str, columns: int) -> Integers:
 
 
 def check_common(args: Args, columns: int) -> None:
-    """Check what every statistic takes: center, scale, intercept, support and beta."""
+    """Check what every statistic takes: center, scale, intercept, response, support and beta."""
     if args.get("center") is not None:
         vector(args, "center", columns)
     if args.get("scale") is not None:
         positive_vector(args, "scale", columns)
     check_number(args.get("intercept", 0.0), "intercept")
+    if "response" in args and whole_number(args, "response") >= columns:
+        raise ArgumentError(f"response must be a position between 0 and {columns - 1}")
     if ("support" in args) != ("beta" in args):
         raise ArgumentError("support and beta go together")
     if "support" in args:

@@ -30,7 +30,7 @@ from privinf.typing import Floats, Relation
 
 T = TypeVar("T")
 
-COMMON = ("center", "scale", "intercept", "support", "beta", "bits")
+COMMON = ("center", "scale", "intercept", "response", "support", "beta", "bits")
 # Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
 CLIENTS = ("client_rows", "client_clip")
 # Numbers that one sum may hold.

@@ -2,11 +2,13 @@ r"""Sums over records from which a sparse regression is fitted, each with its ex
 
 Every statistic is a sum of one bounded vector a record, made from public arguments; the clip is enforced on
 the very vector that is summed. x stands for (clip(x, bounds) - center) / scale and r for clip(y) - intercept
-- x_S'beta, psi_R for the clip to [-R, R]. Replacing one record moves the sum by f(z) - f(z'), so that
+- x_S'beta, with the column `response` in the place of clip(y) if there is one, psi_R for the clip to [-R, R].
+Replacing one record moves the sum by f(z) - f(z'), so that
 
 - ``clipped_products``: sum clip(x_j r, B), every entry in [-B, B]: l_inf sensitivity 2B;
-- ``column_products``: sum clip(x_j, c) clip(x_k, c): l_inf 2 c^2;
-- ``union_gram``: sum a a', a = clip(x_A, c), shrunk to |a| <= D if asked, q^2 = min(|A| c^2, D^2). Its
+- ``column_products``: sum clip(x_j, c) clip(x_k, c), forms T'x_A in the place of x_j if asked: l_inf 2 c^2;
+- ``union_gram``: sum a a', a = clip(x_A, c) or clip(T'x_A, c), shrunk to |a| <= D if asked, q^2 = min(m c^2,
+  D^2) for m entries. Its
   isometric upper triangle (sqrt 2 above the diagonal) has the Frobenius norm as its l2 norm:
   ||aa' - bb'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 q^4, with equality for orthogonal a and b of full length
   (q^2 for a single column, where (a^2 - b^2)^2 <= q^4);
@@ -96,22 +98,49 @@ def _products_reach(args: Args, columns: int) -> Reach:
 
 
 def column_products(block: SiteBlock, args: Args) -> Floats:
-    """Return sum clip(x_j, c) clip(x_k, c) for targets j and all k, shape (m, p)."""
-    bound = float(args["bound"])
-    x, unit = rounded(clipped(block.columns(args), bound), unit_of(bound, digits(args)[1]), bound)
-    return np.asarray(x[:, np.asarray(args["targets"])].T @ x * unit**2, dtype=np.float64)
+    """Return sum clip(a, c) clip(x_k, c) for targets or forms a and all k, shape (m, p)."""
+    bound, columns = float(args["bound"]), block.columns(args)
+    grid = unit_of(bound, digits(args)[1])
+    a = rounded(clipped(leading(columns, args), bound), grid, bound)[0]
+    x, unit = rounded(clipped(columns, bound), grid, bound)
+    return np.asarray(a.T @ x * unit**2, dtype=np.float64)
+
+
+def leading(columns: Floats, args: Args) -> Floats:
+    """Return the targets among all columns, or forms T'x_A of them, a fresh array of shape (rows, m)."""
+    a = columns[:, np.asarray(args["targets"])]
+    return a @ np.asarray(args["transform"], dtype=np.float64) if "transform" in args else a
+
+
+def leading_size(args: Args, columns: int) -> int:
+    """Check targets and transform, and return m."""
+    return forms_of(args, len(positions(args, "targets", columns)))
+
+
+def forms_of(args: Args, size: int) -> int:
+    """Check the transform of `size` columns, if there is one, and return how many forms it has."""
+    if args.get("transform") is None:
+        return size
+    transform = check_array(args["transform"], "transform", ndim=2)
+    if transform.shape[0] != size:
+        raise ArgumentError(f"transform has {transform.shape[0]} rows for {size} columns")
+    return int(transform.shape[1])
 
 
 def _column_products_reach(args: Args, columns: int) -> Reach:
-    targets, bound = positions(args, "targets", columns), positive(args, "bound")
-    return Reach.box((len(targets), columns), bound**2, "2c^2, factors clipped to [-c, c]")
+    bound = positive(args, "bound")
+    shape = leading_size(args, columns), columns
+    return Reach.box(shape, bound**2, "2c^2, factors clipped to [-c, c]")
 
 
 def union_gram(block: SiteBlock, args: Args) -> Floats:
     """Return the isometric upper triangle of sum a a', shape (k (k + 1) / 2,)."""
     bound, norm = float(args["bound"]), args.get("norm")
     unit = unit_of(bound, (digits(args)[0] - ROOT2_BITS) // 2)
-    a = clipped(block.columns(args, np.asarray(args["columns"])), bound)
+    a = block.columns(args, np.asarray(args["columns"]))
+    if args.get("transform") is not None:
+        a = a @ np.asarray(args["transform"], dtype=np.float64)
+    a = clipped(a, bound)
     if norm is not None:
         a = clip_norms(a, float(norm), unit)
     a, unit = rounded(a, unit, bound)
@@ -120,7 +149,7 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
 
 
 def _gram_reach(args: Args, columns: int) -> Reach:
-    size, bound = len(positions(args, "columns", columns)), positive(args, "bound")
+    size, bound = _targets_of(args, columns), positive(args, "bound")
     norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
     q2, square = min(size * bound**2, norm2), min(bound**2, norm2)
     shape, why = (size * (size + 1) // 2,), "Frobenius distance of two clipped rank-one matrices"
@@ -152,13 +181,7 @@ def clipped_score(block: SiteBlock, args: Args) -> Floats:
 
 def _targets_of(args: Args, columns: int) -> int:
     """Check columns and transform, and return m."""
-    chosen = positions(args, "columns", columns)
-    if args.get("transform") is None:
-        return len(chosen)
-    transform = check_array(args["transform"], "transform", ndim=2)
-    if transform.shape[0] != len(chosen):
-        raise ArgumentError(f"transform has {transform.shape[0]} rows for {len(chosen)} columns")
-    return int(transform.shape[1])
+    return forms_of(args, len(positions(args, "columns", columns)))
 
 
 def _score_reach(args: Args, columns: int) -> Reach:
@@ -280,9 +303,13 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         "clipped_products", clipped_products, _products_reach, (*COMMON, "bound", "residual_clip"), wide=True
     ),
     SiteOp(
-        "column_products", column_products, _column_products_reach, (*COMMON, "targets", "bound"), wide=True
+        "column_products",
+        column_products,
+        _column_products_reach,
+        (*COMMON, "targets", "transform", "bound"),
+        wide=True,
     ),
-    SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "bound", "norm")),
+    SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "transform", "bound", "norm")),
     SiteOp("clipped_score", clipped_score, _score_reach, _TARGETS),
     SiteOp("slopes", slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
     SiteOp("score_variances", score_variances, _variances_reach, _TARGETS),

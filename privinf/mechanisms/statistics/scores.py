@@ -59,6 +59,7 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
+from privinf.mechanisms.statistics.regression import leading, leading_size
 from privinf.typing import Floats
 from privinf.validation import check_array, check_choice
 
@@ -236,11 +237,11 @@ def _product_reach(args: Args, columns: int) -> Reach:
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
-    """Return sum a b' of targets and all columns, each record's shrunk to |a| |b| <= C, shape (m, p)."""
+    """Return sum a b' of targets or forms and all columns, each record's shrunk to |a| |b| <= C, (m, p)."""
     half, bound, norm = digits(args)[1], float(args["bound"]), float(args["norm"])
-    unit = unit_of(bound, half)
-    b, b_unit = rounded(clipped(block.columns(args), bound), unit, bound)
-    a = b[:, np.asarray(args["targets"])]
+    unit, columns = unit_of(bound, half), block.columns(args)
+    a = rounded(clipped(leading(columns, args), bound), unit, bound)[0]
+    b, b_unit = rounded(clipped(columns, bound), unit, bound)
     lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
     # b stands on its grid; a is shrunk against it and cut towards zero.
     a *= _room(lengths, norm)[:, None]
@@ -254,7 +255,7 @@ def _room(lengths: Floats, norm: float) -> Floats:
 
 
 def _column_product_reach(args: Args, columns: int) -> Reach:
-    size = len(positions(args, "targets", columns))
+    size = leading_size(args, columns)
     bound, norm = positive(args, "bound"), positive(args, "norm")
     l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
     top = min(bound**2, norm)
@@ -265,6 +266,6 @@ VECTOR_OPS: dict[str, SiteOp] = named(
     SiteOp("product_vector", product_vector, _product_reach, (*COMMON, "bound", "norm"), wide=True),
     SiteOp(
         "column_product_vector", column_product_vector, _column_product_reach,
-        (*COMMON, "targets", "bound", "norm"), wide=True,
+        (*COMMON, "targets", "transform", "bound", "norm"), wide=True,
     ),
 )  # fmt: skip

@@ -1,0 +1,225 @@
+r"""The regression of one target on its neighbours, of which a precision column is made.
+
+For target j and other columns A the residual ``e_j = x_j - x_A'g`` is uncorrelated with x_A, and the
+precision column is ``w_j = (1, -g) / E e_j^2``. g comes from clipped preconditioned steps, as the
+coefficients of y do: with ``T T' ~ (E x_A x_A')^-1`` and v = T'x_A shrunk to abs(v) <= C,
+
+    g <- g + T mean[v psi_R(e_j)] / (A1(C) B1(R)).
+
+A Gram matrix of q columns is about sqrt q times as far from the truth as such a step of q numbers: it makes T
+and the start only, and its noise does not bias the end point. The last step's noise z, of sd t in whitened
+coordinates, is what remains of ``mean e_j v = -z``: an error d of the coefficients of y on A moves the
+debiased coordinate by ``z'd~ / E e_j^2``, ``d~ = T'Gd``, with the variance
+
+    t^2 |d~|^2 / (E e_j^2)^2.                                                             (noise of w_j)
+
+**Preconditioner.** Of the noisy Gram matrix only entries are kept that stand out of their noise. The noise of
+d kept entries a row has eigenvalues of up to g sqrt(2 d), g its sd on the diagonal: where the smallest
+eigenvalue is not well above, a second matrix, of v = T'x in the eigenvectors' coordinates, shows how far T
+was off, and corrects it. Where it is, its price goes to the steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privinf.lasso.precision import THRESHOLD, standing_out
+from privinf.lasso.radii import norm_moments, residual_moments
+from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, UNSETTLED, SparseFit, step
+from privinf.typing import Floats
+
+# Shares of the price of one target: its Gram matrix, the second where it is needed, sizes of residuals, what
+# the coefficients of y leave in the products with the neighbours; the rest is for the steps.
+LOOK, SECOND_LOOK, SCALES, EFFECTS = 0.26, 0.17, 0.05, 0.12
+STEPS = (0.2, 0.3, 0.5)
+# Residuals of columns are clipped at this many times their size.
+CLIP = 2.0
+# Smallest eigenvalue over the noise's largest, below which a second look is taken; and T is marked after it.
+CLEAR, HIDDEN = 3.0, 0.5
+# No eigenvalue is taken to be below this share of the mean.
+TINIEST = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRegression:
+    """The regression of a target on other columns, in the units of the sums.
+
+    Attributes
+    ----------
+    others : list of int
+        A.
+    coefficients : ndarray, shape (size of A,)
+        g.
+    root : ndarray, shape (size of A, size of A)
+        T.
+    scale : float
+        Typical size of the residual.
+    step_sd : float
+        t.
+    effects, effects_sd : float
+        What is seen of abs(d~)^2 in products of v with the residuals of y, noise removed on average; its sd.
+    unsettled : bool
+        Whether the steps were still moving at the end, or the noise hides the Gram matrix.
+    """
+
+    others: list[int]
+    coefficients: Floats
+    root: Floats
+    scale: float
+    step_sd: float
+    effects: float
+    effects_sd: float
+    unsettled: bool
+
+
+def column_regression(
+    sums: SparseSums, fit: SparseFit, target: int, others: Sequence[int], rho: float
+) -> ColumnRegression:
+    """Return the regression of a target on other columns.
+
+    Parameters
+    ----------
+    sums : SparseSums
+        Of the response.
+    fit : SparseFit
+        Its coefficients.
+    target : int
+    others : sequence of int
+        A, without the target.
+    rho : float
+        Price, zCDP.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho`.
+    """
+    others = list(others)
+    if not others:
+        return ColumnRegression([], np.empty(0), np.empty((0, 0)), 1.0, 0.0, 0.0, 0.0, False)
+    look = _look(sums, target, others, rho)
+    root, g, left = look.root, look.start, look.left
+    column = replace(sums, response=target)
+    size, price = len(others), SCALES * rho / (len(STEPS) + 1)
+
+    def sizes(g: Floats) -> tuple[float, float]:
+        typical = column.residual_scale(others, g, price, "sizes of targets' residuals")
+        return typical, look.residual_size(g, typical)
+
+    typical, scale = sizes(g)
+    noise, moved = 0.0, 0.0
+    for position, share in enumerate(STEPS):
+        before, start = noise, g
+        g, noise = step(column, others, g, root, scale, CLIP * scale / typical, share * left)
+        moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
+        if position == len(STEPS) - 1:
+            g, noise = shrunk(g, root, noise)
+        typical, scale = sizes(g)
+    settled = UNSETTLED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
+    unsettled = math.isfinite(rho) and (moved > settled or look.clear < HIDDEN)
+    effects = _effects(sums, fit, others, root, EFFECTS * rho)
+    return ColumnRegression(others, g, root, scale, noise, *effects, unsettled)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """What the Gram matrices of a target and its neighbours say."""
+
+    gram: Floats
+    sd: float
+    root: Floats
+    start: Floats
+    clear: float
+    left: float
+
+    def residual_size(self, g: Floats, typical: float) -> float:
+        """Return the root mean square of the residual where it stands out above its `typical` size."""
+        form = np.append(1.0, -g)
+        square, noise = float(form @ self.gram @ form), self.sd * float(form @ form)
+        excess = square - typical**2
+        if excess <= THRESHOLD * noise:
+            return typical
+        return math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
+
+
+def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
+    """Return coefficients shrunk where they are mostly noise, and the sd that stands for their error then.
+
+    Of G = abs(T^-1 g)^2 the noise has the share a = q t^2 / G. With ``f = 1 - a^2`` the error is ``f^2 t^2`` by
+    noise and ``(1 - f)^2 (1 - a) G / q`` by shrinking, a whitened coordinate on average.
+    """
+    square = float(np.sum(np.square(np.linalg.solve(root, g))))
+    if noise == 0.0 or square == 0.0:
+        return g, noise
+    share = min(1.0, len(g) * noise**2 / square)
+    kept = 1.0 - share**2
+    missed = (1.0 - kept) ** 2 * max(1.0 - share, 1.0 / len(g)) * square / len(g)
+    return kept * g, math.sqrt(kept**2 * noise**2 + missed)
+
+
+def _look(sums: SparseSums, target: int, others: list[int], rho: float) -> _Look:
+    """Return T, a start of g, the clearance of what T was made of, and the price that is left for steps."""
+    left = (1.0 - LOOK - SCALES - EFFECTS) * rho
+    noisy, sd = sums.gram(
+        [target, *others], _norm(len(others) + 1, rho), LOOK * rho, "Gram matrices of the targets' neighbours"
+    )
+    kept, edge = kept_entries(noisy, sd)
+    root, clear = _inverse_root(kept[1:, 1:], edge)
+    start = root @ (root.T @ kept[1:, 0])
+    if clear >= CLEAR:
+        return _Look(noisy, sd, root, start, clear, left)
+    again, spread = sums.gram(
+        others, _norm(len(others), rho), SECOND_LOOK * rho, "second Gram matrices of the neighbours",
+        transform=root,
+    )  # fmt: skip
+    more, clear = _inverse_root(*kept_entries(again, spread))
+    return _Look(noisy, sd, root @ more, start, clear, left - SECOND_LOOK * rho)
+
+
+def noise_of_column(n: int, rho: float) -> float:
+    """Return what a column adds to abs(z), z the noise of a regression, over the size of the residual.
+
+    Of q columns it is ``sqrt(q) t = q 2 R / (n sqrt(2 rho))`` at the price rho of the last step, which
+    follows from that of the regression, `rho`.
+    """
+    last = (1.0 - LOOK - SECOND_LOOK - SCALES - EFFECTS) * STEPS[-1] * rho
+    return 2.0 * CLIP / (n * math.sqrt(2.0 * last) * residual_moments(CLIP)[0])
+
+
+def _norm(size: int, rho: float) -> float:
+    return math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
+
+
+def kept_entries(gram: Floats, sd: float) -> tuple[Floats, float]:
+    """Return a noisy Gram matrix without the entries that are noise, and how far the rest's noise reaches.
+
+    `sd` is that of the noise on the diagonal; above it, it is 1 / sqrt 2 of that. Post-processing.
+    """
+    off = standing_out(gram, sd / math.sqrt(2.0))
+    np.fill_diagonal(off, 0.0)
+    most = 1 + int((off != 0.0).sum(axis=1).max())
+    return np.asarray(off + np.diag(np.diag(gram))), sd * math.sqrt(2.0 * most)
+
+
+def _inverse_root(gram: Floats, edge: float) -> tuple[Floats, float]:
+    """Return T with T T' the inverse, eigenvalues kept above half the `edge` of noise, and the clearance."""
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
+    least = max(0.5 * edge, TINIEST * max(float(np.mean(values)), TINIEST))
+    clear = float(values[0]) / edge if edge > 0.0 else math.inf
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least))), clear
+
+
+def _effects(
+    sums: SparseSums, fit: SparseFit, others: list[int], root: Floats, rho: float
+) -> tuple[float, float]:
+    """Return abs(mean v psi(r))^2 over its squared slope, less what its noise adds, and the sd of that."""
+    size, private = len(others), math.isfinite(rho)
+    norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
+    score = Score(others, root, norm, bound * fit.scale, fit.picked, fit.picked_beta)
+    mean, sd = sums.score(score, rho, "effects of the neighbours")
+    slope = norm_moments(norm, size)[0] * residual_moments(bound)[0]
+    return (float(mean @ mean) - size * sd**2) / slope**2, math.sqrt(2.0 * size) * (sd / slope) ** 2
