@@ -153,13 +153,12 @@ def target_columns(
         residuals[union.index(target), column] = 1.0 / one.scale
     squares, own, correlation, sd = _forms(sums, union, targets, residuals, FORMS * rho)
     scale = np.array([one.scale for one in found])
-    size = squares * scale**2
     noise = [
-        one.step_sd**2 * (known_error(fit, one.others, sums.n) + unknown) / square**2
-        for one, unknown, square in zip(found, _effects(found), size, strict=True)
+        one.step_sd**2 * (known_error(fit, one.others, sums.n) + unknown) / one.scale**4
+        for one, unknown in zip(found, _effects(found), strict=True)
     ]
-    marks = _marks(found, near, sums.n, size, own, scale**2 * sd, sd)
-    return TargetColumns(union, residuals / np.sqrt(squares), np.array(noise), correlation, marks)
+    marks = _marks(found, near, sums.n, scale**2 * squares, own, scale**2 * sd, sd)
+    return TargetColumns(union, residuals, np.array(noise), correlation, marks)
 
 
 def _effects(found: Sequence[ColumnRegression]) -> Floats:

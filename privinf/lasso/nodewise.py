@@ -43,6 +43,8 @@ CLIP = 2.0
 CLEAR, HIDDEN = 3.0, 0.5
 # No eigenvalue is taken to be below this share of the mean.
 TINIEST = 1e-6
+# Nor any residual larger than this, in units of the target's released size.
+LARGEST_SIZE = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,21 +106,15 @@ def column_regression(
     look = _look(sums, target, others, rho)
     root, g, left = look.root, look.start, look.left
     column = replace(sums, response=target)
-    size, price = len(others), SCALES * rho / (len(STEPS) + 1)
-
-    def sizes(g: Floats) -> tuple[float, float]:
-        typical = column.residual_scale(others, g, price, "sizes of targets' residuals")
-        return typical, look.residual_size(g, typical)
-
-    typical, scale = sizes(g)
+    size, price = len(others), 0.5 * SCALES * rho
+    typical, scale = _sizes(column, look, others, g, price)
     noise, moved = 0.0, 0.0
-    for position, share in enumerate(STEPS):
+    for share in STEPS:
         before, start = noise, g
         g, noise = step(column, others, g, root, scale, CLIP * scale / typical, share * left)
         moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
-        if position == len(STEPS) - 1:
-            g, noise = shrunk(g, root, noise)
-        typical, scale = sizes(g)
+    g, noise = shrunk(g, root, noise)
+    _, scale = _sizes(column, look, others, g, price)
     settled = UNSETTLED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
     unsettled = math.isfinite(rho) and (moved > settled or look.clear < HIDDEN)
     effects = _effects(sums, fit, others, root, EFFECTS * rho)
@@ -136,21 +132,30 @@ class _Look:
     clear: float
     left: float
 
-    def residual_size(self, g: Floats, typical: float) -> float:
-        """Return the root mean square of the residual where it stands out above its `typical` size."""
-        form = np.append(1.0, -g)
-        square, noise = float(form @ self.gram @ form), self.sd * float(form @ form)
-        excess = square - typical**2
-        if excess <= THRESHOLD * noise:
-            return typical
-        return math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
+
+def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: float) -> tuple[float, float]:
+    """Return the typical size of the residuals, and their root mean square.
+
+    The first is their 68% point, no larger than the Gram matrix and the target's own size allow; the second
+    is more where the Gram matrix says so beyond its noise, as for rare levels.
+    """
+    form = np.append(1.0, -g)
+    square, noise = float(form @ look.gram @ form), look.sd * float(form @ form)
+    most = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
+    point = column.residual_scale(others, g, rho, "sizes of targets' residuals")
+    typical = min(point, most) if math.isfinite(rho) else point
+    excess = square - typical**2
+    if excess <= THRESHOLD * noise:
+        return typical, typical
+    whole = math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
+    return typical, min(whole, LARGEST_SIZE) if math.isfinite(rho) else whole
 
 
 def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
     """Return coefficients shrunk where they are mostly noise, and the sd that stands for their error then.
 
-    Of G = abs(T^-1 g)^2 the noise has the share a = q t^2 / G. With ``f = 1 - a^2`` the error is ``f^2 t^2`` by
-    noise and ``(1 - f)^2 (1 - a) G / q`` by shrinking, a whitened coordinate on average.
+    Of G = abs(T^-1 g)^2 the noise has the share a = q t^2 / G. With ``f = 1 - a^2`` the error is ``f^2 t^2``
+    by noise and ``(1 - f)^2 (1 - a) G / q`` by shrinking, a whitened coordinate on average.
     """
     square = float(np.sum(np.square(np.linalg.solve(root, g))))
     if noise == 0.0 or square == 0.0:

@@ -41,6 +41,16 @@ FORMS = BETA | {"columns": np.arange(3), "transform": TWO + 0.1, "unit": 0.6}
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "clipped_products": ("clipped_products", BETA | {"bound": 0.7}, 0.99),
     "union_gram": ("union_gram", {"columns": np.arange(3), "bound": 1.0, "norm": 1.2}, 0.9),
+    "union_gram, forms": (
+        "union_gram", {"columns": np.arange(3), "transform": TWO, "bound": 1.0, "norm": 1.2}, 0.99
+    ),
+    "clipped_score, of a column": (
+        "clipped_score", {k: v for k, v in SCORE.items() if k != "intercept"} | {"response": 0}, 0.99
+    ),
+    "column_product_vector, forms": (
+        "column_product_vector",
+        {"targets": np.arange(3), "transform": TWO[:, :1], "bound": 2.0, "norm": 0.8}, 0.8,
+    ),
     "union_gram, one": ("union_gram", {"columns": np.array([2]), "bound": 1.5}, 0.99),
     "clipped_score": ("clipped_score", SCORE, 0.99),
     "slopes": ("slopes", SCORE | {"targets": np.array([1, 0]), "column_clip": 1.8, "norm": 0.9}, 0.95),
