@@ -31,15 +31,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.plan import (
-    NEIGHBOURS,
-    Accounting,
-    Center,
-    LassoPlan,
-    Targets,
-    check_plan,
-    target_positions,
-)
+from privinf.lasso.plan import Accounting, Center, LassoPlan, Targets, check_plan, target_positions
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
@@ -158,9 +150,8 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     chosen = () if plan.targets is None else plan.targets
     own = check_site_plan(
         plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
-        neighbours=NEIGHBOURS if plan.neighbours is None else plan.neighbours, shares=options.shares,
-        targets=len(chosen), p=len(rows.names), rows=list(rows.rows.values()),
-        accounting=options.accounting, precision=options.precision,
+        neighbours=plan.site_neighbours, shares=options.shares, targets=len(chosen), p=len(rows.names),
+        rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
     )  # fmt: skip
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()

@@ -252,8 +252,11 @@ class DebiasedLasso:
             Precision columns of heterogeneous fits: from all rows, or from each site's own where their
             columns have different laws.
         precision_sparsity : int, optional
-            Neighbours in each precision column, beside the columns that were picked; 4 by default, none for
-            all columns of a homogeneous fit. For the paper's variant the entries of a column, 5.
+            Neighbours in each precision column, beside the columns that were picked (double selection). By
+            default as many, 4 to 40, as budget, rows and the number of targets allow
+            (`privinf.lasso.columns.neighbour_count`); 4 with ``heterogeneous=True``, none for all columns of
+            a homogeneous fit. `LassoResults.explained_shares` says what they explain, and results warn where
+            more would be needed. For the paper's variant the entries of a column, 5.
         iterations : int, optional
             Blocks in which columns are picked, each on the residuals of the last fit; 3 by default. For the
             paper's variant its T, log N. On secure sums every block is a release at its share of the price:

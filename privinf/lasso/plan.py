@@ -139,6 +139,11 @@ class LassoPlan:
     shares: LassoShares
     extras: Mapping[str, float]
 
+    @property
+    def site_neighbours(self) -> int:
+        """Neighbours of every target where sites have parts of their own."""
+        return NEIGHBOURS if self.neighbours is None else self.neighbours
+
     def price(self, extra: str) -> float:
         """Return the price of an extra, zCDP."""
         return self.extras[extra] * self.rho * ROUNDING
