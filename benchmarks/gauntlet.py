@@ -4,7 +4,7 @@
     python benchmarks/gauntlet.py --report                              (-> benchmarks/results/gauntlet.md)
     python benchmarks/gauntlet.py --growth                              (-> benchmarks/results/gauntlet_growth.md)
 
-``--named`` runs the further rows of the issue beside the 60; ``--cells`` and ``--estimators`` choose. Fits are
+``--named`` runs further rows and foreign tables beside the 60; ``--cells`` and ``--estimators`` choose. Fits are
 appended to a file of JSON lines as they come, and what stands there already is not run again, so that a run can
 be stopped and taken up. A replication's rows and noise are seeded by the names of cell and estimator and its
 number alone. Tables beyond statsmodels' need the extra ``datasets``.
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gauntlet_cells import BY_NAME, CELLS, NAMED, Cell
+from gauntlet_cells import BY_NAME, CELLS, FOREIGN, NAMED, Cell
 from gauntlet_estimators import ESTIMATORS, estimators_of, outcome
 from gauntlet_truth import reference_of
 
@@ -117,7 +117,9 @@ def run(
 def chosen(given: argparse.Namespace) -> list[Cell]:
     """Return the cells that were asked for and whose tables are installed."""
     cells = (
-        [BY_NAME[name] for name in given.cells] if given.cells else [*CELLS, *(NAMED if given.named else ())]
+        [BY_NAME[name] for name in given.cells]
+        if given.cells
+        else [*CELLS, *((*NAMED, *FOREIGN) if given.named else ())]
     )
     if given.family:
         cells = [cell for cell in cells if cell.family == given.family]

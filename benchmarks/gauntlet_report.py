@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gauntlet_cells import BY_NAME, CELLS, Cell
+from gauntlet_cells import BY_NAME, CELLS, FOREIGN, Cell
 from gauntlet_estimators import ESTIMATORS
 from gauntlet_truth import predicted_ratio, reference_of
 
 from privinf.simulation import binomial_limits
 
 LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
-NAMED = ("HeavyTailWarning", "SteepDirectionWarning")
+NAMED = ("HeavyTailWarning", "MisfitWarning", "SteepDirectionWarning")
 LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
 
 # What the issue asks of single cells: least coverage is the binomial limit everywhere, greatest median width here.
@@ -250,7 +250,7 @@ delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the e
 least squares, logit or Poisson regression in the population that rows are drawn from, clipped to the public bounds.
 
 Coverage: of intervals that are not flagged (a WeakIdentificationWarning, `identification.weak`). The named warnings
-(HeavyTailWarning; SteepDirectionWarning of moments alone) are no flags: the issue counts a fit under one and not its misses (first two columns of
+(HeavyTailWarning; MisfitWarning of logistic models; SteepDirectionWarning of moments alone) are no flags: the issue counts a fit under one and not its misses (first two columns of
 the verdicts); beside that, its misses counted like any other, and its fits left out. **below**: coefficients, the
 constant included, below the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
 over the HC0 (least squares, Poisson) or Logit interval without privacy. Predicted ratio: smallest eigenvalue of the
@@ -273,9 +273,12 @@ def write_report(fits: list[dict[str, Any]], path: Path) -> None:
     main = {cell.name for cell in CELLS}
     plain = [one for one in found if not one.cell.exception]
     text += _verdicts("The 60 cells, but for the named exceptions", [o for o in plain if o.cell.name in main])
-    text += _verdicts("The further rows of the issue", [one for one in plain if one.cell.name not in main])
+    foreign = {cell.name for cell in FOREIGN}
+    text += _verdicts("Further rows", [o for o in plain if o.cell.name not in main | foreign])
+    text += _verdicts("Foreign tables", [o for o in plain if o.cell.name in foreign])
     text += _cells("Cells", [one for one in plain if one.cell.name in main])
-    text += _cells("Further rows", [one for one in plain if one.cell.name not in main])
+    text += _cells("Further rows", [o for o in plain if o.cell.name not in main | foreign])
+    text += _cells("Foreign tables", [o for o in plain if o.cell.name in foreign])
     text += _cells("Named exceptions", [one for one in found if one.cell.exception])
     named = {one.cell.name: one.cell.exception for one in found if one.cell.exception}
     text += "\n" + "".join(f"- {name}: {reason}.\n" for name, reason in named.items())

@@ -78,6 +78,10 @@ class HeavyTailWarning(PrivinfWarning):
     """Much of a sum lies beyond what counts can see: intervals rest on how the tail was taken to go on."""
 
 
+class MisfitWarning(PrivinfWarning):
+    """The mean or the variance may not be the model's: rows far out, or a few large counts, would decide."""
+
+
 class LargeDeltaWarning(PrivinfWarning):
     """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
 

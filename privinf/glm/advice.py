@@ -19,6 +19,20 @@ CHEAPER = (
     '; tighter bounds of the response cost less, and residual_clip="bounds" assumes nothing, at the price of '
     "noise for the whole range"
 )
+# From so many standard errors on that a wrong mean of rows far out may move an estimate.
+FAR_OUT = 1.0
+MISFIT_FAR_OUT = (
+    "rows far out are weighted down at this budget. That changes nothing if the model's mean is right; if it "
+    "is not, a coefficient may be some {:.1f} standard errors from that of the unweighted regression. More "
+    "rows or budget weight less; so do tighter bounds, and a long-tailed column's logarithm"
+)
+# From such a variance over the mean on.
+DISPERSED = 20.0
+FEW_DECIDE = (
+    "the counts vary {:.0f} times as much as a Poisson model's: a few records decide the coefficients, and "
+    "what noisy counts do not see of them is missing. Give what they grow with as exposure=, or model a "
+    "smaller range of the counts, or their logarithm"
+)
 CUT = (
     "About {:.0f} of {} records passed the clip of the scores and counted with its size; the intervals allow "
     "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond."
@@ -85,10 +99,16 @@ def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...
     """Return the footnotes of a curved fit."""
     strength = STEP.format(math.sqrt(found.length2))
     if not found.weak:
-        return DRAWN_NOTE, strength
+        return DRAWN_NOTE, strength, *(f"{text[0].upper()}{text[1:]}." for text in misfits(step))
     name, cause = _weakest(rows, step)
     advice = CAUSES[cause].format(name, rows.p, rows.total)
     return POSTERIOR_NOTE.format(name, PRIOR_SLOPE, PRIOR_CONSTANT, advice), strength
+
+
+def misfits(step: FinalStep) -> tuple[str, ...]:
+    """Return what a curved fit says of a mean or a variance that may not be the model's."""
+    far, dispersed = step.far > FAR_OUT, step.dispersion > DISPERSED
+    return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
 
 
 def unsettled_reason(rows: GlmRows, step: FinalStep, found: Drawn) -> str:

@@ -26,27 +26,28 @@ from scipy.special import expit
 
 from privinf.errors import ConvergenceError
 from privinf.glm.curved_sums import (
-    MISFIT,
-    Bounds,
     CurvedSums,
     Noisy,
     Place,
     Shares,
     choose_bounds,
     curvature_bound,
+    misfit_of,
     residual_tail,
 )
 from privinf.inference.tails import ALLOWED, layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
-ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.01
+ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.04
 # Of a Poisson model's final release: counts of scores, and all of the meat.
 LAYERS_COUNTS, LAYERS_MEAT = 0.1, 0.06
+# What lies beyond the clip of Poisson scores is of one sign for this share at least.
+SIGNED = 0.25
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
-LONGEST_MOVE, SHORT_MOVE, LONGEST_SECANT = 2.0, 0.5, 2.0
-# The meat's noise, in shares of the curvature, up to which all of it is released; trace ratios are cut.
-MEAT_NOISE, RATIOS = 0.1, (0.3, 2.0)
+LONGEST_MOVE, SHORT_MOVE, SHORT_COUNTS, LONGEST_SECANT = 2.0, 0.5, 0.1, 2.0
+# The meat's trace over the Hessian's, and its eigenvalues over their mean, are kept within these.
+RATIOS, LEAST_MEAT = (0.3, 5.0), 0.05
 NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
@@ -79,18 +80,37 @@ class Walk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """What the clip of Poisson scores may hide: the signed upper layer, its noise, its size, lambda."""
+    """What the clips of a Poisson model may hide.
+
+    Attributes
+    ----------
+    upper : ndarray, shape (p,)
+        The signed upper layer of the scores.
+    upper_sd, layer, ratio : float
+        Its noise, its size by the counts, and lambda.
+    curvature : float
+        What the Hessian's clip takes from the last step: its excess times the step's length.
+    """
 
     upper: Floats
     upper_sd: float
     layer: float
     ratio: float
+    curvature: float = 0.0
 
     def bias(self, influence: Floats) -> Floats:
-        """Return the bias to allow for in ``influence @ score``: as in least squares by a second look."""
+        """Return the bias to allow for in ``influence @ score``.
+
+        As in least squares by a second look, but no less than `SIGNED` of all that counts say lies beyond the
+        clip: counts are skewed, and their largest scores are more of one sign than the layer below. Of what
+        the Hessian's clip may take, half.
+        """
         size = np.linalg.norm(influence, axis=1)
         signed = np.abs(influence @ self.upper) + self.upper_sd * size
-        return np.asarray(ALLOWED * self.ratio * np.minimum(signed, self.layer * size))
+        seen = ALLOWED * np.minimum(signed, self.layer * size)
+        return np.asarray(
+            self.ratio * np.maximum(seen, SIGNED * self.layer * size) + 0.5 * self.curvature * size
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +130,12 @@ class FinalStep:
     walk : Walk
     hidden : Hidden or None
         Of a Poisson model.
+    far : float
+        How far a wrong mean may move a logistic model's score by the weights of rows far out, in standard
+        errors: what the weights leave out, times the mean curvature. In real tables that mean was off
+        by .2 to 1.6 of the curvature there.
+    dispersion : float
+        Of a Poisson model: the trace of the meat over the Hessian's, 1 if the variance is the mean.
     """
 
     place: Place
@@ -119,6 +145,8 @@ class FinalStep:
     allowance: float
     walk: Walk
     hidden: Hidden | None = None
+    far: float = 0.0
+    dispersion: float = 1.0
 
     @property
     def estimate(self) -> Floats:
@@ -144,7 +172,7 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> FinalStep | Walk:
     for number in range(1, (NEWTON_ROUNDS if math.isinf(sums.mu) else shares.rounds) + 1):
         place, moved, hessian = one_round(sums, place, f"score and Hessian, round {number}")
         path.append(place.theta)
-        walking = moved > SHORT_MOVE
+        walking = moved > (SHORT_MOVE if sums.family == "binomial" else SHORT_COUNTS)
         if math.isinf(sums.mu):
             if moved <= TOLERANCE:
                 break
@@ -233,19 +261,25 @@ def _power(values: Floats, vectors: Floats, exponent: float) -> Floats:
 
 
 def one_round(sums: CurvedSums, at: Place, label: str) -> tuple[Place, float, Noisy]:
-    """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian."""
+    """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian.
+
+    Where the noise alone moves a Poisson model's predictors further than the step, that counts: a step that
+    was shrunk away has not shown that none is needed.
+    """
     each = ROUND_STEP / 2.0
     bounds = choose_bounds(sums, at, ROUND_COUNTS, each, each)
     score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
     values, vectors = hessian.floored()
     step = (vectors.T @ score.mean) / values
-    step *= _shrinkage(step, np.square(score.sd / values))
-    level = float(values.mean())
+    variance, level = np.square(score.sd / values), float(values.mean())
+    step *= _shrinkage(step, variance)
     moved = math.sqrt(float(step @ (values * step)) / level)
     if moved > LONGEST_MOVE:
         step *= LONGEST_MOVE / moved
     theta = at.theta + at.transform.T @ (vectors @ step)
     transform = _power(values / level, vectors, -0.5) @ at.transform
+    if sums.family == "poisson":
+        moved = max(moved, math.sqrt(float(variance @ values) / level))
     return Place(theta, transform, level), moved, hessian
 
 
@@ -265,16 +299,19 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     left = 1.0 - sums.spent - FINAL_COUNTS - (FINAL_MEAT if robust else 0.0)
     for_score, for_hessian = left * shares.score, left * (1.0 - shares.score)
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
-    score = sums.score(at, for_score, score_bound=bounds.score, high=bounds.score)
-    towards = _towards(score, at)
     told = {} if sums.family == "poisson" else {"score_bound": bounds.score}
-    size = _meat(sums, at, bounds) if robust else None
+    score = sums.score(at, for_score, high=bounds.score, **told)
+    towards = _towards(score, at)
+    size = sums.meat(at, FINAL_MEAT, high=bounds.score, **told) if robust else None
     hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **told)
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
-    allowance = (MISFIT * bounds.score_excess) ** 2 / sums.p
+    allowance = (misfit_of(at) * bounds.score_excess) ** 2 / sums.p
     allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
-    return FinalStep(at, score, hessian, _sampling(hessian, size), allowance, walk)
+    meat = _sampling(hessian, size)
+    error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
+    far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
+    return FinalStep(at, score, hessian, meat, allowance, walk, far=far)
 
 
 def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:
@@ -294,10 +331,11 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     hessian = sums.secant(at, towards, for_hessian, clip=large)
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
-    allowance = (beyond / sums.n) ** 2 * float(step @ step) / (4.0 * sums.p)
     sampling = _sampling(hessian, None) if size is None else shrunk(size.mean, size.sd)
-    hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio)
-    return FinalStep(at, score, hessian, sampling, allowance, walk, hidden)
+    lost = beyond / sums.n * float(np.linalg.norm(step))
+    hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio, lost)
+    spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
+    return FinalStep(at, score, hessian, sampling, 0.0, walk, hidden, dispersion=spread)
 
 
 def _towards(score: Noisy, at: Place) -> Floats:
@@ -306,23 +344,21 @@ def _towards(score: Noisy, at: Place) -> Floats:
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
 
 
-def _meat(sums: CurvedSums, at: Place, bounds: Bounds) -> Noisy:
-    """Release the meat, or its trace where noise would drown the rest of it."""
-    top = bounds.score**2
-    drowned = math.sqrt(2.0) * top / (sums.n * sums.price(FINAL_MEAT)) * math.sqrt(2.0 * sums.p)
-    whole = drowned <= MEAT_NOISE * at.curvature
-    return sums.meat(at, FINAL_MEAT, score_bound=bounds.score, high=bounds.score, trace=not whole)
+def _sampling(hessian: Noisy, meat: Noisy | None) -> Floats:
+    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape.
 
-
-def _sampling(hessian: Noisy, size: Noisy | None) -> Floats:
-    """Return the meat, positive definite: what was released, or the Hessian in the ratio of the traces."""
-    if size is not None and size.mean.ndim == 2:
-        return _lifted(size.mean, size.floor / 4.0)
+    As James and Stein would: T the Hessian in the ratio of the traces, M <- T + (M - T) max(0, 1 - E|N|^2 /
+    |M - T|^2), N the noise of M.
+    """
     found = _lifted(hessian.mean, hessian.floor / 4.0)
-    if size is None:
+    if meat is None:
         return found
-    trace = max(float(np.trace(hessian.mean)), hessian.floor)
-    return found * float(np.clip((float(size.mean[0]) + size.sd) / trace, *RATIOS))
+    p, trace = len(found), max(float(np.trace(found)), hessian.floor)
+    found *= float(np.clip((float(np.trace(meat.mean)) + math.sqrt(p) * meat.sd) / trace, *RATIOS))
+    away = meat.mean - found
+    size2, expected = float((away**2).sum()), meat.sd**2 * (p * (p + 1) / 2.0 - 1.0)
+    kept = max(0.0, 1.0 - expected / size2) if size2 > 0.0 else 0.0
+    return _lifted(found + kept * away, LEAST_MEAT * float(np.trace(found)) / p)
 
 
 def _lifted(matrix: Floats, least: float) -> Floats:

@@ -19,13 +19,15 @@ from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
 # Thresholds of the counts, in units of the typical size, and steps between two of them.
 CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
-# A public allowance for a mean that is not right: what share of what weights leave out moves the score.
-MISFIT = 0.015
+SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
+# A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
+# smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
+MISFIT, LEAST_MISFIT = 0.4, 0.015
 # A wider one, where its noise stays below this share of the sampling variance.
 WIDE_MISFIT, CHEAP = 0.2, 0.3
 LOWEST_QUANTILE = 0.3
 # Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
-SEEN_SDS, MOST_NOISE = 2.0, 0.05 / 6.0
+SEEN_SDS, MOST_NOISE = 2.5, 0.05 / 6.0
 # Weights and log exposures pass their middle by a factor of two at most.
 ROOM, LARGEST_LOG = 2.001, 60.0
 # Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
@@ -260,16 +262,25 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
         tail, mu = residual_tail(sums, at, half, coarse=True), sums.price(score)
         bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
         return Bounds(bound, large, 0.0, beyond / sums.n)
-    edges = CELLS * math.sqrt(p)
+    sizes = SIZES * math.sqrt(p)
+    top = sums.radius * float(np.linalg.norm(at.transform, 2))
+    edges = np.append(sizes[sizes < top / 1.05], top)
     counts, sd = sums.counts(at, "score", edges, half)
     least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
     cost = 4.0 * p / sums.price(score) ** 2
     bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least)
     if cost / p * bound**2 > CHEAP * at.curvature * sums.n:
-        bound, excess = clip_of(edges, counts, sd, sums.n, cost, MISFIT, least)
+        affordable = math.sqrt(CHEAP * at.curvature * sums.n * p / cost)
+        least = max(least, min(affordable, bound))
+        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), least)
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
     large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
     return Bounds(bound, large, excess / sums.n, beyond / sums.n)
+
+
+def misfit_of(at: Place) -> float:
+    """Return what share of what weights leave out may move the score: less where the curvature is small."""
+    return max(LEAST_MISFIT, MISFIT * at.curvature)
 
 
 def residual_tail(sums: CurvedSums, at: Place, share: float, *, coarse: bool) -> Tail:
@@ -307,14 +318,14 @@ def clip_of(
 ) -> tuple[float, float]:
     """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
 
-    X(c) = sum (t - c)+ is the integral of the counts above t; those below two of their sds count as none.
+    X(c) = sum (t - c)+ is the integral of the counts above t; those below two and a half of their sds
+    count as none.
     """
+    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
     above = np.where(counts < SEEN_SDS * sd, 0.0, counts)
     above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
     parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
-    excess = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
-    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
-    beyond = np.interp(clips, edges, excess)
+    beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
     loss = cost * clips**2 + (weight * beyond) ** 2
     loss[clips < least * (1.0 - 1e-12)] = math.inf
     best = int(loss.argmin())

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
+from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.glm.advice import heavy_tail, notes_of
 from privinf.glm.drawn import curved_system, drawn, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged, ratios
@@ -63,6 +63,7 @@ class GlmSettings(TypedDict):
     rounds: list[list[Any]]
     names: list[str]
     tail_ratio: NotRequired[float]
+    misfits: NotRequired[list[str]]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
     second: NotRequired[list[list[float]]]
@@ -93,6 +94,8 @@ class FederatedGLMResults(Results):
         super()._warn_if_weak(asked)
         if (ratio := self._settings.get("tail_ratio", 0.0)) > HEAVY:
             warn(f"{asked}: {heavy_tail(ratio)}", HeavyTailWarning)
+        for text in self._settings.get("misfits", ()):
+            warn(f"{asked}: {text}", MisfitWarning)
 
     @property
     def _settings(self) -> GlmSettings:

@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.local import Curator, LocalSites
-from privinf.glm.advice import curved_notes, unsettled_reason
+from privinf.glm.advice import curved_notes, misfits, unsettled_reason
 from privinf.glm.curved import FinalStep, Walk, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.drawn import curved_system, drawn, recorded
@@ -223,6 +223,8 @@ def curved_results(
     found_type = POSTERIOR if got.weak else cov_type
     estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
     estimate = estimate.transformed(back, names=names)
+    if not got.weak and (texts := misfits(found)):
+        context["settings"] |= {"misfits": list(texts)}
     if found.hidden is not None and not got.weak:
         values, vectors = found.hessian.floored()
         influence = back @ found.place.transform.T @ (vectors / values) @ vectors.T

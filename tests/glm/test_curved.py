@@ -1,6 +1,7 @@
 """Logistic and Poisson models in whitened units: statsmodels without noise, coverage, flags, files."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,12 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import privinf as pi
-from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
+from privinf.errors import ArgumentError, ConvergenceError, MisfitWarning, NotAvailableError
 from privinf.glm.curved_sums import Shares, clip_of
 from privinf.glm.drawn import drawn, restored, symmetric_noise
+
+# Few rows at a small budget: the mean is right here.
+pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 
 SLOPES = np.array([1.0, -0.5, 0.5, 0.0, 0.3])
 TRUE = np.r_[0.2, SLOPES]
@@ -87,6 +91,32 @@ def test_rare_events_and_loose_bounds_have_intervals_that_cover(n, epsilon, opti
     assert len(settled) >= 28
     truth = np.r_[options.get("level", 0.2), SLOPES * options.get("wide", 1.0)]
     assert coverage(settled, truth).mean() >= 0.95 - 3.0 * math.sqrt(0.05 * 0.95 / 180)
+
+
+@pytest.mark.filterwarnings("default::privinf.errors.MisfitWarning")
+def test_a_wrong_mean_of_rows_far_out_is_warned_of_and_a_right_one_is_not():
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.minimum(rng.exponential(8.0, 30_000), 100.0), rng.uniform(-1.0, 1.0, 30_000)])
+    # In steps of the logarithm, as murders go with a county's minorities: a straight line is wrong far out.
+    y = (rng.random(30_000) < expit(np.log1p(X[:, 0]) - 1.5 + 0.3 * X[:, 1])).astype(float)
+    fit = pi.Logit(y, pi.add_constant(X), bounds=[(0, 100), (-1, 1)]).fit(epsilon=0.5, delta=1e-6, rng=0)
+    with pytest.warns(MisfitWarning, match="rows far out are weighted down"):
+        fit.conf_int()
+    assert "Rows far out are weighted down" in str(fit.summary())
+    y, X = draw(30_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=0).conf_int()
+
+
+def test_counts_that_a_few_records_decide_are_warned_of():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1.0, 1.0, (20_000, 2))
+    y = np.minimum(rng.poisson(np.exp(0.5 * X[:, 0] + 2.0 * rng.standard_normal(20_000))), 500)
+    model = pi.Poisson(y.astype(float), pi.add_constant(X), bounds=[(-1, 1)] * 2, y_bounds=(0, 500))
+    fit = model.fit(epsilon=4.0, delta=1e-6, rng=0)
+    with pytest.warns(MisfitWarning, match="times as much as a Poisson model's"):
+        fit.conf_int()
 
 
 def test_a_posterior_where_it_is_weak_and_it_says_so():
