@@ -35,19 +35,15 @@ from privinf.glm.curved_sums import (
     misfit_of,
     residual_tail,
 )
-from privinf.inference.tails import ALLOWED, layered, shrunk
+from privinf.inference.tails import Hidden, layered, shrunk
 from privinf.typing import Floats
 
 # Shares of mu^2: a round's counts, and its score and Hessian; the final release's counts and meat.
 ROUND_COUNTS, ROUND_STEP, FINAL_COUNTS, FINAL_MEAT = 0.015, 0.07, 0.03, 0.04
 # Of a Poisson model's final release: counts of scores, and all of the meat.
 LAYERS_COUNTS, LAYERS_MEAT = 0.1, 0.06
-# What lies beyond the clip of Poisson scores is of one sign for this share at least.
-SIGNED = 0.25
 # Linear predictors move no further in a round, root mean square; a round that moves less is the last one.
 LONGEST_MOVE, SHORT_MOVE, SHORT_COUNTS, LONGEST_SECANT = 2.0, 0.5, 0.1, 2.0
-# The meat's trace over the Hessian's, and its eigenvalues over their mean, are kept within these.
-RATIOS, LEAST_MEAT = (0.3, 5.0), 0.05
 NEWTON_ROUNDS, TOLERANCE = 100, 1e-12
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
@@ -76,41 +72,6 @@ class Walk:
     second: Floats
     margin: float = 1.0
     few: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hidden:
-    """What the clips of a Poisson model may hide.
-
-    Attributes
-    ----------
-    upper : ndarray, shape (p,)
-        The signed upper layer of the scores.
-    upper_sd, layer, ratio : float
-        Its noise, its size by the counts, and lambda.
-    curvature : float
-        What the Hessian's clip takes from the last step: its excess times the step's length.
-    """
-
-    upper: Floats
-    upper_sd: float
-    layer: float
-    ratio: float
-    curvature: float = 0.0
-
-    def bias(self, influence: Floats) -> Floats:
-        """Return the bias to allow for in ``influence @ score``.
-
-        As in least squares by a second look, but no less than `SIGNED` of all that counts say lies beyond the
-        clip: counts are skewed, and their largest scores are more of one sign than the layer below. Of what
-        the Hessian's clip may take, half.
-        """
-        size = np.linalg.norm(influence, axis=1)
-        signed = np.abs(influence @ self.upper) + self.upper_sd * size
-        seen = ALLOWED * np.minimum(signed, self.layer * size)
-        return np.asarray(
-            self.ratio * np.maximum(seen, SIGNED * self.layer * size) + 0.5 * self.curvature * size
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -345,20 +306,11 @@ def _towards(score: Noisy, at: Place) -> Floats:
 
 
 def _sampling(hessian: Noisy, meat: Noisy | None) -> Floats:
-    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape.
-
-    As James and Stein would: T the Hessian in the ratio of the traces, M <- T + (M - T) max(0, 1 - E|N|^2 /
-    |M - T|^2), N the noise of M.
-    """
+    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape."""
     found = _lifted(hessian.mean, hessian.floor / 4.0)
     if meat is None:
         return found
-    p, trace = len(found), max(float(np.trace(found)), hessian.floor)
-    found *= float(np.clip((float(np.trace(meat.mean)) + math.sqrt(p) * meat.sd) / trace, *RATIOS))
-    away = meat.mean - found
-    size2, expected = float((away**2).sum()), meat.sd**2 * (p * (p + 1) / 2.0 - 1.0)
-    kept = max(0.0, 1.0 - expected / size2) if size2 > 0.0 else 0.0
-    return _lifted(found + kept * away, LEAST_MEAT * float(np.trace(found)) / p)
+    return shrunk(meat.mean, meat.sd, found * (len(found) / float(np.trace(found))))
 
 
 def _lifted(matrix: Floats, least: float) -> Floats:

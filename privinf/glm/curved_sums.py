@@ -19,7 +19,7 @@ from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
 # Thresholds of the counts, in units of the typical size, and steps between two of them.
 CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
-SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
+SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
 # A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
 # smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
 MISFIT, LEAST_MISFIT = 0.4, 0.015
@@ -262,7 +262,7 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
         tail, mu = residual_tail(sums, at, half, coarse=True), sums.price(score)
         bound = best_clip(tail, lambda c: p * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
         return Bounds(bound, large, 0.0, beyond / sums.n)
-    sizes = SIZES * math.sqrt(p)
+    sizes = SCORE_SIZES * math.sqrt(p)
     top = sums.radius * float(np.linalg.norm(at.transform, 2))
     edges = np.append(sizes[sizes < top / 1.05], top)
     counts, sd = sums.counts(at, "score", edges, half)

@@ -27,6 +27,8 @@ APART, MOST = 8.0, 0.7
 BEYOND, ALLOWED = 0.6, 0.7
 # The lower layer ends at this share of the clip, and the ratio of excesses is at most so large.
 LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
+# What lies beyond the clip of counts is of one sign for this share at least.
+ONE_SIGN = 0.25
 # Clips that are tried.
 GRID = 400
 # From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
@@ -267,3 +269,38 @@ def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
     half = root @ vectors
     found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
     return np.asarray(found * (mean * p / float(np.trace(found))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hidden:
+    """What the clips of a Poisson model may hide.
+
+    Attributes
+    ----------
+    upper : ndarray, shape (p,)
+        The signed upper layer of the scores.
+    upper_sd, layer, ratio : float
+        Its noise, its size by the counts, and lambda.
+    curvature : float
+        What the Hessian's clip takes from the last step: its excess times the step's length.
+    """
+
+    upper: Floats
+    upper_sd: float
+    layer: float
+    ratio: float
+    curvature: float = 0.0
+
+    def bias(self, influence: Floats) -> Floats:
+        """Return the bias to allow for in ``influence @ score``.
+
+        As in least squares by a second look, but no less than `ONE_SIGN` of all that lies beyond the clip:
+        counts are skewed, and their largest scores are more of one sign than the layer below. Of what the
+        Hessian's clip may take, half.
+        """
+        size = np.linalg.norm(influence, axis=1)
+        signed = np.abs(influence @ self.upper) + self.upper_sd * size
+        seen = ALLOWED * np.minimum(signed, self.layer * size)
+        return np.asarray(
+            self.ratio * np.maximum(seen, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
+        )
