@@ -47,13 +47,6 @@ class Effects:
         )
 
 
-def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alpha: float) -> pd.DataFrame:
-    """Return exp of coefficients and of the ends of their intervals."""
-    with np.errstate(over="ignore"):
-        found = np.exp(np.column_stack([params, ends]))
-    return pd.DataFrame(found, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
-
-
 def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
     """Release the mean of c at `theta`, for what is left of the budget."""
     top = 0.25 if sums.family == "binomial" else sums.response[1]

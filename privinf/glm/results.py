@@ -15,7 +15,7 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.glm.advice import heavy_tail, notes_of
 from privinf.glm.drawn import curved_system, drawn, restored
-from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged, ratios
+from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
@@ -29,6 +29,7 @@ from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
 from privinf.results.prediction import LinkPrediction, Prediction, mean_response
+from privinf.results.rendering import ratios
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
 from privinf.validation import check_choice, check_fraction
 

@@ -17,8 +17,7 @@ from privinf.accounting import (
     rho_to_epsilon,
 )
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.federation import TrustedServer
-from privinf.fitting.model import NO_LEVEL, SITES_NOISE
+from privinf.fitting.model import SITES_NOISE
 from privinf.fitting.registry import studied
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias
@@ -31,9 +30,18 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.plan import Accounting, Center, LassoPlan, Targets, check_plan, target_positions
+from privinf.lasso.plan import (
+    Accounting,
+    Center,
+    LassoPlan,
+    Targets,
+    check_level,
+    check_logistic,
+    check_plan,
+    target_positions,
+)
 from privinf.lasso.results import LassoResults, lasso_results
-from privinf.lasso.rows import LassoRows
+from privinf.lasso.rows import LassoFamily, LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, sparse_fit
@@ -41,7 +49,7 @@ from privinf.typing import Multipliers, Precision, RngLike, ScoreTarget, Spendin
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure"]
+FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
         "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
@@ -53,12 +61,14 @@ OPTIONS: Mapping[FitKind, set[str]] = {
         "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
         "target",
     },
+    "binomial": {"max_sparsity", "iterations", "clip"},
 }  # fmt: skip
 WORDS: Mapping[FitKind, str] = {
     "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
     "paper": "variant='paper'",
     "secure": "trust='secure-sum'",
+    "binomial": "family='binomial'",
 }
 PAPER_OPTIONS = {
     "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
@@ -72,10 +82,10 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
         restricted_eigenvalues=options.restricted_eigenvalues, noise_variance=options.noise_variance,
         bias_bound=options.bias_bound, extra_shares=options.extra_shares,
     )  # fmt: skip
-    whole = _plan(rows, options)
+    whole = plan_of(rows, options)
     plan = replace(whole, rho=asked.basic(whole.rho))
     ledger.check(ConcentratedLoss(whole.rho))
-    before, server = len(ledger.entries), _server(rows, ledger, rng)
+    before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
     fit, chosen = _selection(sums, plan, rows.constant)
     debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
@@ -90,7 +100,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
 def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients by secure sums."""
     asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
-    whole = _plan(rows, options, gaussian=True)
+    whole = plan_of(rows, options, gaussian=True)
     plan = replace(whole, rho=asked.basic(whole.rho))
     ledger.check(GaussianLoss(math.sqrt(2.0 * whole.rho)))
     before = len(ledger.entries)
@@ -146,7 +156,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     if isinstance(options.sparsity, str):
         raise ArgumentError("heterogeneous fits need sparsity= as a number")
     targets = range(len(rows.names)) if options.every else options.targets
-    plan = _plan(rows, replace(options, targets=targets, shares=None))
+    plan = plan_of(rows, replace(options, targets=targets, shares=None))
     chosen = () if plan.targets is None else plan.targets
     own = check_site_plan(
         plan.rho, sparsity=plan.sparsity, shared_sparsity=options.shared_sparsity,
@@ -154,7 +164,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
         rows=list(rows.rows.values()), accounting=options.accounting, precision=options.precision,
     )  # fmt: skip
     ledger.check(joint_loss(own))
-    before, server, units = len(ledger.entries), _server(rows, ledger, rng), rows.units()
+    before, server, units = len(ledger.entries), server_of(rows, ledger, rng), rows.units()
     fits = fit_sites(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
@@ -178,7 +188,7 @@ def fit_by_paper(
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
     fit: LassoResults | MachineResults = paper.fit_paper(
-        rows, _server(rows, ledger, rng), ledger, epsilon=epsilon, delta=options.delta,
+        rows, server_of(rows, ledger, rng), ledger, epsilon=epsilon, delta=options.delta,
         sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
         precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
         shared_sparsity=options.shared_sparsity, accounting=options.accounting,
@@ -188,7 +198,7 @@ def fit_by_paper(
     return fit
 
 
-def _plan(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
+def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
     """Return the plan; of Gaussian releases alone a level buys more than of any others in zCDP."""
     delta = 0.5 / rows.total if options.delta is None else check_fraction(options.delta, "delta")
     if gaussian:
@@ -207,21 +217,11 @@ def _plan(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> 
     )  # fmt: skip
 
 
-def _server(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
-    design = None if rows.design.schema is None else rows.design
-    return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design, trust=rows.trust)
-
-
 REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}
-NOT_GAUSSIAN = (
-    "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
-    "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
-)
 NO_MEAN = (
     "target='mean' needs the scores of a few named or selected targets as one vector, whose tail is counted; "
     "with {} every score is clipped by itself, which is target='robust'"
 )
-PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 
 
 class LassoWords(SpendingWords, total=False):
@@ -288,7 +288,7 @@ class LassoOptions:
         """What the scores aim at, where nothing is said the mean if it can be had."""
         return self.target or ("robust" if self.every else "mean")
 
-    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust = "server") -> FitKind:
+    def kind(self, variant: Variant, heterogeneous: bool, trust: Trust, family: LassoFamily) -> FitKind:
         """Return which kind of fit is asked for.
 
         Raises
@@ -300,14 +300,17 @@ class LassoOptions:
         check_choice(self.precision, Precision, "precision")
         paper = check_choice(variant, Variant, "variant") == "paper"
         kind: FitKind = "paper" if paper else "heterogeneous" if heterogeneous else "joint"
-        if trust == "secure-sum":
+        if family == "binomial":
+            check_logistic("targets='all'" if self.every else WORDS[kind] * (kind != "joint"), trust)
+            kind = "binomial"
+        elif trust == "secure-sum":
             kind = self._secure(kind)
-        self._check_level(kind)
+        check_level(kind, epsilon=self.epsilon, mu=self.mu, rho=self.rho)
         if self.target is not None and check_choice(self.target, ScoreTarget, "target") == "mean":
             alone = "targets='all'" if self.every else WORDS[kind]
             if self.every or kind in ("heterogeneous", "paper"):
                 raise NotAvailableError(NO_MEAN.format(alone))
-        if kind == "joint" and self.accounting == "per-interval":
+        if kind in {"joint", "binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
                 "the scores of all targets are one release, whose noise serves every interval: "
                 "accounting='per-interval' is offered with heterogeneous=True and with variant='paper'"
@@ -319,18 +322,6 @@ class LassoOptions:
                     f"{option.name}= has no place in a fit with {WORDS[kind]}: it goes with {homes}"
                 )
         return kind
-
-    def _check_level(self, kind: FitKind) -> None:
-        """Refuse no level, two, and one that means nothing for this kind of fit."""
-        given = [name for name in ("epsilon", "mu", "rho") if getattr(self, name) is not None]
-        if not given:
-            raise ArgumentError(NO_LEVEL)
-        if len(given) > 1:
-            raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given)}")
-        if kind == "paper" and self.epsilon is None:
-            raise ArgumentError(PAPER_LEVEL)
-        if kind != "secure" and self.mu is not None:
-            raise ArgumentError(NOT_GAUSSIAN)
 
     def _secure(self, kind: FitKind) -> FitKind:
         """Return the kind of fit on secure sums, if there is one."""

@@ -1,4 +1,4 @@
-"""High-dimensional linear regression over sites: sparse fit, debiased intervals, with and without trust."""
+"""Linear and logistic regression on hundreds of columns: a sparse fit and debiased intervals."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from privinf.fitting.rows import (
     rows_of_site,
     trust_of_sums,
 )
+from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
     REFUSED,
     LassoOptions,
@@ -29,7 +30,7 @@ from privinf.lasso.fits import (
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.plan import Targets
 from privinf.lasso.results import LassoResults
-from privinf.lasso.rows import lasso_limits, lasso_rows
+from privinf.lasso.rows import LassoFamily, lasso_limits, lasso_rows
 from privinf.schema import Schema
 from privinf.typing import (
     ArrayLike,
@@ -47,7 +48,7 @@ from privinf.typing import (
 
 @doors
 class DebiasedLasso:
-    r"""Sparse linear regression with debiased intervals over one or more sites.
+    r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
 
     Parameters
     ----------
@@ -61,6 +62,10 @@ class DebiasedLasso:
         Instead of `x_bound`: one pair a column, or pairs by name.
     y_bounds : (low, high)
         Public bounds of the response: the grid on which sizes of residuals are released.
+    family : {"gaussian", "binomial"}
+        "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
+        `y_bounds`. It always has an intercept, which is fitted and not debiased; `trust` is "central" or
+        "server".
     x_scale : float or array_like of p, optional
         Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
         half-width. Sizes of columns that matter are released.
@@ -101,6 +106,13 @@ class DebiasedLasso:
     sqrt(p), `LassoResults.picks_from` says what they could find, and where a column that matters may have
     been missed the results warn.
 
+    With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
+    of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
+    its released secant matrix (`privinf.lasso.binomial.debiasing` has the equation and the variance). As
+    abs(y - p) <= 1 no residual is clipped: rows are weighted in x alone, the same in score and curvature, so
+    that a right mean keeps its coefficients. A column that is left out although it matters attenuates the
+    others, as in every logistic regression.
+
     References
     ----------
     "Federated learning with differential privacy: estimation and inference", Algorithms 2-6.
@@ -125,6 +137,7 @@ class DebiasedLasso:
         x_bound: float | None = None,
         bounds: Bounds = None,
         y_bounds: Pair | None = None,
+        family: LassoFamily = "gaussian",
         x_scale: ArrayLike | None = None,
         machines: ColumnLike | None = None,
         missing: Missing = "raise",
@@ -132,8 +145,8 @@ class DebiasedLasso:
         ledger: Ledger | None = None,
     ) -> None:
         chosen = trust_of_sums(trust, alone=machines is None)
-        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds), missing=missing)
-        self._bind(held.split(machines), chosen, y_bounds, x_scale, ledger)
+        held = rows_of_site(y, X, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
+        self._bind(held.split(machines), chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
     def from_arrays(
@@ -143,6 +156,7 @@ class DebiasedLasso:
         x_bound: float | None = None,
         bounds: Bounds = None,
         y_bounds: Pair | None = None,
+        family: LassoFamily = "gaussian",
         x_scale: ArrayLike | None = None,
         missing: Missing = "raise",
         trust: Trust | None = None,
@@ -156,8 +170,8 @@ class DebiasedLasso:
             There is no site, one has no rows, or they differ in their columns.
         """
         chosen = trust_of_sums(trust, alone=False)
-        held = rows_of_pairs(parties, lasso_limits(x_bound, bounds, y_bounds), missing=missing)
-        return cls.__new__(cls)._bind(held, chosen, y_bounds, x_scale, ledger)
+        held = rows_of_pairs(parties, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
+        return cls.__new__(cls)._bind(held, chosen, y_bounds, x_scale, family, ledger)
 
     @classmethod
     def from_formula(
@@ -166,6 +180,7 @@ class DebiasedLasso:
         data: Table,
         *,
         schema: Schema,
+        family: LassoFamily = "gaussian",
         machines: str | None = None,
         x_scale: ArrayLike | None = None,
         missing: Missing = "raise",
@@ -186,7 +201,7 @@ class DebiasedLasso:
             Column of a data frame that names the site of every row.
         missing : {"raise", "impute-public"}
             Of a data frame; in a federation every site's `Rows` say it.
-        x_scale, trust, ledger
+        family, x_scale, trust, ledger
             As for the class.
 
         Raises
@@ -196,7 +211,7 @@ class DebiasedLasso:
         """
         chosen = trust_of_sums(trust, alone=machines is None and not is_federation(data))
         held = rows_of_formula(formula, data, schema, missing=missing).split(machines)
-        return cls.__new__(cls)._bind(held, chosen, None, x_scale, ledger)
+        return cls.__new__(cls)._bind(held, chosen, None, x_scale, family, ledger)
 
     def _bind(
         self,
@@ -204,9 +219,10 @@ class DebiasedLasso:
         trust: Trust,
         y_bounds: Pair | None,
         x_scale: ArrayLike | None,
+        family: LassoFamily,
         ledger: Ledger | None,
     ) -> Self:
-        self._rows = lasso_rows(held, trust, y_bounds, x_scale)
+        self._rows = lasso_rows(held, trust, y_bounds, x_scale, family)
         self.ledger = check_ledger(ledger)
         return self
 
@@ -312,13 +328,13 @@ class DebiasedLasso:
         given = spending_of(words, REFUSED, LassoWords.__annotations__)
         rng: RngLike = given.pop("rng", None)
         options = LassoOptions(sparsity=sparsity, targets=targets, **given)
-        kind = options.kind(variant, heterogeneous, self._rows.trust)
+        kind = options.kind(variant, heterogeneous, self._rows.trust, self._rows.family)
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, heterogeneous, rng)
         if kind == "heterogeneous":
             return fit_heterogeneous(self._rows, self.ledger, options, rng)
-        fit = fit_securely if kind == "secure" else fit_jointly
-        return fit(self._rows, self.ledger, options, rng)
+        fits = {"secure": fit_securely, "binomial": fit_logistic, "joint": fit_jointly}
+        return fits[kind](self._rows, self.ledger, options, rng)
 
     def __repr__(self) -> str:
         size = f"{self._rows.total} rows x {len(self._rows.names)} columns"

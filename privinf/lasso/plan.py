@@ -8,14 +8,21 @@ from typing import Any, Literal
 
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import NO_LEVEL
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
+from privinf.typing import Trust
 from privinf.validation import check_choice, check_count, check_positive, shown
 
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
 
+NOT_GAUSSIAN = (
+    "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
+    "delta=, or rho= (on secure sums all noise is Gaussian, and mu= is taken)"
+)
+PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 NEIGHBOURS = 4
 # Of the whole budget, where it is asked for.
 MEANS_SHARE = 0.04
@@ -207,6 +214,35 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
     if count > columns:
         raise ArgumentError(f"{name}={count} is more than the {columns} columns")
     return count, automatic
+
+
+def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: float | None) -> None:
+    """Refuse no level, two, and one that means nothing for this kind of fit."""
+    levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
+    given = [name for name, level in levels.items() if level is not None]
+    if not given:
+        raise ArgumentError(NO_LEVEL)
+    if len(given) > 1:
+        raise ArgumentError(f"give exactly one of epsilon, mu and rho, got {' and '.join(given)}")
+    if kind == "paper" and epsilon is None:
+        raise ArgumentError(PAPER_LEVEL)
+    if kind != "secure" and mu is not None:
+        raise ArgumentError(NOT_GAUSSIAN)
+
+
+def check_logistic(asked: str, trust: Trust) -> None:
+    """Raise NotAvailableError where a logistic fit is `asked` for what it has not, or without trust."""
+    if asked:
+        raise NotAvailableError(
+            f"family='binomial' has no fit with {asked}: it debiases named or selected targets, with "
+            "variant='default' and heterogeneous=False"
+        )
+    if trust == "secure-sum":
+        raise NotAvailableError(
+            "family='binomial' peels un-noised sums, which needs a trusted curator or server: "
+            "trust='central' or 'server'. By secure sums there is FederatedGLM(family='binomial'), for "
+            "columns that are few"
+        )
 
 
 def target_positions(targets: Targets, names: Sequence[str], constant: int | None) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
@@ -23,7 +24,7 @@ from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
 from privinf.lasso.marks import EXPLAINED_NOTE, explained_table
-from privinf.lasso.rows import LassoRows
+from privinf.lasso.rows import LassoFamily, LassoRows
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums, SparseUnits
 from privinf.lasso.thresholding import SparseFit
@@ -31,7 +32,7 @@ from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, ratios
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.schema import Design
 from privinf.schema.arrays import labelled
@@ -55,6 +56,10 @@ CENTRED = (
     + SPARSE_INSTEAD
 )
 
+NO_LEVEL_OF_ODDS = (
+    "predictions need the intercept's error, and a logistic fit does not debias it: predict_sparse(rows) "
+    "gives the sparse fit's probabilities, without intervals"
+)
 ASTRAY_NOTE = (
     "Not to be trusted: the steps of the sparse fit went astray in the noise (its residuals are larger than "
     "the response, or its last step was still long). Keep fewer columns, spend more, or move budget to the "
@@ -92,6 +97,8 @@ class LassoSettings(TypedDict):
     target: NotRequired[ScoreTarget]
     tail: NotRequired[list[float]]
     design: NotRequired[dict[str, Any]]
+    family: NotRequired[str]
+    doubt: NotRequired[str]
     extras: NotRequired[dict[str, Any]]
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
@@ -167,8 +174,33 @@ class LassoResults(Results):
         params[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")
 
+    @property
+    def family(self) -> str:
+        """The family: "gaussian" or "binomial"."""
+        return self._settings.get("family", "gaussian")
+
+    def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return exp of the targets' coefficients of a logistic model, with intervals of level ``1 - alpha``.
+
+        Raises
+        ------
+        NotAvailableError
+            The model is linear.
+        """
+        if self.family != "binomial":
+            raise NotAvailableError("an odds ratio belongs to family='binomial', this fit is linear")
+        return ratios(
+            np.asarray(self._estimate.params),
+            self.conf_int(alpha).to_numpy(),
+            self.names,
+            "odds ratio",
+            alpha,
+        )
+
     def predict_sparse(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
+
+        Of a logistic fit they are probabilities.
 
         Parameters
         ----------
@@ -208,9 +240,12 @@ class LassoResults(Results):
             exog = exog.assign(**{constant: 1.0})
         rows, index = prediction_rows(exog, tuple(sparse["columns"]), design, transform=transform)
         means = rows @ self.sparse_params.to_numpy() + sparse["intercept"]
+        means = expit(means) if self.family == "binomial" else means
         return pd.Series(means, index, name="sparse_mean")
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if self.family == "binomial":
+            raise NotAvailableError(NO_LEVEL_OF_ODDS)
         left = [name for name in self._sparse["columns"] if name not in self.names]
         if left:
             some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
@@ -232,7 +267,15 @@ class LassoResults(Results):
 
     @property
     def residual_scale(self) -> float:
-        """Released typical size of the residuals: their 68% point, an sd if they are normal."""
+        """Released typical size of the residuals: their 68% point, an sd if they are normal.
+
+        Raises
+        ------
+        NotAvailableError
+            The model is logistic.
+        """
+        if self.family == "binomial":
+            raise NotAvailableError("a logistic fit releases no size of residuals: they follow from the mean")
         return float(self._sparse["scale"])
 
     @property
@@ -429,6 +472,8 @@ class LassoResults(Results):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (missed := self._settings.get("sight", {}).get("missed")) is not None:
             warn(f"{asked}: {missed}", WeakIdentificationWarning)
+        if (doubt := self._settings.get("doubt")) is not None:
+            warn(f"{asked}: {doubt}", WeakIdentificationWarning)
         if (marked := self._settings.get("marks", {}).get("warning")) is not None:
             warn(f"{asked}: {marked}", WeakIdentificationWarning)
 
@@ -439,17 +484,25 @@ class LassoResults(Results):
     def _check_settings(self) -> None:
         settings = self._settings
         texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
-        texts.append(settings.get("marks", {}).get("warning", ""))
+        texts += [settings.get("marks", {}).get("warning", ""), settings.get("doubt", "")]
         if not all(isinstance(text, str) for text in texts):
             raise ArgumentError("names and warnings of a result are texts")
         for name in ("draws", "widths"):
             check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
         check_choice(self.score_target, ScoreTarget, "target")
-        for name in ("sparse_params", "residual_scale", "_design"):
+        check_choice(self.family, LassoFamily, "family")
+        for name in ("sparse_params", "_design"):
             getattr(self, name)
         with suppress(NotAvailableError):
             self.explained_shares()
-        for name in ("score_tail", "picks_from", "restricted_eigenvalues", "noise_variance", "bias_bound"):
+        for name in (
+            "residual_scale",
+            "score_tail",
+            "picks_from",
+            "restricted_eigenvalues",
+            "noise_variance",
+            "bias_bound",
+        ):
             with suppress(NotAvailableError):
                 getattr(self, name)
 

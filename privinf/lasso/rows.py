@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
-from privinf.federation import Federation
+from privinf.federation import Federation, TrustedServer
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows
 from privinf.lasso.sums import SparseUnits
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Bounds, Flags, Floats, Pair, Trust
-from privinf.validation import check_array, check_positive
+from privinf.typing import ArrayLike, Bounds, Flags, Floats, Pair, RngLike, Trust
+from privinf.validation import check_array, check_choice, check_positive
+
+LassoFamily = Literal["gaussian", "binomial"]
 
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
 TYPICAL = 3.0
 # The response's declared bounds say how large it typically gets; only far outside of them is it cut.
 RESPONSE_ROOM = 16.0
+NOT_BINARY = (
+    "family='binomial' is for a response of 0 and 1: declare the bounds (0, 1), or a factor of two levels"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +44,7 @@ class LassoRows:
     rows : mapping of str to int
         Numbers of rows by site.
     trust : {"central", "server", "secure-sum"}
+    family : {"gaussian", "binomial"}
 
     Notes
     -----
@@ -53,6 +60,7 @@ class LassoRows:
     labels: Mapping[str, Any]
     rows: Mapping[str, int]
     trust: Trust = "server"
+    family: LassoFamily = "gaussian"
 
     @property
     def names(self) -> Sequence[str]:
@@ -80,23 +88,47 @@ class LassoRows:
         return SparseUnits(self.center, self.scale.copy(), self.half / self.scale, middle, half, limit, sized)
 
 
-def lasso_limits(x_bound: float | None, bounds: Bounds, y_bounds: Pair | None) -> Limits:
-    """Return what is public of arrays: the response's bounds wide enough never to cut it."""
-    if y_bounds is None:
+def server_of(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
+    """Return the server that all sites of a fit trust."""
+    design = None if rows.design.schema is None else rows.design
+    return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design, trust=rows.trust)
+
+
+def lasso_limits(
+    x_bound: float | None, bounds: Bounds, y_bounds: Pair | None, family: LassoFamily = "gaussian"
+) -> Limits:
+    """Return what is public of arrays: bounds of the response that never cut it; 0 and 1 if binomial."""
+    binomial = check_choice(family, LassoFamily, "family") == "binomial"
+    if binomial and y_bounds is not None:
+        raise ArgumentError("y_bounds= is for family='gaussian': a binomial response is 0 or 1")
+    if y_bounds is None and not binomial:
         raise SchemaError(PROTECTED)
     if (x_bound is None) == (bounds is None):
         raise SensitivityError("give the columns' public bounds: either x_bound= or bounds=")
     reach = None if x_bound is None else check_positive(x_bound, "x_bound")
+    if y_bounds is None:
+        return Limits(bounds=bounds, reach=reach, y_bounds=(0.0, 1.0))
     low, high = (float(end) for end in y_bounds)
     room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
     return Limits(bounds=bounds, reach=reach, y_bounds=(low - room, high + room))
 
 
-def lasso_rows(held: ModelRows, trust: Trust, y_bounds: Pair | None, x_scale: ArrayLike | None) -> LassoRows:
+def lasso_rows(
+    held: ModelRows,
+    trust: Trust,
+    y_bounds: Pair | None,
+    x_scale: ArrayLike | None,
+    family: LassoFamily = "gaussian",
+) -> LassoRows:
     """Return the sites of a model with the units of its columns; by default the design has the `y_bounds`."""
     held, design = held.placed(trust), held.design
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
+    if check_choice(family, LassoFamily, "family") == "binomial" and (design.y_low, design.y_high) != (
+        0.0,
+        1.0,
+    ):
+        raise SchemaError(NOT_BINARY)
     y_low, y_high = (design.y_low, design.y_high) if y_bounds is None else y_bounds
     bounded = np.isfinite(design.low)
     low, high = np.where(bounded, design.low, -1.0), np.where(bounded, design.high, 1.0)
@@ -105,7 +137,9 @@ def lasso_rows(held: ModelRows, trust: Trust, y_bounds: Pair | None, x_scale: Ar
         bounded = bounded & (np.arange(len(low)) != design.constant)
         center[design.constant], half[design.constant] = 0.0, 1.0
     ends, scale = (float(y_low), float(y_high)), _scales(x_scale, half, bounded)
-    return LassoRows(design, held.sites, ends, center, half, scale, held.named(), held.counted(), trust)
+    return LassoRows(
+        design, held.sites, ends, center, half, scale, held.named(), held.counted(), trust, family
+    )
 
 
 def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:

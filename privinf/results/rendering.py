@@ -10,8 +10,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
+import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
+
+from privinf.typing import Floats
 
 Fact: TypeAlias = tuple[str, str]
 Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
@@ -182,3 +186,10 @@ def _shortened(name: str, width: int) -> str:
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alpha: float) -> pd.DataFrame:
+    """Return exp of coefficients and of the ends of their intervals."""
+    with np.errstate(over="ignore"):
+        found = np.exp(np.column_stack([params, ends]))
+    return pd.DataFrame(found, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])

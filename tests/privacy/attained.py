@@ -30,6 +30,10 @@ CURVED = {
     "score_bound": 0.6, "curvature_bound": 0.25,
 }  # fmt: skip
 TILTED = CURVED | {"theta": np.array([0.6, -0.3, 0.2])}
+BESIDE = CURVED | {
+    "columns": np.array([2, 0]), "theta": np.array([0.2, 0.5]), "intercept": -0.3,
+    "transform": np.array([[1.0, 0.2], [-0.1, 0.8]]), "offset": np.array([0.4, -0.3]),
+}  # fmt: skip
 COUNTED = CURVED | {"family": "poisson"}
 WHITENED = {
     "response_factor": 0.5, "theta": np.array([0.3, -0.2, 0.1]), "unit": 0.6,
@@ -94,6 +98,11 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     ),
     "curved.score": ("curved.score", CURVED | {"high": 0.6}, 0.82),
     "curved.score, upper": ("curved.score", COUNTED | {"low": 0.2, "high": 0.4}, 0.95),
+    "curved.score, some columns": ("curved.score", BESIDE | {"high": 0.6}, 0.82),
+    "curved.secant, some columns": (
+        "curved.secant", BESIDE | {"clip": 0.2, "step": np.array([0.4, -0.2])}, 0.95
+    ),
+    "logistic_products": ("logistic_products", {"bound": 0.7, "intercept": 0.1}, 0.99),
     "curved.meat": ("curved.meat", TILTED | {"high": 0.5}, 0.95),
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
     "curved.meat, trace": ("curved.meat", TILTED | {"high": 0.5, "trace": True}, 0.9),

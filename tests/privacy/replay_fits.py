@@ -581,11 +581,12 @@ def lasso(name: str, **options: Any) -> None:
         how = dict(options)
         n = how.pop("rows", FEW)
         y, X = arrays(pair, world, n)
-        doors = {key: how.pop(key) for key in ("trust",) if key in how}
-        labels = np.arange(n) % 3 if how.pop("parties", False) or doors else None
+        doors = {key: how.pop(key) for key in ("trust", "family") if key in how}
+        labels = np.arange(n) % 3 if how.pop("parties", False) or "trust" in doors else None
+        doors |= {} if "family" in doors else {"y_bounds": (-4, 6)}
         if how.pop("constant", False):
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), machines=labels, ledger=ledger, **doors)
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, machines=labels, ledger=ledger, **doors)
         return model.fit(**(LASSO | how)), repr(model)
 
 
@@ -613,6 +614,11 @@ lasso(
     accounting="per-interval",
     rows=300,
 )
+lasso("logistic", family="binomial", epsilon=200.0, rows=300)
+lasso(
+    "logistic, parties, selected", family="binomial", epsilon=200.0, rows=300, parties=True,
+    targets="selected",
+)  # fmt: skip
 lasso("secure sums", trust="secure-sum")
 lasso(
     "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True

@@ -3,7 +3,9 @@ r"""Sums from which logistic and Poisson models are fitted in whitened units, wi
 x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at a public theta; m is the
 mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
 has a public weight o (1, or the column `weight` over `weight_unit`, where that is positive), and eta the log
-of the column `exposure`. What a record adds is bounded by these norms, whatever x, y, theta and T are:
+of the column `exposure`. Of many columns x may hold `columns` alone, and v a public `offset`, T's row of a
+constant that is no column: neither is in what bounds a record. What a record adds is bounded by these norms,
+whatever x, y, theta and T are:
 
 - weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
   and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean
@@ -61,8 +63,8 @@ from privinf.validation import check_array, check_choice, check_number
 
 BASIS = ("center", "scale", "intercept", "bits")
 MODEL = (
-    *BASIS, "family", "theta", "transform", "weight", "weight_unit", "exposure", "score_bound",
-    "curvature_bound",
+    *BASIS, "family", "columns", "theta", "transform", "offset", "weight", "weight_unit", "exposure",
+    "score_bound", "curvature_bound",
 )  # fmt: skip
 # Fewest digits of a number and of a factor of a matrix: up to sixteen million rows.
 FEWEST_DIGITS, FEWEST_FACTOR = 28, 10
@@ -77,12 +79,13 @@ class _Rows:
     __slots__ = ("curvature", "error", "length2", "predictor", "public", "v", "weight")
 
     def __init__(self, block: SiteBlock, args: Args) -> None:
-        x = block.columns(args)
+        x = block.columns(args, np.asarray(args["columns"]) if "columns" in args else None)
         self.predictor = made_finite(x @ np.asarray(args["theta"], dtype=np.float64))
         self.predictor += float(args.get("intercept", 0.0))
         if "exposure" in args:
             self.predictor += np.log(np.maximum(_column(block, int(args["exposure"])), SMALLEST))
-        self.v = made_finite(x @ np.asarray(args["transform"], dtype=np.float64))
+        self.v = x @ np.asarray(args["transform"], dtype=np.float64)
+        self.v = made_finite(self.v + np.asarray(args.get("offset", 0.0)))
         self.length2 = np.einsum("ij,ij->i", self.v, self.v)
         mean, self.curvature = _mean(args["family"], self.predictor)
         binomial = args["family"] == "binomial"
@@ -226,10 +229,14 @@ def joint_distance(share: float, *, start: bool = False) -> float:
 def _check_model(args: Args, columns: int) -> int:
     """Check what every statistic takes at theta, and return the number of whitened columns."""
     check_choice(args.get("family"), CurvedFamily, "family")
-    vector(args, "theta", columns)
+    used = len(positions(args, "columns", columns)) if "columns" in args else columns
+    vector(args, "theta", used)
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
-    if transform.shape[0] != columns or not 1 <= transform.shape[1] <= columns:
-        raise ArgumentError(f"transform must have {columns} rows, and at most as many columns")
+    most = used + ("offset" in args)
+    if transform.shape[0] != used or not 1 <= transform.shape[1] <= most:
+        raise ArgumentError(f"transform must have {used} rows, and at most {most} columns")
+    if "offset" in args:
+        vector(args, "offset", transform.shape[1])
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
             raise ArgumentError(f"{name} must be a position below {columns}")

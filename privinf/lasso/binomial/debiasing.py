@@ -1,0 +1,224 @@
+r"""Debiasing a sparse logistic fit at named targets.
+
+With z = (1, x_U), U the picked columns, the targets T and their neighbours, at the first fit theta:
+
+1. G~, the noisy mean of c z z', in two looks: the second is at v = F'z, F from the first, where all
+   directions are about alike, so that its noise Z weighs weak directions as little as strong ones.
+2. W = G~^-1 E_T, the precision columns of the targets, Omega = E_T' G~^-1 E_T, and u = Omega^-1/2 W'z: k
+   directions with E c u u' = I, orthogonal to the constant and to all columns of U but the targets.
+3. The weighted score s = mean w u e, the secant matrix M = mean w g u u', g the slope of the mean between eta
+   and eta + u'step for a step along s, and the meat, mean w^2 e^2 u u', each with Gaussian noise.
+
+On T x = Omega^-1/2 u + rest, E c u rest' = 0, and w is a function of u but for c: for elliptical columns
+E w g u rest' = 0 too. So with d the error of the first fit, at the targets and beside them,
+
+    E s = M Omega^-1/2 d_T + (W Omega^-1/2)' Z d + second order,     b_T = theta_T + A s,  A = Omega^1/2 M^-1.
+
+The targets are in the first fit, picked or not, so that d and the step are short: along a long one the rest
+of the predictor, its constant for one, would have to move as well.
+
+With delta = M^-1 s, the variance is
+
+    A [meat / n + sigma_s^2 I + sigma_M^2 / 2 (|delta|^2 I + delta delta')] A'  +  diag E (w_j' Z d)^2,
+
+the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the precision columns
+(`privinf.lasso.precision`), d having the covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
+The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is whole, so
+that correlated targets do not leak into one another where rows are weighted down.
+
+The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
+mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.errors import NotAvailableError
+from privinf.inference.tails import shrunk
+from privinf.lasso.binomial.sums import (
+    MOST_ROWS,
+    Directions,
+    LogisticSums,
+    NoisyMean,
+    curvature_bound,
+    weights_of,
+)
+from privinf.lasso.binomial.thresholding import FIRST_LOOK, LogisticFit, two_looks
+from privinf.lasso.precision import clearance, column_noise_variance, floored
+from privinf.lasso.thresholding import CLEAR, positions
+from privinf.typing import Floats
+
+UNION_LABEL = "Gram matrix of targets and neighbours"
+# Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
+LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
+# M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
+STANDING, FAR = 4.0, 1.0
+FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
+WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large as the matrix"
+
+
+@dataclass(frozen=True, slots=True)
+class DebiasPrices:
+    """Prices in zCDP: neighbours, Gram matrix, sizes of its columns, secant matrix, meat, score."""
+
+    neighbours: float
+    gram: float
+    sizes: float
+    secant: float
+    meat: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DebiasedLogistic:
+    """Debiased coefficients of k targets in the units of the sums.
+
+    Attributes
+    ----------
+    params : ndarray, shape (k,)
+    sampling, privacy : ndarray, shape (k, k)
+        Covariances: of the rows' drawing, and of the noise of all releases.
+    union : list of int
+        Columns of the Gram matrix.
+    signs : tuple of str
+        What speaks against the step.
+    """
+
+    params: Floats
+    sampling: Floats
+    privacy: Floats
+    union: list[int]
+    signs: tuple[str, ...] = ()
+
+
+def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
+    """Return the number of neighbours of each target: by a rule of public and released numbers.
+
+    A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
+    g = sqrt 2 kappa m / (n mu), which raises the variance of a coordinate by m g^2 / 2: at most 3% while
+    m^3 <= .03 (n mu / kappa)^2.
+    """
+    if math.isinf(rho):
+        return MOST_NEIGHBOURS
+    kappa = curvature_bound(fit.spread, TYPICAL, MOST_ROWS) / TYPICAL
+    price = 2.0 * (1.0 - FIRST_LOOK) * rho
+    room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support) - 1.0
+    return int(np.clip(room / targets, LEAST_NEIGHBOURS, MOST_NEIGHBOURS))
+
+
+def debias_logistic(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    prices: DebiasPrices,
+    *,
+    neighbours: int,
+    excluded: Sequence[int] = (),
+) -> DebiasedLogistic:
+    """Return the debiased coefficients of some columns.
+
+    Parameters
+    ----------
+    sums : LogisticSums
+    fit : LogisticFit
+    targets : sequence of int
+    prices : DebiasPrices
+    neighbours : int
+        Picked for every target, beside the columns of the fit.
+    excluded : sequence of int
+        Columns that may not be neighbours, such as one of ones.
+
+    Raises
+    ------
+    NotAvailableError
+        The noise hides the curvature of the scores.
+
+    Notes
+    -----
+    **Privacy.** Spends what `prices` say.
+    """
+    union = _union(sums, fit, targets, neighbours, excluded, prices.neighbours)
+    sums.sparse.size_columns(union, prices.sizes)
+    whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
+    first = 1 + positions(targets, union)
+    inverse: Floats = np.asarray(np.linalg.inv(floored(gram.mean)), dtype=np.float64)
+    columns = inverse @ whitening[first].T  # of v: W = whitening @ columns
+    omega = whitening[first] @ columns
+    values, vectors = np.linalg.eigh((omega + omega.T) / 2.0)
+    root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+    along = Directions(union, whitening @ columns @ back)
+    score, secant, meat, moved = _released(sums, fit, along, prices)
+    if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
+        raise NotAvailableError(
+            "the noise hides the curvature of the scores: name fewer targets, spend more, or move budget "
+            "with shares="
+        )
+    lead = root @ np.linalg.inv(secant.mean)
+    delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)
+    size = len(targets)
+    noise = score.sd**2 * np.eye(size)
+    noise += secant.sd**2 / 2.0 * (float(delta @ delta) * np.eye(size) + np.outer(delta, delta))
+    sampling = lead @ (shrunk(meat.mean, meat.sd) / sums.n) @ lead.T
+    column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
+    signs = [FAR_SIGN.format(moved)] * (moved > FAR)
+    signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < CLEAR)
+    return DebiasedLogistic(
+        fit.point.on(targets) + lead @ score.mean, sampling, lead @ noise @ lead.T + np.diag(column), union,
+        tuple(signs),
+    )  # fmt: skip
+
+
+def _union(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    neighbours: int,
+    excluded: Sequence[int],
+    rho: float,
+) -> list[int]:
+    """Return picked columns, targets and the targets' neighbours."""
+    picked = fit.point.support
+    allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
+    allowed[:, [*picked, *targets, *excluded]] = False
+    count = min(neighbours, int(allowed[0].sum()))
+    near = sums.sparse.neighbours(targets, count, allowed, rho) if count else []
+    return list(dict.fromkeys([*picked, *targets, *(j for chosen in near for j in chosen)]))
+
+
+def _released(
+    sums: LogisticSums, fit: LogisticFit, along: Directions, prices: DebiasPrices
+) -> tuple[NoisyMean, NoisyMean, NoisyMean, float]:
+    """Return score, secant matrix and meat, and the root mean square of the predictor's move."""
+    weights = weights_of(fit.spread, along.size, sums.n, prices.score)
+    score = sums.score(fit.point, along, weights, prices.score, "debiasing scores")
+    step = score.mean / weights.slope
+    moved = float(np.linalg.norm(step)) / math.sqrt(fit.spread.curvature)
+    step *= min(1.0, FAR / max(moved, FAR))
+    secant = sums.secant(fit.point, along, weights, step, prices.secant, "slopes of the scores")
+    meat = sums.meat(fit.point, along, weights, prices.meat)
+    return score, secant, meat, moved
+
+
+def _column_noise(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    union: list[int],
+    whitening: Floats,
+    inverse: Floats,
+    columns: Floats,
+    sd: float,
+) -> Floats:
+    """Return E (w_j' Z d)^2 in the coordinates of v."""
+    kept = np.append(0, 1 + positions(fit.point.support, union))
+    whole = whitening @ inverse @ whitening.T
+    picked = np.linalg.inv(np.linalg.inv(whole)[np.ix_(kept, kept)])
+    error = np.zeros_like(whole)
+    error[np.ix_(kept, kept)] = fit.error_covariance(picked, sums.n)
+    back = np.linalg.inv(whitening)
+    moved = back @ error @ back.T
+    return column_noise_variance(columns, sd, np.arange(len(moved)), (moved + moved.T) / 2.0)

@@ -1,0 +1,187 @@
+"""A debiased sparse logistic fit: what it spends on what, and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
+from privinf.accounting.budget import ROUNDING
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import Estimate, upper_quantile
+from privinf.lasso.binomial.debiasing import (
+    DebiasedLogistic,
+    DebiasPrices,
+    afforded_neighbours,
+    debias_logistic,
+)
+from privinf.lasso.binomial.sums import LogisticSums
+from privinf.lasso.binomial.thresholding import (
+    PEELS,
+    SPARE,
+    LogisticBudget,
+    LogisticFit,
+    check_room,
+    sparse_logistic,
+)
+from privinf.lasso.fits import LassoOptions, plan_of
+from privinf.lasso.plan import LassoPlan
+from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
+from privinf.lasso.rows import LassoRows, server_of
+from privinf.lasso.secure import FALSE_PICKS
+from privinf.lasso.sums import SparseSums
+from privinf.typing import RngLike
+from privinf.validation import check_positive
+
+DOUBTFUL = (
+    "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
+    "spend more."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticShares:
+    """Shares of rho; they sum to one.
+
+    Attributes
+    ----------
+    rate : float
+        The rate of the response.
+    selection : float
+        All picks of columns.
+    refit : float
+        Matrices of the selection and steps.
+    sizes : float
+        Sizes of columns.
+    neighbours : float
+        Neighbours of the targets.
+    gram : float
+        Gram matrix of targets and neighbours, in two looks.
+    secant, meat : float
+        Slopes and squares of the scores.
+    score : float
+        Debiasing scores.
+    """
+
+    rate: float = 0.02
+    selection: float = 0.12
+    refit: float = 0.20
+    sizes: float = 0.02
+    neighbours: float = 0.07
+    gram: float = 0.15
+    secant: float = 0.025
+    meat: float = 0.025
+    score: float = 0.37
+
+    @classmethod
+    def of(cls, given: Mapping[str, float] | None) -> LogisticShares:
+        """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
+        if given is None:
+            return cls()
+        names = [one.name for one in fields(cls)]
+        if not isinstance(given, Mapping) or set(given) != set(names):
+            raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+        for name, share in given.items():
+            check_positive(share, f"shares[{name!r}]")
+        if abs(sum(given.values()) - 1.0) > 1e-9:
+            raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
+        return cls(**{name: float(share) for name, share in given.items()})
+
+    def thresholding(self, rho: float) -> LogisticBudget:
+        """Return the prices of the sparse fit."""
+        rho *= ROUNDING
+        return LogisticBudget(self.rate * rho, self.selection * rho, self.refit * rho, self.sizes * rho / 2.0)
+
+    def debiasing(self, rho: float) -> DebiasPrices:
+        """Return the prices of the debiasing."""
+        rho *= ROUNDING
+        shares = self.neighbours, self.gram, self.sizes / 2.0, self.secant, self.meat, self.score
+        return DebiasPrices(*(share * rho for share in shares))
+
+
+def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
+    """Return the fit of a logistic model.
+
+    Raises
+    ------
+    ArgumentError, BudgetExceededError
+        Nothing was spent.
+    NotAvailableError
+        Noise or rarity of the response leaves no estimate: before anything is spent where that follows from
+        public numbers, later where the released rate says so.
+    """
+    plan, server = plan_of(rows, replace(options, shares=None)), server_of(rows, ledger, rng)
+    parts = LogisticShares.of(options.shares)
+    budget, prices = parts.thresholding(plan.rho), parts.debiasing(plan.rho)
+    blocks = PEELS if options.iterations is None else options.iterations
+    picks = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
+    columns = picks + len(plan.targets or ())
+    check_room(server.nobs, columns, budget, min(blocks, picks))
+    ledger.check(ConcentratedLoss(plan.rho))
+    before = len(ledger.entries)
+    excluded = () if rows.constant is None else (rows.constant,)
+    sums = LogisticSums(SparseSums(server, rows.units(), server.nobs))
+    threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
+    fit = sparse_logistic(
+        sums,
+        plan.sparsity,
+        budget,
+        clip=plan.clip,
+        blocks=blocks,
+        threshold=threshold,
+        targets=plan.targets or (),
+        excluded=excluded,
+    )
+    chosen = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
+    if not chosen:
+        raise NotAvailableError("no column stands out of the noise: name the targets")
+    count = options.precision_sparsity
+    if count is None:
+        count = afforded_neighbours(fit, len(chosen), sums.n, prices.gram)
+    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, excluded=excluded)
+    report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    return _results(rows, plan, sums, fit, chosen, debiased, report)
+
+
+def _results(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: LogisticSums,
+    fit: LogisticFit,
+    chosen: list[int],
+    debiased: DebiasedLogistic,
+    report: PrivacyReport,
+) -> LassoResults:
+    """Return the results in the user's units."""
+    units, names = sums.sparse.units, rows.names
+    unit = units.scale[chosen]
+    back = np.outer(unit, unit)
+    sampling, noise = debiased.sampling / back, debiased.privacy / back
+    estimate = Estimate(
+        debiased.params / unit, sampling + noise, tuple(names[j] for j in chosen), sums.n,
+        noise_cov=noise, cov_type="HC0",
+    )  # fmt: skip
+    support = [fit.point.support[i] for i in fit.kept]
+    values = fit.point.beta[fit.kept] / units.scale[support]
+    units.intercept = fit.kept_intercept
+    if rows.constant is not None:
+        support, values = [*support, rows.constant], np.append(values, 0.0)
+    sparse = sparse_settings(names, units, support, values, fit.spread.rate, rows.constant)
+    signs = (*fit.signs, *debiased.signs)
+    settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
+    notes = (SELECTED_NOTE,) * (plan.targets is None)
+    if signs:
+        doubt = DOUBTFUL.format(", and ".join(signs))
+        settings["doubt"] = doubt
+        notes += (doubt,)
+    return LassoResults(
+        estimate, report=report, sampling_cov=sampling, model="DebiasedLasso",
+        method=f"debiased sparse logistic regression, {WHOM[rows.trust]}",
+        options={
+            "Family": "binomial", "Sparsity": str(plan.sparsity), "Parties": str(len(rows.rows)),
+            "Rate": f"{fit.spread.rate:.4g}",
+        },
+        settings=settings, notes=notes,
+    )  # fmt: skip

@@ -1,0 +1,324 @@
+r"""A sparse logistic fit: peeled columns, and Newton steps on the weighted score.
+
+1. The rate of the response is released; the model of a constant alone has its logit as intercept.
+2. Half of the columns are picked by peeling ``|sum clip(x_j, B / q) e|``
+   (`privinf.mechanisms.statistics.logistic`), B = 1.5 sd(y); |y - m| <= 1 needs no scale of residuals.
+3. They are fitted cheaply, and the other half is picked on what is left.
+4. All are fitted, and of a few columns too many the `sparsity` largest are kept.
+
+A fit takes one noisy matrix H = L L' of the curvature on (1, x_S), v = L^-1 (1, x_S), and steps
+
+    theta <- theta + L^-T mean[w v e] / (A1 h),
+
+A1 the slope of weighted scores and h the mean curvature now over that where H was taken
+(`privinf.lasso.binomial.sums`). The end solves E w v e = 0, whose root is the model's truth for any weights
+in x: the noise of H changes the way there, not the place. A step's sensitivity is 2 B before L^-T. Around the
+end a coefficient's error has the covariance (q / n + t^2) H^-1, q = A2 / A1^2 the price of the weights and t
+the noise of the last step. Without noise H is taken anew at every step, to convergence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privinf.errors import ConvergenceError, NotAvailableError
+from privinf.lasso.binomial.sums import (
+    MOST_ROWS,
+    WIDEST,
+    Directions,
+    LogisticSums,
+    NoisyMean,
+    Point,
+    Spread,
+    curvature_bound,
+    weights_of,
+)
+from privinf.lasso.precision import clearance, floored
+from privinf.lasso.sums import UNCLIPPED
+from privinf.lasso.thresholding import CLEAR, UNSETTLED, block_sizes
+from privinf.typing import Floats
+
+PEELS = 2
+SPARE = 2
+# Of the price of a matrix its first look; eigenvalues of that one, in shares of their mean, and the share of
+# |v|^2 that is left, are at least these.
+FIRST_LOOK, SMALLEST_VALUE, LEAST_ENERGY = 0.3, 0.01, 0.25
+# Shares of a fit's price: its matrix, and its steps; of all fits: the cheap ones.
+MATRIX_SHARE, STEP_SHARES, CHEAP_STEP_SHARES, CHEAP_FIT = 0.25, (0.15, 0.25, 0.6), (0.4, 0.6), 0.25
+# Predictors move no further in a step, root mean square.
+LONGEST_MOVE = 2.0
+MOST_STEPS, SMALLEST_CHANGE = 100, 1e-10
+# Responses of the rarer kind below so many sds of the noise of their number are too few.
+FEWEST = 8.0
+# Predictors' noise in the last step, root mean square: beyond the first a fit is marked, beyond the second
+# there is none, as one step cannot repair what is not near.
+SHAKY, HOPELESS = 0.6, 1.2
+TOO_FEW = (
+    "{} for {} columns: the noise of a fit's last step alone would move the linear predictor by {:.1f}, root "
+    "mean square. Keep fewer columns, or spend more"
+)
+SHAKY_SIGN = "the noise of its last step moves the linear predictor by {:.1f}, root mean square"
+UNSETTLED_SIGN = "its last step was still long"
+WEAK_MATRIX = "the noise of the matrix of its columns is as large as the matrix"
+WIDE_SIGN = "its columns all but separate the two responses"
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticBudget:
+    """Prices of the sparse fit in zCDP: the rate, all picks, all fits, sizes of columns."""
+
+    rate: float
+    selection: float
+    refit: float
+    sizes: float
+
+    def last(self, blocks: int = PEELS) -> float:
+        """Return the price of the last step."""
+        return self.whole(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
+
+    def whole(self, blocks: int) -> float:
+        """Return the price of the fit of everything that was picked."""
+        return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogisticFit:
+    """A released sparse fit, in the units of its sums.
+
+    Attributes
+    ----------
+    point : Point
+        Of all columns that were picked: where debiasing starts.
+    kept : list of int
+        Positions in its support of the columns that are kept.
+    spread : Spread
+    step_sd : float
+        Noise of the last step in whitened coordinates.
+    efficiency : float
+        q.
+    root : ndarray, shape (1 + picked, 1 + picked)
+        L^-T.
+    signs : tuple of str
+        What speaks against the fit.
+    """
+
+    point: Point
+    kept: list[int]
+    spread: Spread
+    step_sd: float
+    efficiency: float
+    root: Floats
+    signs: tuple[str, ...] = ()
+
+    @property
+    def kept_intercept(self) -> float:
+        """The intercept, with the mean of what was dropped, as the curvature weighs it."""
+        weights = np.linalg.inv(self.root @ self.root.T)[0]
+        dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept)
+        return float(self.point.intercept + weights[1 + dropped] @ self.point.beta[dropped] / weights[0])
+
+    def error_covariance(self, inverse: Floats, n: int) -> Floats:
+        """Return the covariance of the error of constant and coefficients from an inverse matrix H^-1."""
+        return np.asarray((self.efficiency / n + self.step_sd**2) * inverse)
+
+
+def sparse_logistic(
+    sums: LogisticSums,
+    sparsity: int,
+    budget: LogisticBudget,
+    *,
+    clip: float,
+    blocks: int = PEELS,
+    threshold: float = 0.0,
+    targets: Sequence[int] = (),
+    excluded: Sequence[int] = (),
+) -> LogisticFit:
+    """Return a sparse logistic fit.
+
+    Parameters
+    ----------
+    sums : LogisticSums
+    sparsity : int
+        Number of columns kept.
+    budget : LogisticBudget
+    clip : float
+        B of the products in multiples of the response's sd.
+    blocks : int
+        In how many blocks columns are picked.
+    threshold : float
+        Only columns are kept whose coefficient is more than so many standard errors from zero.
+    targets : sequence of int
+        Columns that are in the last fit, picked or not: a debiasing step from 0 would be long.
+    excluded : sequence of int
+        Columns that may not be picked, such as one of ones.
+
+    Raises
+    ------
+    NotAvailableError
+        The response is too rare for its noise.
+
+    Notes
+    -----
+    **Privacy.** Spends what `budget` says.
+    """
+    allowed = np.ones(len(sums.sparse.units.scale), dtype=bool)
+    allowed[list(excluded)] = False
+    picks = min(sparsity + SPARE, int(allowed.sum()))
+    sizes = block_sizes(picks, blocks)
+    spread = Spread(_rate(sums, budget.rate))
+    check_noise(spread, sums.n, picks + len(targets), budget.last(len(sizes)))
+    at = Point([], np.empty(0), spread.level)
+    cheap = CHEAP_FIT * budget.refit / max(len(sizes) - 1, 1)
+    bound = clip * math.sqrt(spread.rate * (1.0 - spread.rate))
+    for block, size in enumerate(sizes):
+        if block:
+            fit = _fitted(sums, at, spread, cheap, CHEAP_STEP_SHARES)
+            at, spread = fit.point, fit.spread
+        new = sums.pick(at, bound, size, allowed, budget.selection * size / picks)
+        sums.sparse.size_columns(new, budget.sizes / len(sizes) / 2.0)
+        allowed[new] = False
+        at = at.joined(new)
+    at = at.joined([j for j in targets if j not in at.support])
+    sums.sparse.size_columns(at.support, budget.sizes / 2.0)
+    whole = _fitted(sums, at, spread, budget.whole(len(sizes)), STEP_SHARES)
+    return _kept(whole, sums.n, sparsity, threshold)
+
+
+def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
+    """Return what the noise of a step of price `rho` moves the predictor by, root mean square."""
+    if math.isinf(rho):
+        return 0.0
+    weights = weights_of(spread, columns + 1, n, rho)
+    noise = 2.0 * weights.score / (n * math.sqrt(2.0 * rho) * weights.slope)
+    return noise * math.sqrt((columns + 1) / spread.curvature)
+
+
+def check_room(n: int, columns: int, budget: LogisticBudget, blocks: int) -> None:
+    """Raise NotAvailableError where not even a rate of one half would leave a fit: of public numbers."""
+    if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST:
+        raise NotAvailableError(f"{n} rows are too few for this budget")
+    check_noise(Spread(0.5), n, columns, budget.last(blocks))
+
+
+def check_noise(spread: Spread, n: int, columns: int, rho: float) -> None:
+    """Raise NotAvailableError where the noise of the last step leaves no fit."""
+    moved = predictor_noise(spread, n, columns, rho)
+    if moved > HOPELESS:
+        positives = n * min(spread.rate, 1.0 - spread.rate)
+        raise NotAvailableError(
+            TOO_FEW.format(f"about {positives:.0f} rows of the rarer response are too few", columns, moved)
+        )
+
+
+def _rate(sums: LogisticSums, rho: float) -> float:
+    """Release the rate of the response."""
+    found = sums.rate(rho)
+    rate, least = float(found.mean[0]), max(FEWEST * found.sd, 1.0 / sums.n)
+    if not least < rate < 1.0 - least:
+        raise NotAvailableError(
+            "one of the two responses is too rare for the noise of its number: spend more"
+        )
+    return rate
+
+
+def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Sequence[float]) -> LogisticFit:
+    """Return the fit of the columns of a point, from that point."""
+    if math.isinf(rho):
+        return _converged(sums, at, spread)
+    size = 1 + len(at.support)
+    root, clear, spread, before = _whitened(sums, at, spread, MATRIX_SHARE * rho)
+    noise = moved = 0.0
+    for share in steps:
+        last, price = noise, (1.0 - MATRIX_SHARE) * share * rho
+        weights = weights_of(spread, size, sums.n, price)
+        slope = weights.slope * spread.curvature / before
+        score = sums.score(at, Directions(at.support, root), weights, price, "step of the refit")
+        move, noise = score.mean / slope, score.sd / slope
+        moved = float(np.linalg.norm(move))
+        longest = LONGEST_MOVE * math.sqrt(spread.curvature)
+        theta = at.whole + root @ move * min(1.0, longest / max(moved, longest))
+        at = Point(at.support, theta[1:], float(theta[0]))
+        spread = _spread(at, spread, root)
+    signs = [UNSETTLED_SIGN] * (moved > UNSETTLED * math.sqrt(size) * math.hypot(last, noise))
+    signs += [WEAK_MATRIX] * (clear < CLEAR) + [WIDE_SIGN] * (spread.sd >= WIDEST)
+    shaken = noise * math.sqrt(size / spread.curvature)
+    signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)
+    efficiency = weights.square / weights.slope**2
+    return LogisticFit(at, [], spread, noise, efficiency, root, tuple(signs))
+
+
+def _whitened(
+    sums: LogisticSums, at: Point, spread: Spread, rho: float
+) -> tuple[Floats, float, Spread, float]:
+    """Return L^-T of the noisy H at a point, its clearance, the spread and the mean curvature there."""
+    first, noisy = two_looks(sums, at, at.support, spread, rho, "matrix of the selection")
+    root = first @ np.linalg.inv(np.linalg.cholesky(floored(noisy.mean))).T
+    spread = _spread(at, spread, root)
+    return root, clearance(noisy.mean, noisy.sd), spread, spread.curvature
+
+
+def two_looks(
+    sums: LogisticSums, at: Point, columns: list[int], spread: Spread, rho: float, label: str
+) -> tuple[Floats, NoisyMean]:
+    """Return F and the noisy mean of w c v v', v = F'z: F whitens z as far as a first look at it sees.
+
+    Eigenvalues below the edge of the first look's noise are raised to it: what lies there has less than its
+    share of |v|^2, and K of the second look is that much lower.
+    """
+    size = 1 + len(columns)
+    plain = Directions(columns, np.eye(size))
+    if math.isinf(rho):
+        return plain.matrix, sums.hessian(at, plain, UNCLIPPED, rho, label)
+    top = curvature_bound(spread, size, MOST_ROWS)
+    rough = sums.hessian(at, plain, top * spread.curvature, FIRST_LOOK * rho, f"{label}, first look")
+    values, vectors = np.linalg.eigh(rough.mean)
+    raised = np.maximum(values, max(rough.sd * math.sqrt(2.0 * size), SMALLEST_VALUE * float(values.mean())))
+    whitening = np.asarray(vectors / np.sqrt(raised))
+    share = float(np.clip((values / raised).mean(), LEAST_ENERGY, 1.0))
+    second = Directions(columns, whitening)
+    return whitening, sums.hessian(at, second, share * top, (1.0 - FIRST_LOOK) * rho, label)
+
+
+def _spread(at: Point, spread: Spread, root: Floats) -> Spread:
+    """Return the spread of the predictor at a point; its columns vary as H has it beside the constant."""
+    inverse = (root @ root.T)[1:, 1:]
+    if not len(inverse):
+        return spread
+    variance = float(at.beta @ np.linalg.solve(inverse, at.beta)) / spread.curvature
+    return Spread(spread.rate, min(math.sqrt(max(variance, 0.0)), WIDEST))
+
+
+def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
+    """Return the maximum of the likelihood on the columns of a point, without noise."""
+    none, size = weights_of(spread, 1, sums.n, math.inf), 1 + len(at.support)
+    plain = Directions(at.support, np.eye(size))
+    for _ in range(MOST_STEPS):
+        hessian = sums.hessian(at, plain, none.curvature, math.inf, "matrix of the selection").mean
+        score = sums.score(at, plain, none, math.inf, "step of the refit").mean
+        try:
+            root = np.asarray(np.linalg.inv(np.linalg.cholesky(hessian)).T)
+        except np.linalg.LinAlgError:
+            break
+        move = root.T @ score
+        longest = LONGEST_MOVE * math.sqrt(spread.curvature)
+        moved = float(np.linalg.norm(move))
+        change = root @ move * min(1.0, longest / max(moved, longest))
+        theta = at.whole + change
+        at = Point(at.support, theta[1:], float(theta[0]))
+        if np.abs(change).max() < SMALLEST_CHANGE:
+            return LogisticFit(at, [], _spread(at, spread, root), 0.0, 1.0, root)
+    raise ConvergenceError(
+        f"Newton's method did not converge in {MOST_STEPS} rounds: the coefficients may be infinite"
+    )
+
+
+def _kept(fit: LogisticFit, n: int, sparsity: int, threshold: float) -> LogisticFit:
+    """Return the fit with the `sparsity` largest coefficients that stand out of their errors as kept."""
+    size = np.abs(fit.point.beta)
+    errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, n)))[1:]
+    order = np.argsort(-size, kind="stable")[:sparsity]
+    return replace(fit, kept=sorted(int(i) for i in order if size[i] > threshold * errors[i]))
