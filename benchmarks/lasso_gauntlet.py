@@ -57,7 +57,7 @@ from privinf.simulation import binomial_limits
 
 FITS = RESULTS / "lasso_gauntlet.jsonl"
 NORMAL, LEVEL, LEAST_FITS = 1.959963984540054, 0.95, 10
-ORACLE_ROWS = 100_000
+ORACLE_ROWS = 40_000
 
 # Name of a cell, number of a draw of its columns, and its fits; and further words of the fit.
 Work = tuple[str, int, int, tuple[tuple[str, Any], ...]]
@@ -268,18 +268,21 @@ def oracle(name: str) -> tuple[np.ndarray, np.ndarray]:
     X, respond = population.draw(ORACLE_ROWS, rng)
     y, bound = respond(rng), cell.loose * population.x_bound
     X = np.clip(X, -bound, bound)
+    weight, linear = np.ones(len(y)), X @ population.params
     if cell.model:
-        linear = X @ population.params
         mean = expit(linear + _constant(y, linear))
         weight = mean * (1.0 - mean)
-        X = X - (weight @ X) / weight.sum()
-        inverse = [_inverse_diagonal(X, weight, population, own=own) for own in (True, False)]
-        return tuple(NORMAL * np.sqrt(each / cell.n) for each in inverse)
-    X, y = X - X.mean(axis=0), y - y.mean()
-    square = (y - X @ np.linalg.lstsq(X.T @ X, X.T @ y, rcond=None)[0]) ** 2
-    return tuple(
-        NORMAL * np.sqrt(_sandwich_diagonal(X, square, population, own=own) / cell.n) for own in (True, False)
-    )
+        square = weight
+    else:
+        square = (y - y.mean() - linear + linear.mean()) ** 2
+    X = X - (weight @ X) / weight.sum()
+    gram = (X * weight[:, None]).T @ X / len(X)
+    found: tuple[list[float], list[float]] = ([], [])
+    for j in population.targets:
+        for place, kept in enumerate((sorted({*population.support, j}), list(range(len(gram))))):
+            column = np.linalg.solve(gram[np.ix_(kept, kept)], np.eye(len(kept))[kept.index(j)])
+            found[place].append(NORMAL * math.sqrt(np.mean((X[:, kept] @ column) ** 2 * square) / cell.n))
+    return np.array(found[0]), np.array(found[1])
 
 
 def _constant(y: np.ndarray, linear: np.ndarray) -> float:
@@ -289,29 +292,6 @@ def _constant(y: np.ndarray, linear: np.ndarray) -> float:
         mean = expit(constant + linear)
         constant += (y.mean() - mean.mean()) / (mean * (1.0 - mean)).mean()
     return constant
-
-
-def _chosen(population: SparsePopulation, j: int, own: bool) -> list[int]:
-    return sorted({*population.support, j}) if own else list(range(len(population.params)))
-
-
-def _inverse_diagonal(X, weight, population: SparsePopulation, *, own: bool) -> np.ndarray:
-    found = []
-    for j in population.targets:
-        kept = _chosen(population, j, own)
-        part = X[:, kept]
-        found.append(np.linalg.inv((part * weight[:, None]).T @ part / len(X))[kept.index(j), kept.index(j)])
-    return np.array(found)
-
-
-def _sandwich_diagonal(X, square, population: SparsePopulation, *, own: bool) -> np.ndarray:
-    found = []
-    for j in population.targets:
-        kept = _chosen(population, j, own)
-        part = X[:, kept]
-        column = np.linalg.solve(part.T @ part / len(X), np.eye(len(kept))[kept.index(j)])
-        found.append(np.mean((part @ column) ** 2 * square))
-    return np.array(found)
 
 
 def row_of(name: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
