@@ -46,7 +46,15 @@ SELECTED_NOTE = (
     "overestimated. Columns whose signal stands far out, and targets named in advance, are not concerned."
 )
 
-SPARSE_INSTEAD = "predict_sparse(rows) gives the sparse fit's point predictions, without intervals"
+SPARSE_INSTEAD = (
+    "predict_sparse(rows) gives the sparse fit's point predictions. These have no intervals: the error of "
+    "the sparse fit is known only if it kept every column that matters and errors are normal with one "
+    "variance; intervals that took both for granted held .57 of the means where weak columns were left out"
+)
+MIDDLE = (
+    "predictions are of the mean, and the coefficients of this fit are those of a robust centre "
+    "(target='robust', or targets='all'): name all columns as targets with target='mean'; " + SPARSE_INSTEAD
+)
 NOT_ALL = (
     "predictions need a debiased coefficient of every column and of the constant, and this fit has none of "
     "{}: their part of the mean would be left out; " + SPARSE_INSTEAD
@@ -146,13 +154,22 @@ class LassoResults(Results):
     before debiasing, of all columns. ``bse_sampling`` is the error without privacy noise but with the same
     clips. Score tests need per-record scores, which no one releases: they are not available.
     `predict` and `get_prediction` need a debiased coefficient of every column and of the constant, and say so
-    where one is missing; `predict_sparse` predicts from the sparse fit, without intervals.
+    where one is missing, and the target must be the mean; `predict_sparse` predicts from the sparse fit,
+    without intervals.
     `restricted_eigenvalues`, `noise_variance`, `bias_bound` and the private bootstrap are there if the fit
     was asked for them.
 
     Notes
     -----
     **Privacy.** Post-processing of releases.
+
+    Intervals of predicted means rest on the debiased coefficients. Measured over 300 new rows, n = 20,000,
+    p = 12 (no constant), epsilon 2, 20 fits a design: .94 of the means were covered under normal errors, .96
+    under errors times abs(x_7), .99 under errors that are skewed with a size that goes along with a column.
+    Intervals from the sparse fit's own covariance are not offered: they hold where every signal is strong and
+    errors are normal (.97, n = 20,000, p = 200, epsilon 2), but held .57 of the means of eight effects of .05
+    (p = 200), .84 under blocks of correlation .9, .26 under effects j^-1.5 and .21 under those skewed errors
+    (n = 40,000, epsilon 1, 12 fits each), without a sign of it.
 
     Intervals of targets that were selected on the same rows (``targets="selected"``) are not corrected for
     it. Measured with n = 10,000, p = 100 (AR .5), 2 strong and 4 weak signals (3 standard errors each), 8
@@ -252,6 +269,10 @@ class LassoResults(Results):
             raise NotAvailableError(NOT_ALL.format(some))
         if self._sparse.get("centred", True):
             raise NotAvailableError(CENTRED)
+        noise = self._estimate.noise_cov
+        if self.score_target == "robust" and noise is not None and noise.any():
+            raise NotAvailableError(MIDDLE)
+        self._warn_if_weak("a prediction")
         return prediction_rows(exog, self.names, self._design, transform=transform)
 
     @cached_property

@@ -59,7 +59,10 @@ def test_a_regression_through_the_origin_predicts_as_least_squares():
     exact = model.fit(epsilon=np.inf, sparsity=3, targets="all")
     least = np.linalg.lstsq(X.to_numpy(), y, rcond=None)[0]
     np.testing.assert_allclose(exact.predict(X[:5]), X[:5].to_numpy() @ least, atol=1e-8)
-    fit = model.fit(epsilon=8.0, delta=1e-5, sparsity=3, targets="all", rng=0)
+    robust = model.fit(epsilon=8.0, delta=1e-5, sparsity=3, targets="all", rng=0)
+    with pytest.raises(NotAvailableError, match="robust centre"):
+        robust.get_prediction(X[:5])
+    fit = model.fit(epsilon=8.0, delta=1e-5, sparsity=3, targets=list("abcd"), rng=0)
     rows = X[:5][list("dcba")]
     np.testing.assert_allclose(fit.predict(rows), X[:5].to_numpy() @ fit.params.to_numpy())
     frame = fit.get_prediction(X[:5]).summary_frame()
