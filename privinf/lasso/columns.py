@@ -36,7 +36,7 @@ from privinf.typing import Floats
 # Where factors of products are clipped; correlations below MATTERS are left to chance.
 NEAR_CLIP, MATTERS = 0.7, 0.08
 LEAST, MOST = 4, 40
-STEADY = 0.17
+STEADY = 0.125
 # Of the price of the columns: the Gram matrix before the picks, sizes of neighbours, forms at the end.
 START, SIZES, FORMS = 0.1, 0.05, 0.06
 REGRESSIONS = 1.0 - START - SIZES - FORMS
@@ -104,7 +104,7 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
     --------
     >>> budget = DebiasingBudget(0.0015, 0.0033, 0.0, 0.0, 0.0)
     >>> [neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
-    [40, 13]
+    [28, 7]
     """
     if math.isinf(budget.gram):
         return MOST

@@ -64,7 +64,8 @@ class ColumnRegression:
     step_sd : float
         t.
     effects, effects_sd : float
-        What is seen of abs(d~)^2 in products of v with the residuals of y, noise removed on average; its sd.
+        What products of v with the residuals of y show of abs(d~)^2 for effects of columns that are not in
+        the fit, noise removed on average; its sd.
     unsettled : bool
         Whether the steps were still moving at the end, or the noise hides the Gram matrix.
     """
@@ -221,8 +222,15 @@ def _inverse_root(gram: Floats, edge: float) -> tuple[Floats, float]:
 def _effects(
     sums: SparseSums, fit: SparseFit, others: list[int], root: Floats, rho: float
 ) -> tuple[float, float]:
-    """Return abs(mean v psi(r))^2 over its squared slope, less what its noise adds, and the sd of that."""
-    size, private = len(others), math.isfinite(rho)
+    """Return abs(mean v psi(r))^2 over its squared slope, less what its noise adds, and the sd of that.
+
+    Of v only the directions are used in which a d that is zero on the fit's columns has its d~.
+    """
+    new = [position for position, column in enumerate(others) if column not in fit.picked]
+    if not new:
+        return 0.0, 0.0
+    root = root @ np.linalg.qr(np.linalg.inv(root)[:, new])[0]
+    size, private = len(new), math.isfinite(rho)
     norm, bound = (math.sqrt(size), PRODUCT_CLIP) if private else (math.inf, math.inf)
     score = Score(others, root, norm, bound * fit.scale, fit.picked, fit.picked_beta)
     mean, sd = sums.score(score, rho, "effects of the neighbours")
