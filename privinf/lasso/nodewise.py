@@ -142,14 +142,16 @@ def _sizes(column: SparseSums, look: _Look, others: list[int], g: Floats, rho: f
     """
     form = np.append(1.0, -g)
     square, noise = float(form @ look.gram @ form), look.sd * float(form @ form)
+    if math.isinf(rho):
+        return math.sqrt(square), math.sqrt(square)
     most = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
     point = column.residual_scale(others, g, rho, "sizes of targets' residuals")
-    typical = min(point, most) if math.isfinite(rho) else point
+    typical = min(point, most)
     excess = square - typical**2
     if excess <= THRESHOLD * noise:
         return typical, typical
     whole = math.sqrt(typical**2 + float(standing_out(np.array([excess]), noise)[0]))
-    return typical, min(whole, LARGEST_SIZE) if math.isfinite(rho) else whole
+    return typical, min(whole, LARGEST_SIZE)
 
 
 def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:

@@ -516,6 +516,21 @@ MUTANTS = {
         Mutant("mechanisms.statistics.regression", "_gram_reach", "math.sqrt(2.0) * q2", "q2"),
         of_sizes("union_gram"),
     ),
+    "a Gram matrix of forms that are not shrunk": (
+        Mutant(
+            "mechanisms.statistics.regression", "union_gram", "a = clip_norms(a, float(norm), unit)", "a = +a"
+        ),
+        of_sizes("union_gram, forms"),
+    ),
+    "residuals of a column that are not clipped": (
+        Mutant(
+            "mechanisms.statistics.block",
+            "SiteBlock.residual",
+            "math.inf if bound is None else bound",
+            "math.inf",
+        ),
+        of_sizes("clipped_score, of a column"),
+    ),
     "variances without their root of two": (
         Mutant("mechanisms.statistics.regression", "_variances_reach", "math.sqrt(2.0) * top", "top"),
         of_sizes("score_variances"),

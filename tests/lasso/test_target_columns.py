@@ -1,0 +1,193 @@
+"""Precision columns of named targets: their noise, neighbours by a public rule, shares, and marks."""
+
+import math
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import privinf as pi
+from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
+from privinf.federation import TrustedServer
+from privinf.lasso.columns import LEAST, MOST, DebiasingBudget, neighbour_count
+from privinf.lasso.marks import NeighbourMarks
+from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import SparseFit
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.simulation import binomial_limits
+
+P = 8
+OTHERS = [1, 2, 3, 4, 5]
+
+
+def sample(n, effects=None, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, P))
+    X[:, 1:] = 0.6 * X[:, :-1] + 0.8 * X[:, 1:]
+    y = X @ (np.zeros(P) if effects is None else effects) + rng.standard_normal(n)
+    return y, X
+
+
+def sums_of(y, X, rng):
+    rows = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-8, 8), x_scale=1.0)._rows
+    return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), len(y))
+
+
+NOTHING = SparseFit([], np.empty(0), [], np.empty(0), 1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("n", "rho"), [(4_000, 0.5), (16_000, 0.02)])
+def test_what_the_noise_of_a_regression_does_is_as_stated(n, rho):
+    """w'Gd has the variance t^2 d'Gd, and a 68% point of clipped steps is what sums were asked for."""
+    y, X = sample(n)
+    gram, d, moved, stated = X.T @ X / n, np.array([0.3, -0.2, 0.1, 0.4, 0.2]), [], []
+    for seed in range(40):
+        found = column_regression(sums_of(y, X, seed), NOTHING, 0, OTHERS, rho)
+        form = np.zeros(P)
+        form[0], form[OTHERS] = 1.0, -found.coefficients
+        moved.append(form @ gram[:, OTHERS] @ d)
+        stated.append(found.step_sd**2 * (d @ gram[np.ix_(OTHERS, OTHERS)] @ d))
+        assert not found.unsettled
+        assert math.sqrt(len(OTHERS)) * found.step_sd == pytest.approx(
+            len(OTHERS) * noise_of_column(n, rho) * found.scale, rel=0.5
+        )
+    assert 0.6 < np.mean(np.square(moved)) / np.mean(stated) < 1.6
+
+
+def test_without_noise_it_is_least_squares():
+    y, X = sample(3_000)
+    found = column_regression(sums_of(y, X, 0), NOTHING, 0, OTHERS, math.inf)
+    g = np.linalg.lstsq(X[:, OTHERS], X[:, 0], rcond=None)[0]
+    assert np.allclose(found.coefficients, g, atol=1e-8)
+    assert found.step_sd == 0.0
+    assert found.scale == pytest.approx(math.sqrt(np.mean((X[:, 0] - X[:, OTHERS] @ g) ** 2)), rel=1e-8)
+
+
+@pytest.mark.parametrize("n", [4_000, 16_000])
+def test_effects_of_neighbours_are_seen_without_bias(n):
+    effects = np.zeros(P)
+    effects[[1, 3, 4]] = 0.1, -0.1, 0.08
+    y, X = sample(n, effects)
+    true = effects[OTHERS] @ (X.T @ X / n)[np.ix_(OTHERS, OTHERS)] @ effects[OTHERS]
+    rho = 0.5 * (4_000 / n) ** 2
+    found = [column_regression(sums_of(y, X, seed), NOTHING, 0, OTHERS, rho) for seed in range(30)]
+    seen = np.array([one.effects for one in found])
+    room = 4.0 * seen.std() / math.sqrt(len(seen)) + 2.0 * len(OTHERS) / n
+    assert abs(seen.mean() - true) < room + 0.1 * true
+
+
+def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
+    rng = np.random.default_rng(0)
+    for size in (0.1, 0.4, 2.0):
+        g, root, errors, stated = np.full(6, size / math.sqrt(6.0)), np.eye(6), [], []
+        for _ in range(2_000):
+            kept, sd = shrunk(g + 0.2 * rng.standard_normal(6), root, 0.2)
+            errors.append(np.mean((kept - g) ** 2))
+            stated.append(sd**2)
+        assert np.mean(errors) < 0.04 * 1.1
+        assert 0.6 < np.mean(stated) / np.mean(errors) < 2.5
+    assert shrunk(g, root, 0.0)[1] == 0.0
+
+
+def test_the_number_of_neighbours_follows_budget_rows_and_targets():
+    budget = DebiasingBudget(0.0015, 0.0033, 0.0, 0.0, 0.0)
+    one, five = (neighbour_count(budget, 40_000, 300, k, 10) for k in (1, 5))
+    assert LEAST < five < one <= MOST
+    assert neighbour_count(budget, 4_000, 300, 5, 10) == LEAST
+    assert neighbour_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST
+
+
+def confounded(count, seed, n=20_000, p=60):
+    """The first column is a mean of some others, with an effect of .03 each, and of noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    X[:, 0] = 0.7 * X[:, 5 : 5 + count].sum(axis=1) / math.sqrt(count) + math.sqrt(0.51) * X[:, 0]
+    b = np.zeros(p)
+    b[0], b[1], b[2], b[5 : 5 + count] = 0.2, 0.5, -0.5, 0.03
+    return X @ b + rng.standard_normal(n), X
+
+
+def model_of(y, X):
+    return pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-8, 8), x_scale=1.0)
+
+
+def test_double_selection_covers_weak_confounders():
+    hits, errors = [], []
+    for seed in range(10):
+        fit = model_of(*confounded(10, seed)).fit(epsilon=4.0, sparsity=3, targets=[0], rng=seed)
+        error = float(fit.params.iloc[0]) - 0.2
+        hits.append(abs(error) < 1.96 * float(fit.bse.iloc[0]))
+        errors.append(error / float(fit.bse.iloc[0]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit.conf_int()
+    assert np.mean(hits) >= binomial_limits(0.95, len(hits))[0]
+    assert abs(np.mean(errors)) < 1.3
+
+
+def test_more_confounders_than_can_be_picked_are_said():
+    y, X = confounded(40, 0)
+    fit = model_of(y, X).fit(epsilon=8.0, sparsity=3, targets=[0, 50], precision_sparsity=20, rng=0)
+    with pytest.warns(WeakIdentificationWarning, match="for x1: even the smallest quarter"):
+        fit.conf_int()
+    assert "raise precision_sparsity=" in " ".join(str(fit.summary()).split())
+    assert fit.explained_shares().last_quarter["x1"] > 0.02 > fit.explained_shares().last_quarter["x51"]
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.explained_shares().equals(fit.explained_shares())
+
+
+def test_a_regression_that_did_not_get_there_is_said():
+    """Eigenvalues of .02 below the noise of both Gram matrices."""
+    rng = np.random.default_rng(0)
+    X = math.sqrt(0.98) * rng.standard_normal((3_000, 1)) + math.sqrt(0.02) * rng.standard_normal((3_000, P))
+    lost = [column_regression(sums_of(X[:, 0], X, s), NOTHING, 0, OTHERS, 0.001).unsettled for s in range(8)]
+    assert np.mean(lost) >= 0.75
+    nothing, flags = np.zeros(2), np.array([False, True])
+    marks = NeighbourMarks((5, 5), nothing, nothing, nothing, flags, ~flags)
+    told = marks.warning(["a", "b"])
+    assert told is not None
+    assert "for b: even the smallest quarter" in told
+    assert "for a: the regression on the neighbours did not get there" in told
+    assert replace(marks, exhausted=~flags & flags, unsettled=~flags & flags).warning(["a", "b"]) is None
+
+
+def test_shares_are_those_of_least_squares_and_their_intervals_hold():
+    y, X = sample(20_000)
+    gram = X.T @ X / len(X)
+    true = 1.0 - 1.0 / (np.diag(np.linalg.inv(gram)) * np.diag(gram))
+    exact = model_of(y, X).fit(epsilon=np.inf, sparsity=2, targets=[0, 3]).explained_shares()
+    assert np.allclose(exact.explained, true[[0, 3]], atol=1e-6)
+    assert np.allclose(exact.upper - exact.lower, 0.0)
+    held = []
+    for seed in range(10):
+        found = model_of(y, X).fit(epsilon=3.0, sparsity=2, targets=[0, 3], rng=seed)
+        shares = found.explained_shares()
+        # Columns with noise in them explain less, by about the share of it.
+        held += list((shares.lower - 0.02 <= true[[0, 3]]) & (true[[0, 3]] <= shares.upper + 0.03))
+        assert "(R2 of x)" in str(found.summary())
+    assert np.mean(held) >= 0.85
+
+
+def test_shares_are_not_there_for_all_columns():
+    y, X = sample(20_000)
+    fit = model_of(y, X).fit(epsilon=8.0, sparsity=2, targets="all", rng=0)
+    with pytest.raises(NotAvailableError, match="no target"):
+        fit.explained_shares()
+
+
+def test_a_column_in_the_place_of_the_response():
+    y, X = sample(50)
+    low, high = np.full(P, -6.0), np.full(P, 6.0)
+    block = SiteBlock(X, y, low, high, -8.0, 8.0)
+    other = SiteBlock(X, X[:, 2], low, high, -8.0, 8.0)
+    args = {"columns": np.array([0, 1]), "clip": 1.0, "residual_clip": 0.7, "support": np.array([4]),
+            "beta": np.array([0.3])}  # fmt: skip
+    op = SITE_OPS["clipped_score"]
+    assert np.array_equal(op.total(block, args | {"response": 2}), op.total(other, args))
+    for wrong in (P, -1, True, 1.0):
+        with pytest.raises(ArgumentError, match="response"):
+            op.reach(args | {"response": wrong}, P)
