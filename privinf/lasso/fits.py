@@ -30,6 +30,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
+from privinf.lasso.missed import missed_column_test
 from privinf.lasso.plan import (
     Accounting,
     Center,
@@ -89,11 +90,12 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     sums = SparseSums(server, rows.units(), server.nobs)
     fit, chosen = _selection(sums, plan, rows.constant)
     debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
+    missed = missed_column_test(sums, rows, fit, chosen, debiased, plan)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
         rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras,
-        after_selection=plan.targets is None,
+        after_selection=plan.targets is None, missed=missed,
     )  # fmt: skip
 
 
@@ -108,12 +110,13 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     sums = SparseSums(server, rows.units(), n)
     fit, chosen = _selection(sums, plan, rows.constant)
     debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
+    missed = missed_column_test(sums, rows, fit, chosen, debiased, plan, server)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    detection = detection_of(server, fit, plan, chosen, debiased, rows.constant)
     return lasso_results(
-        rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, detection=detection
-    )
+        rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, missed=missed,
+        detection=detection_of(server, fit, plan, chosen, debiased, rows.constant),
+    )  # fmt: skip
 
 
 def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple[SparseFit, list[int]]:
@@ -177,7 +180,6 @@ def fit_by_paper(
     """Return the fit by the paper's own algorithms, which are in studies."""
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' needs sparsity= as a number")
-    epsilon = options.epsilon
     more = dict(options.paper_options or {})
     unknown = set(more) - PAPER_OPTIONS
     if unknown:
@@ -188,7 +190,7 @@ def fit_by_paper(
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.every else options.targets
     fit: LassoResults | MachineResults = paper.fit_paper(
-        rows, server_of(rows, ledger, rng), ledger, epsilon=epsilon, delta=options.delta,
+        rows, server_of(rows, ledger, rng), ledger, epsilon=options.epsilon, delta=options.delta,
         sparsity=options.sparsity, targets=target_positions(targets, rows.names, rows.constant) or "selected",
         precision_sparsity=options.precision_sparsity, heterogeneous=heterogeneous,
         shared_sparsity=options.shared_sparsity, accounting=options.accounting,

@@ -1,9 +1,9 @@
-"""How well the precision columns of a debiased fit are known, and what its results say of it."""
+"""What results say of their precision columns, and of columns that the fit may have missed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,24 @@ ASTRAY_COLUMN = (
     "Gram matrix is as large as its smallest eigenvalue or the last step was still long. Name fewer targets, "
     "spend more, or lower precision_sparsity=."
 )
+# The level of the test for missed columns; what is called seen is seen with the probability FOUND.
+LEVEL, FOUND = 0.05, 0.8
+NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
+WHOLE_NUMBERS = ("columns", "kept", "standing_out")
+REJECTED = (
+    "Not to be trusted: more columns matter than are kept. {} is not among the {} that are kept and stands "
+    "out (z = {:.2f}, p = {:.2g} over {} columns). Keep {} or more; if columns still stand out then, "
+    "sparsity does not hold, and no choice of columns makes the intervals right."
+)
+NOTHING_SEEN = (
+    "Was a column missed? Of {} columns outside the fit {} stands out most: z = {:.2f}, p = {:.2g}. An "
+    "effect of {:.2g} standard errors (without privacy) would have been seen with probability {:.1g}{}."
+)
+BIAS = (
+    "; a smaller one, of a column whose correlation with a target is below {:.2g} given its precision "
+    "column, moves an interval by up to {:.2g} standard errors"
+)
+NOT_LOOKED = "; correlations with targets were not looked for"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,3 +104,73 @@ def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: fl
         "last_quarter": np.array(settings["last"], dtype=np.float64),
     }
     return pd.DataFrame(table, list(names))
+
+
+@dataclass(frozen=True, slots=True)
+class MissedColumnTest:
+    """Test that no column outside the fit has an effect.
+
+    Attributes
+    ----------
+    column : str
+        The column that stands out most.
+    statistic : float
+        T, its size over its standard error.
+    pvalue : float
+        By Bonferroni over all columns outside the fit.
+    columns : int
+        Number of these.
+    kept : int
+        Columns that the fit keeps.
+    standing_out : int
+        Columns outside the fit that were seen to stand out: of all those looked at.
+    seen_from : float
+        Effect, in standard errors without privacy, that is seen with probability .8 (with all columns as
+        targets: in their own standard errors).
+    correlation : float
+        Correlation with a target from which on a column is among its neighbours; 1 if it had none picked.
+    bias : tuple of float
+        What an effect just below `seen_from` of one column correlated just below `correlation` does to the
+        coefficient of each target, user units.
+    bias_in_errors : float
+        The largest of these in standard errors of the target.
+    """
+
+    column: str
+    statistic: float
+    pvalue: float
+    columns: int
+    kept: int
+    standing_out: int
+    seen_from: float
+    correlation: float
+    bias: tuple[float, ...]
+    bias_in_errors: float
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
+        """Return the test that `settings` describe."""
+        plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
+        plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
+        bias = tuple(float(value) for value in settings["bias"])
+        return cls(column=str(settings["column"]), bias=bias, **plain)
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything as plain numbers and texts."""
+        return asdict(self) | {"bias": list(self.bias)}
+
+    @property
+    def rejects(self) -> bool:
+        """Whether columns outside the fit matter, at the level of 5%."""
+        return self.pvalue < LEVEL
+
+    @property
+    def note(self) -> str:
+        """What the summary says."""
+        if self.rejects:
+            keep = self.kept + max(self.standing_out, 1)
+            return REJECTED.format(self.column, self.kept, self.statistic, self.pvalue, self.columns, keep)
+        bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
+        return NOTHING_SEEN.format(
+            self.columns, self.column, self.statistic, self.pvalue, self.seen_from, FOUND, bias
+        )

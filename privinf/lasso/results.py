@@ -23,7 +23,7 @@ from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
-from privinf.lasso.marks import EXPLAINED_NOTE, explained_table
+from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, explained_table
 from privinf.lasso.rows import LassoFamily, LassoRows
 from privinf.lasso.secure import Detection, cost_note
 from privinf.lasso.sums import SparseSums, SparseUnits
@@ -111,6 +111,7 @@ class LassoSettings(TypedDict):
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
     marks: NotRequired[dict[str, Any]]
+    missed: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +337,21 @@ class LassoResults(Results):
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 
     @property
+    def missed_column_test(self) -> MissedColumnTest:
+        """Test that no column outside the fit has an effect, and what one too small to see could do.
+
+        Where it rejects at 5%, intervals come with a warning. See `privinf.lasso.missed`.
+
+        Raises
+        ------
+        NotAvailableError
+            Every column is in the fit, or sites have parts of their own.
+        """
+        if "missed" not in self._settings:
+            raise NotAvailableError("missed_column_test: no column outside the fit was tested")
+        return MissedColumnTest.of(self._settings["missed"])
+
+    @property
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
 
@@ -489,12 +505,14 @@ class LassoResults(Results):
     def _warn_if_weak(self, asked: str) -> None:
         if "tail" in self._settings and (ratio := self.score_tail.ratio) > HEAVY:
             warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
+        if "missed" in self._settings and (missed := self.missed_column_test).rejects:
+            warn(f"{asked}: {missed.note}", WeakIdentificationWarning)
         if self._settings.get("astray", False):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
-        if (missed := self._settings.get("sight", {}).get("missed")) is not None:
-            warn(f"{asked}: {missed}", WeakIdentificationWarning)
         if (doubt := self._settings.get("doubt")) is not None:
             warn(f"{asked}: {doubt}", WeakIdentificationWarning)
+        if (unseen := self._settings.get("sight", {}).get("missed")) is not None:
+            warn(f"{asked}: {unseen}", WeakIdentificationWarning)
         if (marked := self._settings.get("marks", {}).get("warning")) is not None:
             warn(f"{asked}: {marked}", WeakIdentificationWarning)
 
@@ -518,6 +536,7 @@ class LassoResults(Results):
             self.explained_shares()
         for name in (
             "residual_scale",
+            "missed_column_test",
             "score_tail",
             "picks_from",
             "restricted_eigenvalues",
@@ -558,11 +577,12 @@ def lasso_results(
     extras: Extras | None = None,
     after_selection: bool = False,
     detection: Detection | None = None,
+    missed: MissedColumnTest | None = None,
 ) -> LassoResults:
     """Return the results of a fit of `sparsity` columns, debiased at `chosen`, in the user's units.
 
     `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
-    picks of a fit on secure sums could see.
+    picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit.
     """
     parts, names, unit = debiased.coordinates, rows.names, sums.units.scale[chosen]
     back = np.outer(unit, unit)
@@ -587,6 +607,9 @@ def lasso_results(
     if debiased.marks is not None:
         settings["marks"] = debiased.marks.settings(reported)
         notes += tuple(filter(None, [debiased.marks.warning(reported)]))
+    if missed is not None:
+        settings["missed"] = missed.settings()
+        notes += (missed.note,)
     if detection is not None:
         settings["sight"] = detection.settings()
         notes += (cost_note(detection.releases, len(names)),) + (detection.warning,) * detection.weak

@@ -286,7 +286,12 @@ class SparseSums:
         return noisy.mean, noisy.mean_sd
 
     def target_scores(
-        self, score: Score, targets: Sequence[int], rho: float, **clips: PlainValue
+        self,
+        score: Score,
+        targets: Sequence[int],
+        rho: float,
+        label: str = "debiasing scores with variances and slopes",
+        **clips: PlainValue,
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
 
@@ -296,10 +301,7 @@ class SparseSums:
             score.support, score.beta, columns=np.asarray(score.columns), transform=score.transform,
             bound=min(score.residual, UNCLIPPED), targets=np.asarray(targets), **clips,
         )  # fmt: skip
-        noisy = self.server.vector_sum(
-            "target_scores", args, label="debiasing scores with variances and slopes", rho=rho,
-            sites=self.sites,
-        )  # fmt: skip
+        noisy = self.server.vector_sum("target_scores", args, label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 
     def squared_residual(

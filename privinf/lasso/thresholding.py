@@ -78,6 +78,8 @@ class SparseFit:
         Noise of the last step in whitened coordinates.
     efficiency : float
         Sampling variance of the clipped end point relative to least squares, under normal errors.
+    picked_errors : ndarray
+        Standard errors of `picked_beta`.
     astray : bool
         Whether the steps did not get there: the residuals are larger than the response was, or the last step
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
@@ -90,6 +92,7 @@ class SparseFit:
     scale: float
     step_sd: float
     efficiency: float
+    picked_errors: Floats
     astray: bool = False
 
 
@@ -218,8 +221,9 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
         gram = np.linalg.inv(whole.root @ whole.root.T)[:fixed]
         found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
-        [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd, whole.efficiency
-    )
+        [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd,
+        whole.efficiency, errors,
+    )  # fmt: skip
 
 
 def preconditioner(sums: SparseSums, support: list[int], rho: float) -> tuple[Floats, float]:

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign
 
 N, P = 12_000, 40
-SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score")
+SHARES = ("selection", "refit", "scales", "neighbours", "gram", "slopes", "score", "missed")
 
 
 def draw(seed, n=N, p=P, sd=0.5, scale=1.0):
@@ -104,7 +105,9 @@ def test_coverage_of_three_targets():
     for rep in range(30):
         fitting, beta = model(100 + rep)
         fit = fitting.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=rep)
-        ends = fit.conf_int().to_numpy()
+        with warnings.catch_warnings():  # the test for missed columns rejects in one of 20
+            warnings.simplefilter("ignore", WeakIdentificationWarning)
+            ends = fit.conf_int().to_numpy()
         hits += list((ends[:, 0] < beta[[2, 9, 30]]) & (beta[[2, 9, 30]] < ends[:, 1]))
     low, high = binomial_limits(0.95, len(hits), level=0.99)
     assert low <= np.mean(hits) <= high
@@ -252,7 +255,7 @@ def test_blocks_and_clips(options):
         ({"iterations": 0}, "iterations"),
         ({"clip": -1.0}, "clip"),
         ({"center": "somewhere"}, "center"),
-        ({"center": "released", "shares": dict.fromkeys(SHARES, 1 / 7)}, "shares must map"),
+        ({"center": "released", "shares": dict.fromkeys(SHARES, 1 / 8)}, "shares must map"),
         ({"targets": "all", "precision_sparsity": 2}, "no neighbours"),
         ({"sparsity": P + 1}, "more than"),
         ({"sparsity": 0}, "sparsity"),

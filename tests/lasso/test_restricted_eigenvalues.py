@@ -46,7 +46,7 @@ def sums_of(y, X, rng=None, ledger=None):
 
 
 def fit_of(scale=0.7, step_sd=0.0):
-    return SparseFit([0, 1], BETA, [0, 1], BETA, scale, step_sd, 1.0)
+    return SparseFit([0, 1], BETA, [0, 1], BETA, scale, step_sd, 1.0, np.ones(2))
 
 
 def test_directions_are_sparse_unit_vectors_and_public():
@@ -133,7 +133,7 @@ def test_noise_variance_is_right_whatever_the_clip(scale, step):
     values = []
     for seed in range(60):
         beta = BETA + step * root @ np.random.default_rng(100 + seed).standard_normal(2)
-        fit = SparseFit([0, 1], beta, [0, 1], beta, scale, step, 1.0)
+        fit = SparseFit([0, 1], beta, [0, 1], beta, scale, step, 1.0, np.ones(2))
         found = noise_variance(sums_of(y, X, rng=seed), fit, 2e-4)
         values.append(found.value)
     spread = math.hypot(found.noise_sd, 2.0 * step**2)

@@ -1,0 +1,161 @@
+"""Was a column missed: size, power, the law of the statistic, what is seen, what results say."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import privinf as pi
+from privinf.errors import NotAvailableError, WeakIdentificationWarning
+from privinf.federation import TrustedServer
+from privinf.lasso.missed import PICK, critical_value, find_suspect, found_correlation, pick_clip
+from privinf.lasso.plan import check_plan
+from privinf.lasso.sums import SparseSums
+from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
+from privinf.simulation import binomial_limits
+
+P = 40
+
+
+def draw(seed, n, effect=0.0, skewed=False):
+    """Two strong columns, one with `effect` standard errors."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, P))
+    X[:, 1:] = 0.5 * X[:, :-1] + math.sqrt(0.75) * X[:, 1:]
+    e = rng.standard_exponential(n) - 1.0 if skewed else rng.standard_normal(n)
+    y = X[:, 0] - X[:, 20] + effect / math.sqrt(0.6 * n) * X[:, 30]
+    return y + e, X
+
+
+def fitted(seed, n=6_000, epsilon=3.0, effect=0.0, skewed=False, **options):
+    y, X = draw(seed, n, effect, skewed)
+    model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
+    return model.fit(**{"epsilon": epsilon, "sparsity": 2, "targets": [0, 10], "rng": seed} | options)
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_it_rarely_rejects_where_no_column_was_missed(skewed):
+    found = [fitted(seed, skewed=skewed).missed_column_test for seed in range(25)]
+    assert np.mean([test.rejects for test in found]) <= binomial_limits(0.05, 25)[1]
+    assert all(test.columns == P - 2 for test in found)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(6_000, 4.0), (12_000, 3.0)])
+def test_what_is_seen_is_seen(n, epsilon):
+    effect = fitted(0, n, epsilon).missed_column_test.seen_from
+    assert 4.0 < effect < 7.0
+    found = [fitted(seed, n, epsilon, effect).missed_column_test for seed in range(20)]
+    hits = [test.rejects and test.column == "x31" for test in found]
+    assert np.mean(hits) >= binomial_limits(0.8, 20)[0]
+
+
+def sums_of(y, X, rng):
+    rows = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))._rows
+    return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), rows.total)
+
+
+def test_the_statistic_of_a_column_is_standard_normal():
+    """One column is left to be picked, its neighbours are in the fit: no maximum is taken."""
+    budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
+    plan = check_plan(
+        rho=0.4, delta=1e-4, sparsity=3, max_sparsity=None, targets=[4, 5, 6], precision_sparsity=None,
+        iterations=None, clip=None, center="declared", shares=None, names=list("abcdefg"), constant=None,
+    )  # fmt: skip
+    found = []
+    for seed in range(80):
+        y, X = draw(seed, 2_000, skewed=True)
+        sums = sums_of(y, X[:, 17:24], seed)
+        fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1, 4, 5, 6])
+        found.append(find_suspect(sums, fit, [4, 5, 6], plan, None).statistics[1])
+    # Half-normal: mean square 1, of which 80 have a standard error of .16.
+    assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
+
+
+@pytest.mark.parametrize("rho", [0.002, 0.0002])
+def test_the_pick_is_made_as_often_as_stated(rho):
+    n, columns = 20_000, 100
+    bound, effect = pick_clip(n, columns, rho)
+    rng = np.random.default_rng(0)
+    x, r = rng.standard_normal((2, 400_000))
+    products = x * r
+    slope = np.mean(x**2 * (np.abs(products) < bound))
+    spread = math.sqrt(n * np.mean(np.clip(products, -bound, bound) ** 2))
+    noise = 4.0 * bound / math.sqrt(8.0 * rho) * rng.gumbel(size=(4_000, columns))
+    sums = spread * rng.standard_normal((4_000, columns))
+    sums[:, 0] += effect * slope * math.sqrt(n)
+    hits = np.argmax(np.abs(sums) + noise, axis=1) == 0
+    assert 0.75 < hits.mean() < 0.9
+
+
+def test_more_budget_and_rows_see_more():
+    assert pick_clip(20_000, 100, 0.01)[1] < pick_clip(20_000, 100, 0.001)[1]
+    assert found_correlation(20_000, 100, 4, 0.01, 0.7) < found_correlation(5_000, 100, 4, 0.01, 0.7)
+    assert found_correlation(20_000, 100, 0, 0.01, 0.7) == 1.0
+    assert critical_value(100) == pytest.approx(3.48, abs=0.01)
+
+
+def test_a_missed_column_marks_the_intervals_and_is_named():
+    fit = fitted(0, effect=40.0, sparsity=1)
+    test = fit.missed_column_test
+    assert test.rejects
+    assert test.column in ("x1", "x21", "x31")
+    assert test.standing_out >= 1
+    with pytest.warns(WeakIdentificationWarning, match="more columns matter than are kept"):
+        fit.conf_int()
+    assert "Keep" in " ".join(str(fit.summary()).split())
+
+
+def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_could_be():
+    fit = fitted(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeakIdentificationWarning)
+        fit.conf_int()
+    test, text = fit.missed_column_test, " ".join(str(fit.summary()).split())
+    assert "Was a column missed? Of 38 columns" in text
+    assert len(test.bias) == 2
+    assert np.allclose(max(np.array(test.bias) / fit.bse), test.bias_in_errors)
+
+
+def test_an_unkept_target_is_no_suspect_to_itself():
+    alone = fitted(2, effect=40.0, targets=[30]).missed_column_test
+    beside = fitted(2, effect=40.0, targets=[30, 10]).missed_column_test
+    assert alone.column != "x31"
+    assert not alone.rejects
+    assert beside.rejects
+    assert beside.column == "x31"
+
+
+def test_where_all_columns_are_targets_it_is_free():
+    fit = fitted(3, targets="all")
+    assert not any("suspic" in entry.label for entry in fit.privacy.entries)
+    assert not fit.missed_column_test.rejects
+    assert fitted(3, targets="all", sparsity=1).missed_column_test.rejects
+
+
+def test_it_is_charged_and_its_price_is_a_share():
+    fit = fitted(4)
+    lines = {entry.label: entry for entry in fit.privacy.entries}
+    pick = next(entry for label, entry in lines.items() if label.startswith("the most suspicious column"))
+    assert pick.loss.rho == pytest.approx(PICK * 0.05 * fit.privacy.rho, rel=1e-3)
+
+
+def test_a_fit_that_keeps_all_columns_has_nothing_to_miss():
+    y, X = draw(5, 2_000)
+    model = pi.DebiasedLasso(y, X[:, :4], x_bound=4.0, y_bounds=(-6, 6))
+    fit = model.fit(epsilon=np.inf, sparsity=4, targets=[0])
+    with pytest.raises(NotAvailableError, match="missed_column_test"):
+        _ = fit.missed_column_test
+
+
+def test_without_noise_it_is_a_score_test():
+    fit = fitted(6, epsilon=math.inf)
+    assert fit.missed_column_test.statistic < 4.0
+    assert fitted(6, epsilon=math.inf, effect=8.0).missed_column_test.column == "x31"
+
+
+def test_it_survives_a_file(tmp_path):
+    fit = fitted(7)
+    fit.save(tmp_path / "fit.zip")
+    again = type(fit).load(tmp_path / "fit.zip")
+    assert again.missed_column_test == fit.missed_column_test
