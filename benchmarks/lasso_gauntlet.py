@@ -110,7 +110,7 @@ COVER = "cover"
 BINOMIAL = {"family": "binomial"}
 BENCH = ("normal", "heteroskedastic", "skewed", "chi2", "equicorrelated", "spread")
 ROWS, EPSILONS = (2_000, 5_000, 10_000, 20_000), (0.5, 1.0, 2.0, 4.0)
-RELEASED = {"center": "released"}
+RELEASED, ROBUST = {"center": "released"}, {"target": "robust"}
 MOVED = "the target is that of columns that are not cut: bounds decide what is estimated"
 
 CELLS = [
@@ -157,6 +157,10 @@ CELLS = [
     Cell("logit AR .8", "logit", partial(labels, 400, 0.5, logistic=True, columns=autoregression(400, 0.8)), model=BINOMIAL),
     Cell("logit blocks", "logit", partial(labels, 300, 0.5, logistic=True, columns=blocks(300)), model=BINOMIAL),
     Cell("logit confounders", "logit", partial(weak_confounders, 20, 0.04, rate=0.5), model=BINOMIAL),
+    *(
+        Cell(f"bench {name} robust", "bench", partial(bench, name), 60_000, 0.8, 15, fit=ROBUST, must=FEW_MARKS)
+        for name in BENCH[:2]
+    ),
 ]  # fmt: skip
 BY_NAME = {cell.name: cell for cell in CELLS}
 # The reduced run of `make test`.
