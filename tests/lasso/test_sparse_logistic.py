@@ -226,6 +226,30 @@ def test_separated_rows_are_said():
         split.fit(epsilon=math.inf, sparsity=1, targets=[3])
 
 
+def test_a_column_that_was_missed_is_said_and_none_is_missed_where_none_was(fitted):
+    text = " ".join(str(fitted.summary()).split())
+    assert "Was a column missed?" in text
+    assert "would have been seen with probability .8" in text
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P))
+    y = (rng.random(N) < expit(0.4 * X[:, 5:12].sum(axis=1))).astype(float)
+    dense = pi.DebiasedLasso(y, X, x_bound=4.0, family="binomial")
+    few = dense.fit(epsilon=4.0, sparsity=1, targets=[30], rng=3)
+    with pytest.warns(WeakIdentificationWarning, match="not among its columns, matters"):
+        few.conf_int()
+    assert "p = " in str(few.summary())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "level"), [(N, 0.0), (4 * N, -2.5)])
+def test_the_test_that_no_column_was_missed_has_its_size(n, level):
+    marked = 0
+    for seed in range(40):
+        fit = model(100 + seed, n=n, level=level).fit(epsilon=2.0, sparsity=3, targets=[30], rng=seed)
+        marked += "not among its columns" in " ".join(str(fit.summary()).split())
+    assert marked <= 6  # of 40 at 5%: 1 in 100
+
+
 # ---- weights
 
 
@@ -248,6 +272,6 @@ def test_shares_sum_to_one_and_prices_to_the_budget():
     shares = LogisticShares()
     first, then = shares.thresholding(1.0), shares.debiasing(1.0)
     spent = first.rate + first.selection + first.refit + first.sizes
-    spent += then.neighbours + then.gram + then.sizes + then.secant + then.meat + then.score
+    spent += then.neighbours + then.gram + then.sizes + then.suspect + then.secant + then.meat + then.score
     assert spent == pytest.approx(1.0, abs=1e-9)
     assert spent <= 1.0

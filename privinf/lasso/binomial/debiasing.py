@@ -26,6 +26,14 @@ the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the
 The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is whole, so
 that correlated targets do not leak into one another where rows are weighted down.
 
+**Was a column missed?** The column outside the fit with the largest noisy product with the residuals, peeled
+at the first fit, is debiased beside the targets, as one of them: its coefficient over its standard error is
+T, standard normal if no column outside matters. It was chosen among m columns on the same rows: by Bonferroni
+the p-value is m P(|Z| > |T|). An effect of z standard errors (those without privacy) moves the clipped sum by
+z sqrt(n c) A, A = 2 Phi(B / q) - 1; peeling with noise of scale g takes it before m sums of sd h that are
+noise if it exceeds about ``L = g log 2m + h^2 / (2 g)`` for g > h / sqrt(2 log 2m), else
+``h sqrt(2 log 2m)``, by its own spread. The larger of what peeling and T need is what would have been seen.
+
 The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
 mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
 """
@@ -37,8 +45,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from privinf.errors import NotAvailableError
+from privinf.inference.estimate import two_sided_pvalue, upper_quantile
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
@@ -53,7 +63,9 @@ from privinf.lasso.precision import clearance, column_noise_variance, floored
 from privinf.lasso.thresholding import CLEAR, positions
 from privinf.typing import Floats
 
-UNION_LABEL = "Gram matrix of targets and neighbours"
+UNION_LABEL, SUSPECT_LABEL = "Gram matrix of targets and neighbours", "the most suspicious column"
+# Level of the test that no column was missed; what is called seen is seen with this probability.
+MISSED_LEVEL, SEEN = 0.05, 0.8
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
@@ -64,14 +76,32 @@ WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large
 
 @dataclass(frozen=True, slots=True)
 class DebiasPrices:
-    """Prices in zCDP: neighbours, Gram matrix, sizes of its columns, secant matrix, meat, score."""
+    """Prices in zCDP: neighbours, Gram matrix, sizes of its columns, suspect, secant matrix, meat, score."""
 
     neighbours: float
     gram: float
     sizes: float
+    suspect: float
     secant: float
     meat: float
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticSuspect:
+    """The most suspicious of `columns` outside the fit: position, T, p-value, and what would have been seen.
+
+    Attributes
+    ----------
+    seen_from : float
+        Effect, in standard errors without privacy, that is seen with probability .8.
+    """
+
+    position: int
+    statistic: float
+    pvalue: float
+    columns: int
+    seen_from: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +117,8 @@ class DebiasedLogistic:
         Columns of the Gram matrix.
     signs : tuple of str
         What speaks against the step.
+    suspect : LogisticSuspect or None
+        None where all columns are in the fit.
     """
 
     params: Floats
@@ -94,6 +126,7 @@ class DebiasedLogistic:
     privacy: Floats
     union: list[int]
     signs: tuple[str, ...] = ()
+    suspect: LogisticSuspect | None = None
 
 
 def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
@@ -118,9 +151,10 @@ def debias_logistic(
     prices: DebiasPrices,
     *,
     neighbours: int,
+    clip: float,
     excluded: Sequence[int] = (),
 ) -> DebiasedLogistic:
-    """Return the debiased coefficients of some columns.
+    """Return the debiased coefficients of some columns, and whether one was missed.
 
     Parameters
     ----------
@@ -130,6 +164,8 @@ def debias_logistic(
     prices : DebiasPrices
     neighbours : int
         Picked for every target, beside the columns of the fit.
+    clip : float
+        B of the suspect's product in multiples of the response's sd.
     excluded : sequence of int
         Columns that may not be neighbours, such as one of ones.
 
@@ -142,6 +178,12 @@ def debias_logistic(
     -----
     **Privacy.** Spends what `prices` say.
     """
+    named, outside = len(targets), np.ones(len(sums.sparse.units.scale), dtype=bool)
+    outside[[*fit.point.support, *targets, *excluded]] = False
+    bound, scale = clip * math.sqrt(fit.spread.rate * (1.0 - fit.spread.rate)), 0.0
+    if outside.any():
+        suspects, scale = sums.pick(fit.point, bound, 1, outside, prices.suspect, SUSPECT_LABEL)
+        targets = [*targets, *suspects]
     union = _union(sums, fit, targets, neighbours, excluded, prices.neighbours)
     sums.sparse.size_columns(union, prices.sizes)
     whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
@@ -167,10 +209,34 @@ def debias_logistic(
     column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
     signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < CLEAR)
+    params, privacy = fit.point.on(targets) + lead @ score.mean, lead @ noise @ lead.T + np.diag(column)
+    suspect = None
+    if len(targets) > named:
+        ratio = math.sqrt(1.0 + privacy[-1, -1] / sampling[-1, -1])
+        seen = _seen_from(sums.n, fit, bound, scale, int(outside.sum()), ratio)
+        t = abs(float(params[-1])) / math.sqrt(sampling[-1, -1] + privacy[-1, -1])
+        pvalue = min(1.0, int(outside.sum()) * float(two_sided_pvalue(t)))
+        suspect = LogisticSuspect(targets[-1], t, pvalue, int(outside.sum()), seen)
+    asked = np.ix_(range(named), range(named))
     return DebiasedLogistic(
-        fit.point.on(targets) + lead @ score.mean, sampling, lead @ noise @ lead.T + np.diag(column), union,
-        tuple(signs),
+        params[:named], sampling[asked], privacy[asked], union, tuple(signs), suspect
     )  # fmt: skip
+
+
+def _seen_from(n: int, fit: LogisticFit, bound: float, scale: float, columns: int, ratio: float) -> float:
+    """Return which effect is seen: peeled before columns of noise, and tested at `ratio` standard errors."""
+    top = bound / max(fit.spread.rate, 1.0 - fit.spread.rate)
+    inside = 2.0 * float(ndtr(top)) - 1.0
+    square = inside - 2.0 * top * math.exp(-(top**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    h = math.sqrt(n * fit.spread.curvature * (square + 2.0 * top**2 * float(ndtr(-top))))
+    many = math.log(2.0 * columns)
+    level = h * math.sqrt(2.0 * many)
+    if scale * math.sqrt(2.0 * many) > h:
+        level = scale * many + h**2 / (2.0 * scale)
+    likely = upper_quantile(1.0 - SEEN)
+    peeled = (level + likely * math.hypot(h, scale * math.pi / math.sqrt(3.0))) / inside
+    tested = ratio * (upper_quantile(MISSED_LEVEL / 2.0 / columns) + likely)
+    return max(peeled / math.sqrt(n * fit.spread.curvature), tested)
 
 
 def _union(

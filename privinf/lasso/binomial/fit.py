@@ -12,6 +12,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.binomial.debiasing import (
+    MISSED_LEVEL,
     DebiasedLogistic,
     DebiasPrices,
     afforded_neighbours,
@@ -35,6 +36,14 @@ from privinf.lasso.sums import SparseSums
 from privinf.typing import RngLike
 from privinf.validation import check_positive
 
+MISSED = (
+    "{}, which is not among its columns, matters (z = {:.2f}, p = {:.2g} over {} columns): if columns still "
+    "stand out when more are kept, sparsity does not hold"
+)
+NOT_MISSED = (
+    "Was a column missed? Outside the fit {} stands out most: z = {:.2f}, p = {:.2g} over {} columns. An "
+    "effect of {:.2g} standard errors (without privacy) would have been seen with probability .8."
+)
 DOUBTFUL = (
     "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
     "spend more."
@@ -59,6 +68,8 @@ class LogisticShares:
         Neighbours of the targets.
     gram : float
         Gram matrix of targets and neighbours, in two looks.
+    suspect : float
+        The column outside the fit that is most suspicious.
     secant, meat : float
         Slopes and squares of the scores.
     score : float
@@ -71,9 +82,10 @@ class LogisticShares:
     sizes: float = 0.02
     neighbours: float = 0.07
     gram: float = 0.15
-    secant: float = 0.025
-    meat: float = 0.025
-    score: float = 0.37
+    suspect: float = 0.05
+    secant: float = 0.02
+    meat: float = 0.02
+    score: float = 0.33
 
     @classmethod
     def of(cls, given: Mapping[str, float] | None) -> LogisticShares:
@@ -97,7 +109,15 @@ class LogisticShares:
     def debiasing(self, rho: float) -> DebiasPrices:
         """Return the prices of the debiasing."""
         rho *= ROUNDING
-        shares = self.neighbours, self.gram, self.sizes / 2.0, self.secant, self.meat, self.score
+        shares = (
+            self.neighbours,
+            self.gram,
+            self.sizes / 2.0,
+            self.suspect,
+            self.secant,
+            self.meat,
+            self.score,
+        )
         return DebiasPrices(*(share * rho for share in shares))
 
 
@@ -140,7 +160,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     count = options.precision_sparsity
     if count is None:
         count = afforded_neighbours(fit, len(chosen), sums.n, prices.gram)
-    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, excluded=excluded)
+    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, clip=plan.clip, excluded=excluded)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return _results(rows, plan, sums, fit, chosen, debiased, report)
 
@@ -169,13 +189,18 @@ def _results(
     if rows.constant is not None:
         support, values = [*support, rows.constant], np.append(values, 0.0)
     sparse = sparse_settings(names, units, support, values, fit.spread.rate, rows.constant)
-    signs = (*fit.signs, *debiased.signs)
+    signs, notes = [*fit.signs, *debiased.signs], [SELECTED_NOTE] * (plan.targets is None)
+    if (suspect := debiased.suspect) is not None:
+        told = names[suspect.position], suspect.statistic, suspect.pvalue, suspect.columns
+        if suspect.pvalue < MISSED_LEVEL:
+            signs.append(MISSED.format(*told))
+        else:
+            notes.append(NOT_MISSED.format(*told, suspect.seen_from))
     settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
-    notes = (SELECTED_NOTE,) * (plan.targets is None)
     if signs:
         doubt = DOUBTFUL.format(", and ".join(signs))
         settings["doubt"] = doubt
-        notes += (doubt,)
+        notes.append(doubt)
     return LassoResults(
         estimate, report=report, sampling_cov=sampling, model="DebiasedLasso",
         method=f"debiased sparse logistic regression, {WHOM[rows.trust]}",
@@ -183,5 +208,5 @@ def _results(
             "Family": "binomial", "Sparsity": str(plan.sparsity), "Parties": str(len(rows.rows)),
             "Rate": f"{fit.spread.rate:.4g}",
         },
-        settings=settings, notes=notes,
+        settings=settings, notes=tuple(notes),
     )  # fmt: skip

@@ -192,16 +192,18 @@ class LogisticSums:
         found = self._ask("residual_sum", {"intercept": 0.5, "residual_clip": 0.5}, "mean response", rho)
         return NoisyMean(found.mean + 0.5, found.mean_sd)
 
-    def pick(self, at: Point, bound: float, k: int, allowed: Flags, rho: float) -> list[int]:
-        """Return the k columns whose products with the residuals have the largest sums."""
+    def pick(
+        self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = "selection"
+    ) -> tuple[list[int], float]:
+        """Return the k columns whose products with residuals have the largest sums, and the noise's scale."""
         args = self._told(bound=bound, intercept=at.intercept)
         if at.support:
             args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
         picks = self.sparse.server.top_k(
-            "logistic_products", args, k, rho=rho, values=False, candidates=allowed, label="selection",
+            "logistic_products", args, k, rho=rho, values=False, candidates=allowed, label=label,
             sites=self.sparse.sites,
         )  # fmt: skip
-        return [int(j) for j in picks.support]
+        return [int(j) for j in picks.support], float(picks.scale)
 
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""

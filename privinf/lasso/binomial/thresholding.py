@@ -178,7 +178,7 @@ def sparse_logistic(
         if block:
             fit = _fitted(sums, at, spread, cheap, CHEAP_STEP_SHARES)
             at, spread = fit.point, fit.spread
-        new = sums.pick(at, bound, size, allowed, budget.selection * size / picks)
+        new, _ = sums.pick(at, bound, size, allowed, budget.selection * size / picks)
         sums.sparse.size_columns(new, budget.sizes / len(sizes) / 2.0)
         allowed[new] = False
         at = at.joined(new)
