@@ -36,11 +36,11 @@ from privinf.lasso.sums import SparseSums
 from privinf.typing import RngLike
 from privinf.validation import check_positive
 
-MISSED = (
+MISSED_SIGN = (
     "{}, which is not among its columns, matters (z = {:.2f}, p = {:.2g} over {} columns): if columns still "
     "stand out when more are kept, sparsity does not hold"
 )
-NOT_MISSED = (
+NONE_MISSED = (
     "Was a column missed? Outside the fit {} stands out most: z = {:.2f}, p = {:.2g} over {} columns. An "
     "effect of {:.2g} standard errors (without privacy) would have been seen with probability .8."
 )
@@ -193,9 +193,9 @@ def _results(
     if (suspect := debiased.suspect) is not None:
         told = names[suspect.position], suspect.statistic, suspect.pvalue, suspect.columns
         if suspect.pvalue < MISSED_LEVEL:
-            signs.append(MISSED.format(*told))
+            signs.append(MISSED_SIGN.format(*told))
         else:
-            notes.append(NOT_MISSED.format(*told, suspect.seen_from))
+            notes.append(NONE_MISSED.format(*told, suspect.seen_from))
     settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
     if signs:
         doubt = DOUBTFUL.format(", and ".join(signs))

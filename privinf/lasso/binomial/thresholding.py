@@ -50,10 +50,10 @@ FIRST_LOOK, SMALLEST_VALUE, LEAST_ENERGY = 0.3, 0.01, 0.25
 # Shares of a fit's price: its matrix, and its steps; of all fits: the cheap ones.
 MATRIX_SHARE, STEP_SHARES, CHEAP_STEP_SHARES, CHEAP_FIT = 0.25, (0.15, 0.25, 0.6), (0.4, 0.6), 0.25
 # Predictors move no further in a step, root mean square.
-LONGEST_MOVE = 2.0
+LARGEST_MOVE = 2.0
 MOST_STEPS, SMALLEST_CHANGE = 100, 1e-10
 # Responses of the rarer kind below so many sds of the noise of their number are too few.
-FEWEST = 8.0
+FEWEST_SDS = 8.0
 # Predictors' noise in the last step, root mean square: beyond the first a fit is marked, beyond the second
 # there is none, as one step cannot repair what is not near.
 SHAKY, HOPELESS = 0.6, 1.2
@@ -199,7 +199,7 @@ def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
 
 def check_room(n: int, columns: int, budget: LogisticBudget, blocks: int) -> None:
     """Raise NotAvailableError where not even a rate of one half would leave a fit: of public numbers."""
-    if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST:
+    if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST_SDS:
         raise NotAvailableError(f"{n} rows are too few for this budget")
     check_noise(Spread(0.5), n, columns, budget.last(blocks))
 
@@ -217,7 +217,7 @@ def check_noise(spread: Spread, n: int, columns: int, rho: float) -> None:
 def _rate(sums: LogisticSums, rho: float) -> float:
     """Release the rate of the response."""
     found = sums.rate(rho)
-    rate, least = float(found.mean[0]), max(FEWEST * found.sd, 1.0 / sums.n)
+    rate, least = float(found.mean[0]), max(FEWEST_SDS * found.sd, 1.0 / sums.n)
     if not least < rate < 1.0 - least:
         raise NotAvailableError(
             "one of the two responses is too rare for the noise of its number: spend more"
@@ -239,7 +239,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         score = sums.score(at, Directions(at.support, root), weights, price, "step of the refit")
         move, noise = score.mean / slope, score.sd / slope
         moved = float(np.linalg.norm(move))
-        longest = LONGEST_MOVE * math.sqrt(spread.curvature)
+        longest = LARGEST_MOVE * math.sqrt(spread.curvature)
         theta = at.whole + root @ move * min(1.0, longest / max(moved, longest))
         at = Point(at.support, theta[1:], float(theta[0]))
         spread = _spread(at, spread, root)
@@ -304,7 +304,7 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
         except np.linalg.LinAlgError:
             break
         move = root.T @ score
-        longest = LONGEST_MOVE * math.sqrt(spread.curvature)
+        longest = LARGEST_MOVE * math.sqrt(spread.curvature)
         moved = float(np.linalg.norm(move))
         change = root @ move * min(1.0, longest / max(moved, longest))
         theta = at.whole + change
