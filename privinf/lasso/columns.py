@@ -27,10 +27,10 @@ from privinf.lasso.nodewise import (
     kept_entries,
     noise_of_column,
 )
-from privinf.lasso.precision import SMALLEST_SQUARE, column_noise_variance, floored, precision_columns
+from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
+from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Floats
 
 # Where factors of products are clipped; correlations below MATTERS are left to chance.
@@ -47,7 +47,7 @@ MATERIAL, OUT = 0.02, 3.0
 
 @dataclass(frozen=True, slots=True)
 class DebiasingBudget:
-    """Prices in zCDP: neighbours, union Gram matrix, sizes of its columns, slopes with variances, score."""
+    """Prices in zCDP: neighbours, precision columns, sizes of targets, slopes with variances, score."""
 
     neighbours: float
     gram: float
@@ -219,7 +219,8 @@ def _forms(
     norm = math.inf if math.isinf(rho) else math.sqrt(FORMS_ROOM * (k + 2.0))
     gram, sd = sums.gram(union, norm, rho, "residuals of the targets", transform=transform)
     squares, own = np.split(np.maximum(np.diag(gram), SMALLEST_SQUARE), 2)
-    return squares, own, score_correlation(np.eye(k), gram[:k, :k]), sd
+    among = gram[:k, :k] - np.diag(np.diag(gram)[:k] - squares)
+    return squares, own, score_correlation(np.eye(k), among), sd
 
 
 def _marks(
@@ -259,24 +260,3 @@ def _last_quarter(one: ColumnRegression, chosen: Sequence[int], variance: float)
     least = np.argsort(g**2 / np.diag(inverse), kind="stable")[:count]
     share = float(g[least] @ np.linalg.solve(inverse[np.ix_(least, least)], g[least]))
     return share - count * variance, variance * math.sqrt(2.0 * count)
-
-
-def column_noise(
-    gram: Floats,
-    gram_sd: float,
-    columns: Floats,
-    fit: SparseFit,
-    targets: Sequence[int],
-    union: list[int],
-    n: int,
-) -> Floats:
-    """Return the variance that the noise of each precision column causes, its own coordinate left out."""
-    at = positions(fit.picked, union)
-    error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
-    variances = np.empty(len(targets))
-    for column, target in enumerate(targets):
-        others = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
-        variances[column] = column_noise_variance(
-            columns[:, [column]], gram_sd, at[others], error[np.ix_(others, others)]
-        )[0]
-    return variances

@@ -38,7 +38,7 @@ class DebiasedFit:
     correlation : ndarray, shape (k, k)
         Of the scores.
     union : list of int
-        Columns of the union Gram matrix.
+        Columns that any precision column uses.
     columns : ndarray, shape (size of the union, k)
         Precision columns w_j / sqrt(w_jj).
     radii : tuple of float

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from privinf.lasso.columns import DebiasingBudget, column_noise
+from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.coordinates import (
     ScoreRelease,
     debiased_coordinates,
@@ -18,10 +18,10 @@ from privinf.lasso.coordinates import (
     steadied_sd,
 )
 from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit
-from privinf.lasso.precision import floored
+from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import SMALLEST_SIZE, Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance
+from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.typing import Floats, Integers
 
 PRODUCT_CLIP = 1.0
@@ -159,7 +159,7 @@ def _columns(
     columns, left, noise = np.zeros((p, p)), np.empty(p), np.empty(p)
     left[picked] = 1.0 / np.diag(inverse)
     columns[np.ix_(picked, picked)] = inverse * np.sqrt(left[picked])
-    noise[picked] = column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
+    noise[picked] = _column_noise(gram, gram_sd, inverse, fit, fit.picked, fit.picked, sums.n)
     slopes = inverse @ products
     left[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
     columns[rest, rest] = 1.0 / np.sqrt(left[rest])
@@ -169,3 +169,24 @@ def _columns(
     moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
     noise[rest] = moved / left[rest] ** 2
     return columns, left, noise
+
+
+def _column_noise(
+    gram: Floats,
+    gram_sd: float,
+    columns: Floats,
+    fit: SparseFit,
+    targets: Sequence[int],
+    union: list[int],
+    n: int,
+) -> Floats:
+    """Return the variance that the noise of each precision column causes, its own coordinate left out."""
+    at = positions(fit.picked, union)
+    error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
+    variances = np.empty(len(targets))
+    for column, target in enumerate(targets):
+        others = np.array([i for i, j in enumerate(fit.picked) if j != target], dtype=int)
+        variances[column] = column_noise_variance(
+            columns[:, [column]], gram_sd, at[others], error[np.ix_(others, others)]
+        )[0]
+    return variances

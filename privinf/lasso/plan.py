@@ -50,7 +50,7 @@ class LassoShares:
     neighbours : float
         Neighbours of the targets; for all columns their products with the selected ones.
     gram : float
-        Union Gram matrix of the precision columns.
+        Precision columns of the targets: their regressions on the neighbours and what these explain.
     slopes : float
         Slopes and variances of the scores.
     score : float
@@ -98,7 +98,7 @@ class LassoShares:
     def thresholding(self, rho: float) -> ThresholdingBudget:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
-        # The sizes of the columns that join later, for the union Gram matrix, are a quarter of all.
+        # The sizes of the columns that join later, as targets, are a quarter of all.
         return ThresholdingBudget(
             self.selection * rho, self.refit * rho, self.scales * rho / 2.0, self.scales * rho * 0.375
         )

@@ -127,8 +127,9 @@ def standing_out(values: Floats, noise_sd: float | Floats) -> Floats:
     **Privacy.** Post-processing; of each number alone. Breiman's garrote: numbers that are noise become 0,
     those of many sds stay as they are.
     """
-    squares = np.maximum(np.square(values), np.finfo(np.float64).tiny)
-    return np.asarray(values * np.maximum(0.0, 1.0 - np.square(THRESHOLD * np.asarray(noise_sd)) / squares))
+    noise = np.square(THRESHOLD * np.asarray(noise_sd))
+    squares = np.maximum(np.square(values), np.maximum(noise, np.finfo(np.float64).tiny))
+    return np.asarray(values * (1.0 - noise / squares))
 
 
 def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
