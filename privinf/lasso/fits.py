@@ -39,6 +39,7 @@ from privinf.lasso.plan import (
     check_level,
     check_logistic,
     check_plan,
+    largest_sparsity,
     target_positions,
 )
 from privinf.lasso.results import LassoResults, lasso_results
@@ -211,9 +212,12 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
     else:
         epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
+    most, choose = options.max_sparsity, options.sparsity == "auto" and rows.family == "gaussian"
+    if most is None and choose and not gaussian:
+        most = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
     return check_plan(
         rho=rho, delta=delta, sparsity=options.sparsity,
-        max_sparsity=options.max_sparsity, targets=options.targets,
+        max_sparsity=most, targets=options.targets,
         precision_sparsity=options.precision_sparsity, iterations=options.iterations, clip=options.clip,
         center=options.center, shares=options.shares, names=rows.names, constant=rows.constant,
     )  # fmt: skip

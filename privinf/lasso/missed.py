@@ -2,7 +2,8 @@ r"""Was a column missed: the most suspicious column outside the fit, tested as a
 
 After a sparse fit that keeps S, with the picked columns P in every precision column, the suspect l is
 
-- a column that was picked and dropped again, if one stands out of its errors by more than `SUSPICIOUS`,
+- a column that was picked and dropped again, if one stands out of its errors by more than `SUSPICIOUS` (where
+  the fit chooses the number of columns none is: what was picked is in every precision column, and S is P),
 - else the column outside P with the largest noisy ``|sum clip(x_l r, B)|``, peeled.
 
 With r the residuals without l, w_l the precision column of l on P (a noisy Gram matrix of its own) and
@@ -129,11 +130,12 @@ def find_suspect(
         return _none_beside_all(sums, fit)
     rho, excluded = plan.price("missed"), () if constant is None else (constant,)
     p = len(sums.units.scale)
-    outside = p - len(set(fit.support) | set(excluded))
+    inside = fit.picked if plan.automatic else fit.support
+    outside = p - len(set(inside) | set(excluded))
     allowed = np.ones(p, dtype=bool)
     allowed[[*fit.picked, *targets, *excluded]] = False
     sizes = np.abs(fit.picked_beta) / fit.picked_errors
-    known = {*fit.support, *targets, *excluded}
+    known = {*inside, *targets, *excluded}
     ratio = {j: float(t) for j, t in zip(fit.picked, sizes, strict=True) if j not in known}
     first = max(ratio, key=lambda j: ratio[j], default=None)
     dropped = first is not None and ratio[first] > SUSPICIOUS
@@ -210,7 +212,7 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
     --------
     >>> found = pick_clip(40_000, 300, 0.0008)
     >>> round(found[0], 1), round(found[1], 1)
-    (1.1, 6.1)
+    (0.9, 5.6)
     """
     if math.isinf(rho):
         return PRODUCT_CLIP, _picked_from(n, columns, 0.0, *product_moments(PRODUCT_CLIP))
@@ -219,7 +221,7 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
         for bound in PICK_CLIPS
     ]
     best = int(np.argmin(found))
-    return float(PICK_CLIPS[best]), found[best]
+    return float(PICK_CLIPS[best]), float(found[best])
 
 
 def _picked_from(n: int, columns: int, scale: float, slope: float, square: float) -> float:
@@ -289,7 +291,8 @@ def missed_column_test(
     suspects = find_suspect(sums, fit, targets, plan, rows.constant, clip)
     if suspects is None:
         return None
-    parts, found, inside = debiased.coordinates, dict(suspects.statistics), {*fit.support, rows.constant}
+    parts, found, inside = debiased.coordinates, dict(suspects.statistics), {rows.constant}
+    inside |= set(fit.picked if plan.automatic else fit.support)
     errors = np.sqrt(parts.variance)
     if len(targets) > 1:
         sizes = np.abs(parts.params) / errors

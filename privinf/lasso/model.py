@@ -229,7 +229,7 @@ class DebiasedLasso:
     def fit(
         self,
         *,
-        sparsity: int | Literal["auto"],
+        sparsity: int | Literal["auto"] = "auto",
         targets: Targets = "selected",
         variant: Variant = "default",
         heterogeneous: bool = False,
@@ -247,10 +247,15 @@ class DebiasedLasso:
         mu : float
             Instead, on secure sums, where all noise is Gaussian: the budget in Gaussian DP.
         sparsity : int or "auto"
-            Columns kept. "auto": of `max_sparsity` columns those that differ from zero at 5% by
-            Bonferroni's rule over all p, noise included. It costs nothing beside the picking of
-            `max_sparsity` columns, which share the budget of the selection.
+            Columns kept. "auto" (the default): columns are picked in blocks of five, fitted cheaply, and
+            counted if they stand out of their errors; that ends where two do not, or at `max_sparsity`. Those
+            are kept that differ from zero at 5% by Bonferroni's rule over all p in the full fit, which takes
+            what was not spent of what all picks would cost (`privinf.lasso.thresholding`). Not for
+            heterogeneous fits and the paper's variant. At small n name one target: it is far narrower.
         max_sparsity : int, optional
+            Default: as many as keep the noise of their Gram matrix small (`privinf.lasso.plan`), a function
+            of rows, budget and columns. On secure sums and with ``family="binomial"`` it must be said, and
+            so many are picked.
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
             that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.

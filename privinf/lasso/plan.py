@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -10,7 +11,14 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.lasso.columns import DebiasingBudget
-from privinf.lasso.thresholding import BLOCKS, PRODUCT_CLIP, ThresholdingBudget
+from privinf.lasso.thresholding import (
+    BLOCKS,
+    CHEAP_FITS,
+    GRAM_ROOM,
+    GRAM_SHARE,
+    PRODUCT_CLIP,
+    ThresholdingBudget,
+)
 from privinf.typing import Trust
 from privinf.validation import check_choice, check_count, check_positive, shown
 
@@ -28,6 +36,8 @@ NEIGHBOURS = 4
 MEANS_SHARE = 0.04
 # Of the whole budget, for the test of columns outside the fit; with every column as a target it is free.
 MISSED_SHARE = 0.05
+# By default at most as many columns are picked as keep the noise of their Gram matrix below this.
+EDGE_ROOM, MOST_PICKS = 0.25, 50
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
     "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
@@ -174,8 +184,12 @@ def check_plan(
     constant: int | None,
 ) -> LassoPlan:
     """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
-    sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
     every = isinstance(targets, str) and targets == "all"
+    extras = {} if every else {"missed": MISSED_SHARE}
+    if check_choice(center, Center, "center") == "released":
+        extras["means"] = MEANS_SHARE
+    parts, extra_shares = LassoShares.of(shares, every, extras)
+    sparsity, automatic = _sparsity(sparsity, max_sparsity, len(names) - (constant is not None))
     if every and constant is not None:
         raise NotAvailableError("targets='all' needs centred columns and response, without a constant")
     if every and precision_sparsity:
@@ -184,10 +198,6 @@ def check_plan(
         )
     if precision_sparsity is not None:
         check_count(precision_sparsity, "precision_sparsity", least=0)
-    extras = {} if every else {"missed": MISSED_SHARE}
-    if check_choice(center, Center, "center") == "released":
-        extras["means"] = MEANS_SHARE
-    parts, extra_shares = LassoShares.of(shares, every, extras)
     return LassoPlan(
         rho=rho,
         delta=delta,
@@ -203,6 +213,36 @@ def check_plan(
     )
 
 
+def largest_sparsity(rows: int, rho: float, columns: int) -> int:
+    """Return how many of `columns` a sparse fit of so many rows keeps at most, by default.
+
+    Parameters
+    ----------
+    rows : int
+    rho : float
+        The fit's whole price, zCDP; the refit has its share by default.
+    columns : int
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+
+    The Gram matrix of k columns, vectors shrunk to |x|^2 <= 1.4 k, has noise with eigenvalues of up to
+    ``2 1.4 k^(3/2) / (n sqrt(2 rho_G))``, rho_G its part of the price. k is the most that keeps this below
+    `EDGE_ROOM` of a column's mean square; two of them are picked too many.
+
+    Examples
+    --------
+    >>> [largest_sparsity(n, 0.03, 800) for n in (2_000, 10_000, 40_000)]
+    [2, 10, 28]
+    """
+    if math.isinf(rho):
+        return min(columns, MOST_PICKS)
+    gram = (1.0 - CHEAP_FITS) * GRAM_SHARE * LassoShares().refit * rho
+    picks = (EDGE_ROOM * rows * math.sqrt(2.0 * gram) / (2.0 * GRAM_ROOM)) ** (2.0 / 3.0)
+    return max(min(int(picks) - 2, columns, MOST_PICKS), 1)
+
+
 def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int, bool]:
     """Return the number of columns to keep, and whether it is only the most."""
     automatic = isinstance(sparsity, str)
@@ -210,7 +250,10 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
         if sparsity != "auto":
             raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
         if most is None:
-            raise ArgumentError("sparsity='auto' needs max_sparsity=: more columns are never kept")
+            raise ArgumentError(
+                "sparsity='auto' needs max_sparsity= with family='binomial' and on secure sums, where so "
+                "many columns are picked"
+            )
     elif most is not None:
         raise ArgumentError("max_sparsity= belongs to sparsity='auto'")
     name = "max_sparsity" if automatic else "sparsity"

@@ -6,6 +6,12 @@ r"""Private hard thresholding: a sparse linear fit from blocks of picks and clip
    then halves of what is left. A pick costs e0^2/8 wherever it is made, so blocks cost nothing but the fits.
 3. A few columns too many are picked, all are fitted well, and the `sparsity` largest are kept.
 
+Where the number is to be chosen, blocks are of five columns, up to a public most; every pick and cheap fit
+has its price as if all were made. After each cheap fit the picked columns that stand out of their errors
+are counted, and picking ends where `extra` do not: in the order of picks what comes next is weaker. What
+was not spent goes to the full fit, whose most is fixed in advance (zCDP adds up where later prices depend on
+earlier releases, as long as their sum does not), and those are kept that stand out of its errors.
+
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
     beta <- beta + L^-T mean[v psi_R(r)] / (A1(C) B1(R)),
@@ -30,6 +36,7 @@ from privinf.typing import Floats, Integers
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
 BLOCKS = 3
+OPEN_BLOCK = 5
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -132,7 +139,8 @@ def sparse_fit(
     clip : float
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
-        Only columns are kept whose coefficient is more than this many standard errors from zero.
+        Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
+        are picked in blocks until `extra` are not; 0: the number is as stated.
     always, excluded : sequence of int
         Columns that are in every fit (a constant), and columns that may not be picked: public choices.
 
@@ -144,14 +152,19 @@ def sparse_fit(
     allowed = np.ones(p, dtype=bool)
     allowed[[*always, *excluded]] = False
     picks = min(sparsity + extra, int(allowed.sum()))
-    sizes = block_sizes(picks, blocks)
+    sizes = _open_blocks(picks) if threshold else block_sizes(picks, blocks)
     cheap = CHEAP_FITS * budget.refit / max(len(sizes) - 1, 1)
     scale_count = len(sizes) + len(STEPS)
     support, beta = list(always), np.zeros(len(always))
     scale = first = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
+    left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
         if block:
-            beta = _cheap_fit(sums, support, beta, scale, clip, cheap)
+            beta, errors = _cheap_fit(sums, support, beta, scale, clip, cheap)
+            out = int((np.abs(beta) > threshold * errors)[len(always) :].sum())
+            if threshold and out <= len(support) - len(always) - extra:
+                left += sum(sizes[block:]) / picks * budget.selection + (len(sizes) - 1 - block) * cheap
+                break
             scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
         new = sums.pick(
             support, beta, clip * scale, size, allowed, budget.selection * size / picks, "selection"
@@ -159,7 +172,6 @@ def sparse_fit(
         sums.size_columns(new, budget.sizes / len(sizes))
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
-    left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled)
@@ -167,12 +179,19 @@ def sparse_fit(
 
 def _cheap_fit(
     sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float
-) -> Floats:
+) -> tuple[Floats, Floats]:
+    """Return the coefficients of a cheap fit, and their standard errors."""
     root, _ = preconditioner(sums, support, CHEAP_GRAM_SHARE * rho)
+    noise = 0.0
     for share in CHEAP_STEPS:
-        beta, _ = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
+        beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
         scale *= SHRINK
-    return beta
+    return beta, math.sqrt(scale**2 / sums.n + noise**2) * np.sqrt((root**2).sum(axis=1))
+
+
+def _open_blocks(picks: int) -> list[int]:
+    whole, rest = divmod(picks, OPEN_BLOCK)
+    return [OPEN_BLOCK] * whole + [rest] * (rest > 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

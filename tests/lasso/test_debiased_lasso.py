@@ -248,7 +248,7 @@ def test_blocks_and_clips(options):
 @pytest.mark.parametrize(
     ("request_", "match"),
     [
-        ({"sparsity": "auto"}, "max_sparsity"),
+        ({"sparsity": "auto", "max_sparsity": 0}, "max_sparsity"),
         ({"sparsity": "auto", "max_sparsity": P + 1}, "more than"),
         ({"sparsity": "few", "max_sparsity": 3}, "auto"),
         ({"max_sparsity": 3}, "belongs to"),

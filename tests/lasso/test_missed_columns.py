@@ -10,7 +10,7 @@ import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso.missed import PICK, critical_value, find_suspect, found_correlation, pick_clip
-from privinf.lasso.plan import check_plan
+from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
 from privinf.simulation import binomial_limits
@@ -159,3 +159,29 @@ def test_it_survives_a_file(tmp_path):
     fit.save(tmp_path / "fit.zip")
     again = type(fit).load(tmp_path / "fit.zip")
     assert again.missed_column_test == fit.missed_column_test
+
+
+def picks_of(fit):
+    return sum(entry.label.startswith("selection") for entry in fit.privacy.entries)
+
+
+def test_picking_ends_where_columns_no_longer_stand_out_and_the_rest_goes_to_the_full_fit():
+    y, X = draw(8, 6_000)
+    model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
+    fit = model.fit(epsilon=3.0, targets=[0, 10], rng=0)
+    assert fit.selected == ("x1", "x21")
+    assert picks_of(fit) < picks_of(model.fit(epsilon=3.0, targets=[0, 10], rng=0, sparsity=30))
+    assert fit.privacy.epsilon(fit.privacy.default_delta) == pytest.approx(3.0, rel=0.03)
+    assert fit.privacy.epsilon(fit.privacy.default_delta) <= 3.0
+    wide = model.fit(epsilon=3.0, targets=[0, 10], rng=0, sparsity=2)
+    assert fit.bse.mean() < 1.1 * wide.bse.mean()
+
+
+def test_the_number_is_chosen_up_to_a_public_most():
+    y, X = draw(9, 6_000)
+    model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
+    fit = model.fit(epsilon=3.0, targets=[10], rng=0, max_sparsity=1)
+    assert len(fit.selected) == 1
+    assert largest_sparsity(6_000, math.inf, 7) == 7
+    assert largest_sparsity(100, 1e-4, 7) == 1
+    assert largest_sparsity(40_000, 0.03, 800) > largest_sparsity(10_000, 0.03, 800)
