@@ -215,16 +215,16 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
     (0.9, 5.6)
     """
     if math.isinf(rho):
-        return PRODUCT_CLIP, _picked_from(n, columns, 0.0, *product_moments(PRODUCT_CLIP))
+        return PRODUCT_CLIP, picked_from(n, columns, 0.0, *product_moments(PRODUCT_CLIP))
     found = [
-        _picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
+        picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
         for bound in PICK_CLIPS
     ]
     best = int(np.argmin(found))
     return float(PICK_CLIPS[best]), float(found[best])
 
 
-def _picked_from(n: int, columns: int, scale: float, slope: float, square: float) -> float:
+def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
     """Return the z that is picked with probability `FOUND` from sums with Gumbel noise of this scale."""
     spread, many = math.sqrt(n * square), math.log(2.0 * columns)
     frozen = scale * math.sqrt(2.0 * many) <= spread
@@ -257,7 +257,7 @@ def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float
     else:
         scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / picks)
     slope, square = residual_moments(bound)
-    return min(1.0, _picked_from(n, columns, scale, slope**2, square**2) / math.sqrt(n))
+    return min(1.0, picked_from(n, columns, scale, slope**2, square**2) / math.sqrt(n))
 
 
 def missed_column_test(

@@ -10,7 +10,6 @@ from privinf.fitting.registry import studied
 from privinf.mechanisms.statistics.curved import CURVED_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
 from privinf.mechanisms.statistics.layers import LAYER_OPS
-from privinf.mechanisms.statistics.logistic import LOGISTIC_OPS
 from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
@@ -27,7 +26,6 @@ SITE_OPS: dict[str, SiteOp] = (
     | SPARSE_OPS
     | WHITENED_OPS
     | LAYER_OPS
-    | LOGISTIC_OPS
 )
 
 # The package's own: what is registered later is not among them.

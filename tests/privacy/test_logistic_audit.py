@@ -15,7 +15,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 
 P, EDGE = 4, 2.0
-PRODUCTS, CURVED = "mechanisms.statistics.logistic", "mechanisms.statistics.curved"
+PRODUCTS, CURVED = "mechanisms.statistics.regression", "mechanisms.statistics.curved"
 SPARSE = {"support": np.array([0, 2]), "beta": np.array([0.8, -0.5]), "intercept": -1.0, "bound": 0.3}
 BESIDE = {
     "family": "binomial", "columns": np.array([2, 0]), "theta": np.array([-0.5, 0.8]), "intercept": -1.0,
@@ -70,7 +70,7 @@ def test_a_climb_sees_products_that_are_not_clipped():
 
 def test_a_pair_sees_half_a_charge():
     with Mutant(
-        PRODUCTS, "_products_reach", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
+        PRODUCTS, "_logistic_reach", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
     ).applied():
         assert attained.complaints("logistic_products")
     assert not attained.complaints("logistic_products")

@@ -30,9 +30,8 @@ that correlated targets do not leak into one another where rows are weighted dow
 at the first fit, is debiased beside the targets, as one of them: its coefficient over its standard error is
 T, standard normal if no column outside matters. It was chosen among m columns on the same rows: by Bonferroni
 the p-value is m P(|Z| > |T|). An effect of z standard errors (those without privacy) moves the clipped sum by
-z sqrt(n c) A, A = 2 Phi(B / q) - 1; peeling with noise of scale g takes it before m sums of sd h that are
-noise if it exceeds about ``L = g log 2m + h^2 / (2 g)`` for g > h / sqrt(2 log 2m), else
-``h sqrt(2 log 2m)``, by its own spread. The larger of what peeling and T need is what would have been seen.
+z sqrt(n c) A, A = 2 Phi(B / q) - 1, and is peeled as in `privinf.lasso.missed`; the larger of what peeling
+and T need is what would have been seen.
 
 The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
 mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
@@ -45,7 +44,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import two_sided_pvalue, upper_quantile
@@ -59,13 +57,14 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import FIRST_LOOK, LogisticFit, two_looks
+from privinf.lasso.marks import FOUND, LEVEL
+from privinf.lasso.missed import picked_from
 from privinf.lasso.precision import clearance, column_noise_variance, floored
+from privinf.lasso.radii import residual_moments
 from privinf.lasso.thresholding import CLEAR, positions
 from privinf.typing import Floats
 
 UNION_LABEL, SUSPECT_LABEL = "Gram matrix of targets and neighbours", "the most suspicious column"
-# Level of the test that no column was missed; what is called seen is seen with this probability.
-MISSED_LEVEL, SEEN = 0.05, 0.8
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
@@ -225,18 +224,9 @@ def debias_logistic(
 
 def _seen_from(n: int, fit: LogisticFit, bound: float, scale: float, columns: int, ratio: float) -> float:
     """Return which effect is seen: peeled before columns of noise, and tested at `ratio` standard errors."""
-    top = bound / max(fit.spread.rate, 1.0 - fit.spread.rate)
-    inside = 2.0 * float(ndtr(top)) - 1.0
-    square = inside - 2.0 * top * math.exp(-(top**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    h = math.sqrt(n * fit.spread.curvature * (square + 2.0 * top**2 * float(ndtr(-top))))
-    many = math.log(2.0 * columns)
-    level = h * math.sqrt(2.0 * many)
-    if scale * math.sqrt(2.0 * many) > h:
-        level = scale * many + h**2 / (2.0 * scale)
-    likely = upper_quantile(1.0 - SEEN)
-    peeled = (level + likely * math.hypot(h, scale * math.pi / math.sqrt(3.0))) / inside
-    tested = ratio * (upper_quantile(MISSED_LEVEL / 2.0 / columns) + likely)
-    return max(peeled / math.sqrt(n * fit.spread.curvature), tested)
+    moments = residual_moments(bound / max(fit.spread.rate, 1.0 - fit.spread.rate))
+    peeled = picked_from(n * fit.spread.curvature, columns, scale, *moments)
+    return max(peeled, ratio * (upper_quantile(LEVEL / 2.0 / columns) + upper_quantile(1.0 - FOUND)))
 
 
 def _union(

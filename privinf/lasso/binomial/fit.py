@@ -12,7 +12,6 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.binomial.debiasing import (
-    MISSED_LEVEL,
     DebiasedLogistic,
     DebiasPrices,
     afforded_neighbours,
@@ -28,6 +27,8 @@ from privinf.lasso.binomial.thresholding import (
     sparse_logistic,
 )
 from privinf.lasso.fits import LassoOptions, plan_of
+from privinf.lasso.marks import LEVEL, MissedColumnTest
+from privinf.lasso.missed import found_correlation
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, server_of
@@ -36,14 +37,6 @@ from privinf.lasso.sums import SparseSums
 from privinf.typing import RngLike
 from privinf.validation import check_positive
 
-MISSED_SIGN = (
-    "{}, which is not among its columns, matters (z = {:.2f}, p = {:.2g} over {} columns): if columns still "
-    "stand out when more are kept, sparsity does not hold"
-)
-NONE_MISSED = (
-    "Was a column missed? Outside the fit {} stands out most: z = {:.2f}, p = {:.2g} over {} columns. An "
-    "effect of {:.2g} standard errors (without privacy) would have been seen with probability .8."
-)
 DOUBTFUL = (
     "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
     "spend more."
@@ -162,7 +155,38 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
         count = afforded_neighbours(fit, len(chosen), sums.n, prices.gram)
     debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, clip=plan.clip, excluded=excluded)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return _results(rows, plan, sums, fit, chosen, debiased, report)
+    price = prices.neighbours / (len(chosen) + 1)
+    correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
+    missed = _missed(rows, sums, fit, chosen, debiased, correlation)
+    return _results(rows, plan, sums, fit, chosen, debiased, missed, report)
+
+
+def _missed(
+    rows: LassoRows,
+    sums: LogisticSums,
+    fit: LogisticFit,
+    chosen: list[int],
+    debiased: DebiasedLogistic,
+    correlation: float,
+) -> MissedColumnTest | None:
+    """Return the test that no column was missed; None where all are in the fit."""
+    suspect = debiased.suspect
+    if suspect is None:
+        return None
+    sampling, privacy = (np.diag(part) for part in (debiased.sampling, debiased.privacy))
+    bias = correlation * suspect.seen_from * np.sqrt(sampling)
+    return MissedColumnTest(
+        column=rows.names[suspect.position],
+        statistic=suspect.statistic,
+        pvalue=suspect.pvalue,
+        columns=suspect.columns,
+        kept=len(fit.kept),
+        standing_out=int(suspect.pvalue < LEVEL),
+        seen_from=suspect.seen_from,
+        correlation=correlation,
+        bias=tuple(float(value) for value in bias / sums.sparse.units.scale[chosen]),
+        bias_in_errors=float((bias / np.sqrt(sampling + privacy)).max()),
+    )
 
 
 def _results(
@@ -172,6 +196,7 @@ def _results(
     fit: LogisticFit,
     chosen: list[int],
     debiased: DebiasedLogistic,
+    missed: MissedColumnTest | None,
     report: PrivacyReport,
 ) -> LassoResults:
     """Return the results in the user's units."""
@@ -190,17 +215,13 @@ def _results(
         support, values = [*support, rows.constant], np.append(values, 0.0)
     sparse = sparse_settings(names, units, support, values, fit.spread.rate, rows.constant)
     signs, notes = [*fit.signs, *debiased.signs], [SELECTED_NOTE] * (plan.targets is None)
-    if (suspect := debiased.suspect) is not None:
-        told = names[suspect.position], suspect.statistic, suspect.pvalue, suspect.columns
-        if suspect.pvalue < MISSED_LEVEL:
-            signs.append(MISSED_SIGN.format(*told))
-        else:
-            notes.append(NONE_MISSED.format(*told, suspect.seen_from))
     settings = fit_settings(rows, sparse, astray=False) | {"family": "binomial"}
     if signs:
-        doubt = DOUBTFUL.format(", and ".join(signs))
-        settings["doubt"] = doubt
-        notes.append(doubt)
+        settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
+        notes.append(settings["doubt"])
+    if missed is not None:
+        settings["missed"] = missed.settings()
+        notes.append(missed.note)
     return LassoResults(
         estimate, report=report, sampling_cov=sampling, model="DebiasedLasso",
         method=f"debiased sparse logistic regression, {WHOM[rows.trust]}",

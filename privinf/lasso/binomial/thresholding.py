@@ -2,7 +2,7 @@ r"""A sparse logistic fit: peeled columns, and Newton steps on the weighted scor
 
 1. The rate of the response is released; the model of a constant alone has its logit as intercept.
 2. Half of the columns are picked by peeling ``|sum clip(x_j, B / q) e|``
-   (`privinf.mechanisms.statistics.logistic`), B = 1.5 sd(y); |y - m| <= 1 needs no scale of residuals.
+   (`privinf.mechanisms.statistics.regression`), B = 1.5 sd(y); |y - m| <= 1 needs no scale of residuals.
 3. They are fitted cheaply, and the other half is picked on what is left.
 4. All are fitted, and of a few columns too many the `sparsity` largest are kept.
 

@@ -6,6 +6,10 @@ the very vector that is summed. x stands for (clip(x, bounds) - center) / scale 
 Replacing one record moves the sum by f(z) - f(z'), so that
 
 - ``clipped_products``: sum clip(x_j r, B), every entry in [-B, B]: l_inf sensitivity 2B;
+- ``logistic_products``: sum clip(x_j, B / q) e, e = y - m, m = sigma(intercept + x_S'beta), y cut to [0, 1],
+  q = max(m, 1 - m) >= abs(e): every entry in [-B, B], 2B, attained by opposite columns far out. The clip is a
+  function of x alone: at the right mean a product has the mean zero, however skewed its column and however
+  rare the response (clipping x_j e itself would cut one side of a rare response);
 - ``column_products``: sum clip(x_j, c) clip(x_k, c), forms T'x_A in the place of x_j if asked: l_inf 2 c^2;
 - ``union_gram``: sum a a', a = clip(x_A, c) or clip(T'x_A, c), shrunk to |a| <= D if asked, q^2 = min(m c^2,
   D^2) for m entries. Its
@@ -30,6 +34,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import expit
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
@@ -39,6 +44,7 @@ from privinf.mechanisms.statistics.block import (
     clipped,
     cut_sum,
     digits,
+    made_finite,
     positions,
     positive,
     rounded,
@@ -92,6 +98,23 @@ def _products_reach(args: Args, columns: int) -> Reach:
     if args.get("residual_clip") is not None:
         positive(args, "residual_clip")
     return Reach.box((columns,), bound, "2B, products clipped to [-B, B]")
+
+
+def logistic_products(block: SiteBlock, args: Args) -> Floats:
+    """Return sum clip(x_j, B / q) e over the block, shape (p,)."""
+    bound, x = float(args["bound"]), block.columns(args)
+    eta = np.full(len(block), float(args.get("intercept", 0.0)))
+    if "support" in args and len(args["support"]):
+        eta += made_finite(block.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"]))
+    mean = expit(eta)
+    most = (bound / np.maximum(mean, 1.0 - mean))[:, None]
+    np.minimum(np.maximum(x, -most, out=x), most, out=x)
+    x *= (np.clip(block.outcome(), 0.0, 1.0) - mean)[:, None]
+    return cut_sum(clipped(x, bound), bound, args)
+
+
+def _logistic_reach(args: Args, columns: int) -> Reach:
+    return Reach.box((columns,), positive(args, "bound"), "2B, |clip(x_j, B / q)| |y - m| <= B")
 
 
 # Products of columns.
@@ -309,6 +332,7 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         (*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
+    SiteOp("logistic_products", logistic_products, _logistic_reach, (*COMMON, "bound"), wide=True),
     SiteOp("union_gram", union_gram, _gram_reach, (*COMMON, "columns", "transform", "bound", "norm")),
     SiteOp("clipped_score", clipped_score, _score_reach, _TARGETS),
     SiteOp("slopes", slopes, _slopes_reach, (*_TARGETS, "targets", "column_clip", "norm")),
