@@ -67,6 +67,7 @@ from privinf.typing import Floats
 UNION_LABEL, SUSPECT_LABEL = "Gram matrix of targets and neighbours", "the most suspicious column"
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
+SUSPECT_NEIGHBOURS = 4
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
 STANDING, FAR = 4.0, 1.0
 FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
@@ -139,7 +140,8 @@ def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> i
         return MOST_NEIGHBOURS
     kappa = curvature_bound(fit.spread, TYPICAL, MOST_ROWS) / TYPICAL
     price = 2.0 * (1.0 - FIRST_LOOK) * rho
-    room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support) - 1.0
+    room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support)
+    room -= 2.0 + SUSPECT_NEIGHBOURS
     return int(np.clip(room / targets, LEAST_NEIGHBOURS, MOST_NEIGHBOURS))
 
 
@@ -183,7 +185,7 @@ def debias_logistic(
     if outside.any():
         suspects, scale = sums.pick(fit.point, bound, 1, outside, prices.suspect, SUSPECT_LABEL)
         targets = [*targets, *suspects]
-    union = _union(sums, fit, targets, neighbours, excluded, prices.neighbours)
+    union = _union(sums, fit, targets, named, neighbours, excluded, prices.neighbours)
     sums.sparse.size_columns(union, prices.sizes)
     whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
     first = 1 + positions(targets, union)
@@ -233,17 +235,25 @@ def _union(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
+    named: int,
     neighbours: int,
     excluded: Sequence[int],
     rho: float,
 ) -> list[int]:
-    """Return picked columns, targets and the targets' neighbours."""
+    """Return picked columns, targets and their neighbours: few of a suspect, which follows the `named`."""
     picked = fit.point.support
     allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
     allowed[:, [*picked, *targets, *excluded]] = False
-    count = min(neighbours, int(allowed[0].sum()))
-    near = sums.sparse.neighbours(targets, count, allowed, rho) if count else []
-    return list(dict.fromkeys([*picked, *targets, *(j for chosen in near for j in chosen)]))
+    found, free, each = [*picked, *targets], int(allowed[0].sum()), rho / len(targets)
+    for part, most in (
+        (slice(0, named), neighbours),
+        (slice(named, None), min(neighbours, SUSPECT_NEIGHBOURS)),
+    ):
+        asked, count = targets[part], min(most, free)
+        if asked and count:
+            near = sums.sparse.neighbours(asked, count, allowed[part], each * len(asked))
+            found += [j for chosen in near for j in chosen]
+    return list(dict.fromkeys(found))
 
 
 def _released(
