@@ -187,7 +187,8 @@ def _projected(matrix: Floats) -> Floats:
 
 
 def _unit_diagonal(matrix: Floats) -> Floats:
-    spread = np.sqrt(np.maximum(np.diag(matrix), np.finfo(np.float64).tiny))
+    # A square that noise has made negative says nothing: its correlations are taken to be 0.
+    spread = np.sqrt(np.where(np.diag(matrix) > 0.0, np.diag(matrix), np.inf))
     scaled = matrix / np.outer(spread, spread)
     np.fill_diagonal(scaled, 1.0)
     return np.asarray(scaled)

@@ -168,6 +168,10 @@ def test_indefinite_correlations_are_projected():
     assert np.linalg.eigvalsh(found)[0] > 0.0
 
 
+def test_squares_that_noise_has_made_negative_have_no_correlations():
+    assert np.array_equal(score_correlation(np.eye(2), np.array([[-7.4, 1.0], [1.0, 2.0]])), np.eye(2))
+
+
 @pytest.mark.parametrize("k", [50, 800])
 def test_steadied_numbers_are_nearer_to_the_truth_and_keep_what_stands_out(k):
     rng = np.random.default_rng(k)
