@@ -13,12 +13,12 @@ from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import GlmServer, Traffic
-from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, tail_of
+from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, clip_of, tail_of
 from privinf.mechanisms.statistics.tails import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 
-# Thresholds of the counts, in units of the typical size, and steps between two of them.
-CELLS, FINE = 2.0 ** np.arange(-5.0, 2.51, 0.25), 8
+# Thresholds of the counts, in units of the typical size.
+CELLS = 2.0 ** np.arange(-5.0, 2.51, 0.25)
 SCORE_SIZES = 2.0 ** np.arange(-2.0, 6.01, 0.25)
 # A public allowance for a mean that is not right: what share of what weights leave out moves the score. The
 # smaller the curvature the less a mean can be wrong: so much of it, and no less than the least.
@@ -26,8 +26,9 @@ MISFIT, LEAST_MISFIT = 0.4, 0.015
 # A wider one, where its noise stays below this share of the sampling variance.
 WIDE_MISFIT, CHEAP = 0.2, 0.3
 LOWEST_QUANTILE = 0.3
-# Counts below so many of their sds count as none; counts whose noise is this share of n choose no K.
-SEEN_SDS, MOST_NOISE = 2.5, 0.05 / 6.0
+# Counts below so many of their sds count as none (fewer where rows are few: there what is overlooked costs
+# more than what noise pretends); counts whose noise is this share of n choose no K.
+SEEN_SDS, SEEN_IN_FEW, MOST_NOISE = 2.5, 2.0, 0.05 / 6.0
 # Weights and log exposures pass their middle by a factor of two at most.
 ROOM, LARGEST_LOG = 2.001, 60.0
 # Lowest threshold of scores, in units of their usual size; most thresholds; means above so many times the
@@ -133,6 +134,12 @@ class CurvedSums:
     def p(self) -> int:
         """Number of coefficients."""
         return len(self.free)
+
+    @property
+    def seen(self) -> float:
+        """From how many sds on a count is seen."""
+        few = not math.isinf(self.mu) and Shares.of(self.n * self.mu / self.p**1.5).few
+        return SEEN_IN_FEW if few else SEEN_SDS
 
     @property
     def asked(self) -> Integers:
@@ -268,11 +275,11 @@ def choose_bounds(sums: CurvedSums, at: Place, share: float, score: float, curva
     counts, sd = sums.counts(at, "score", edges, half)
     least = quantile_of(edges, counts, (1.0 - LOWEST_QUANTILE) * sums.n)
     cost = 4.0 * p / sums.price(score) ** 2
-    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least)
+    bound, excess = clip_of(edges, counts, sd, sums.n, cost, WIDE_MISFIT, least, sums.seen)
     if cost / p * bound**2 > CHEAP * at.curvature * sums.n:
         affordable = math.sqrt(CHEAP * at.curvature * sums.n * p / cost)
         least = max(least, min(affordable, bound))
-        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), least)
+        bound, excess = clip_of(edges, counts, sd, sums.n, cost, misfit_of(at), least, sums.seen)
     edges = CELLS * 2.0 * at.curvature * bound * math.sqrt(p)
     large, beyond = _curvature_bound(sums, at, edges, half, curvature, score_bound=bound)
     return Bounds(bound, large, excess / sums.n, beyond / sums.n)
@@ -310,26 +317,7 @@ def _curvature_bound(
     coarse = math.sqrt(2.0) / sums.price(share) > MOST_NOISE * sums.n
     least = 1.5 * at.curvature * sums.p if coarse else 0.0
     cost = 4.0 * sums.p / sums.price(curvature) ** 2
-    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])))
-
-
-def clip_of(
-    edges: Floats, counts: Floats, sd: Floats, n: int, cost: float, weight: float, least: float
-) -> tuple[float, float]:
-    """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
-
-    X(c) = sum (t - c)+ is the integral of the counts above t; those below two and a half of their sds
-    count as none.
-    """
-    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
-    above = np.where(counts < SEEN_SDS * sd, 0.0, counts)
-    above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
-    parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
-    beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
-    loss = cost * clips**2 + (weight * beyond) ** 2
-    loss[clips < least * (1.0 - 1e-12)] = math.inf
-    best = int(loss.argmin())
-    return float(clips[best]), float(beyond[best])
+    return clip_of(edges, counts, sd, sums.n, cost, 1.0, min(least, float(edges[-1])), sums.seen)
 
 
 def quantile_of(edges: Floats, counts: Floats, level: float) -> float:

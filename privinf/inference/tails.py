@@ -29,8 +29,8 @@ BEYOND, ALLOWED = 0.6, 0.7
 LAYER, LARGEST_RATIO = 1.0 / 3.0, 3.0
 # What lies beyond the clip of counts is of one sign for this share at least.
 ONE_SIGN = 0.25
-# Clips that are tried.
-GRID = 400
+# Clips that are tried, and between two thresholds of counts.
+GRID, FINE = 400, 8
 # From this ratio of what lies beyond the clip to the layer below it on, intervals rest on an assumption.
 HEAVY = 0.7
 HEAVY_TAIL = (
@@ -269,6 +269,32 @@ def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
     half = root @ vectors
     found = (half * np.maximum(values, LEAST_EIGENVALUE * mean)) @ half.T
     return np.asarray(found * (mean * p / float(np.trace(found))))
+
+
+def clip_of(
+    edges: Floats,
+    counts: Floats,
+    sd: Floats,
+    n: int,
+    cost: float,
+    weight: float,
+    least: float,
+    seen: float = SEEN,
+) -> tuple[float, float]:
+    """Return the clip c >= least that minimises cost c^2 + (weight X(c))^2, and X(c), the excess beyond it.
+
+    X(c) = sum (t - c)+ is the integral of the counts above t; those below `seen` of their sds count as
+    none.
+    """
+    clips = np.geomspace(edges[0], edges[-1], FINE * (len(edges) - 1) + 1)
+    above = np.where(counts < seen * sd, 0.0, counts)
+    above = np.minimum(np.maximum.accumulate(above[::-1])[::-1], n)
+    parts = np.diff(edges) * (above[:-1] + above[1:]) / 2.0
+    beyond = np.interp(clips, edges, np.append(np.cumsum(parts[::-1])[::-1], 0.0))
+    loss = cost * clips**2 + (weight * beyond) ** 2
+    loss[clips < least * (1.0 - 1e-12)] = math.inf
+    best = int(loss.argmin())
+    return float(clips[best]), float(beyond[best])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
