@@ -37,7 +37,7 @@ def sums_of(y, X, rng):
     return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), len(y))
 
 
-NOTHING = SparseFit([], np.empty(0), [], np.empty(0), 1.0, 0.0, 1.0)
+NOTHING = SparseFit([], np.empty(0), [], np.empty(0), 1.0, 0.0, 1.0, np.empty(0))
 
 
 @pytest.mark.parametrize(("n", "rho"), [(4_000, 0.5), (16_000, 0.02)])
