@@ -22,6 +22,7 @@ import argparse
 import ast
 import inspect
 import math
+import re
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -80,7 +81,7 @@ class Cell:
     loose : float
         How many times wider than the population's the columns' bound is.
     must : str
-        What the issue asks: "cover" unmarked with few marks, or "cover or mark".
+        What is asked: "cover" unmarked with few marks, or "cover or mark".
     exception : str
         Why a miss is known and named.
     """
@@ -238,8 +239,13 @@ def marks(category: type[Warning]) -> bool:
 
 
 def mark_of(message: object) -> str:
-    """Return how a mark begins, without what asked for it."""
-    return str(message).partition(": ")[2][:60]
+    """Return how a mark begins, without what asked for it and without the columns that it names."""
+    return kind_of(str(message).partition(": ")[2])
+
+
+def kind_of(mark: str) -> str:
+    """Return the first sentence of a mark but for names of columns."""
+    return re.sub(r" for [^:]*:", ":", mark).partition(". ")[0][:70]
 
 
 def left(
@@ -304,7 +310,7 @@ def row_of(name: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
     shown = [one for one in lines if "error" in one]
     plain = [one for one in shown if not one["marks"]]
     refused = sum("refused" in one for one in lines)
-    labels_of = Counter(mark for one in shown for mark in one["marks"])
+    labels_of = Counter(mark for one in shown for mark in {kind_of(mark) for mark in one["marks"]})
     marked = len(shown) - len(plain)
     row: dict[str, Any] = {
         "cell": name, "N": f"{cell.n:,}", "p": len(population.params), "eps": f"{cell.epsilon:g}",
