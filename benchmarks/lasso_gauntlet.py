@@ -53,7 +53,7 @@ from lasso_populations import (
 from scipy.special import expit
 
 import privinf as pi
-from privinf.errors import PrivinfError, WeakIdentificationWarning
+from privinf.errors import ChangedTargetWarning, PrivinfError, WeakIdentificationWarning
 from privinf.simulation import binomial_limits
 
 FITS = RESULTS / "lasso_gauntlet.jsonl"
@@ -235,7 +235,7 @@ def made(y, X, names, bounds, population: SparsePopulation, cell: Cell) -> pi.De
 
 
 def marks(category: type[Warning]) -> bool:
-    return issubclass(category, WeakIdentificationWarning)
+    return issubclass(category, WeakIdentificationWarning | ChangedTargetWarning)
 
 
 def mark_of(message: object) -> str:
@@ -395,7 +395,7 @@ Made by `python benchmarks/lasso_gauntlet.py --report` from {fits:,} fits, {leas
 replace-one of one record, 95% intervals. A draw of a cell is seeded by `SeedSequence([crc32(name), number])`.
 
 Asked: coverage of unmarked fits not below its 99% binomial limit, over all targets and for each (jointly over them),
-and the share that may be marked or refused. Marked: the results carry a WeakIdentificationWarning. All fits: coverage of
+and the share that may be marked or refused. Marked: the results carry a WeakIdentificationWarning or a ChangedTargetWarning. All fits: coverage of
 marked and unmarked ones together. Error / se: its mean over all fits, of the target where it is largest. Width: median
 over fits, then over targets, of unmarked fits (of all where none is), over the non-private HC0 interval of least squares
 on the true support and the target (dense tables: on all columns of the table; logits: the Logit's own interval); beside

@@ -82,6 +82,10 @@ class MisfitWarning(PrivinfWarning):
     """The mean or the variance may not be the model's: rows far out, or a few large counts, would decide."""
 
 
+class ChangedTargetWarning(PrivinfWarning):
+    """Clips give coefficients another target: bounds cut a column, or a response of two values is clipped."""
+
+
 class LargeDeltaWarning(PrivinfWarning):
     """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
 

@@ -47,13 +47,14 @@ MATERIAL, OUT = 0.02, 3.0
 
 @dataclass(frozen=True, slots=True)
 class DebiasingBudget:
-    """Prices in zCDP: neighbours, precision columns, sizes of targets, slopes with variances, score."""
+    """Prices in zCDP: neighbours, precision columns, sizes, slopes and variances, score, mean residual."""
 
     neighbours: float
     gram: float
     sizes: float
     slopes: float
     score: float
+    center: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,8 @@ kappa and v are means of products, not products of means: under errors whose siz
 wrong. The variance has four parts, all from released numbers:
 
     sampling   v_j / (n kappa_j^2)
-    score      Var(noise of s_j) / kappa_j^2
+    score      Var(noise of s_j) / kappa_j^2, with that of the product of the means of u_j and of r, which
+               are centred at released means
     slope      (s_j / kappa_j^2)^2 Var(noise of kappa_j)
     column     E (w_j' Z d)^2, d the error of b0 on the support (see `privinf.lasso.precision`)
 
@@ -47,7 +48,7 @@ class ScoreRelease:
     ----------
     score, slope, square : ndarray, shape (k,)
         s, kappa and v.
-    score_sd : float
+    score_sd : float or ndarray, shape (k,)
         Sd of the noise of an entry of s.
     slope_sd : float or ndarray, shape (k,)
         Sd of the noise of kappa.
@@ -57,7 +58,7 @@ class ScoreRelease:
     score: Floats
     slope: Floats
     square: Floats
-    score_sd: float
+    score_sd: float | Floats
     slope_sd: float | Floats
     n: int
 

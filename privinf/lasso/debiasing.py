@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,12 +20,36 @@ from privinf.lasso.coordinates import Debiased, ScoreRelease, debiased_coordinat
 from privinf.lasso.marks import NeighbourMarks
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
 from privinf.lasso.thresholding import SparseFit
-from privinf.typing import Floats, ScoreTarget
+from privinf.typing import Flags, Floats, ScoreTarget
 
 # Products u_j x_j are shrunk to so many times C: at least, and as long as the noise of a slope is no larger.
 SLOPE_ROOM, SLOPE_NOISE = 3.0, 0.05
+# A share of values outside the bounds that changes coefficients, and how many sds of noise it must pass.
+MOST_OUTSIDE, SURE = 0.02, 3.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outside:
+    """Shares of the values of k targets that lie outside their public bounds, and the sd of their noise."""
+
+    shares: Floats
+    sd: float
+
+    @classmethod
+    def of(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
+        """Release these shares."""
+        noisy = sums.server.vector_sum(
+            "columns_outside", sums.args((), np.empty(0), columns=np.asarray(targets)),
+            label="values outside bounds", rho=rho, sites=sums.sites,
+        )  # fmt: skip
+        return cls(noisy.mean, noisy.mean_sd)
+
+    @property
+    def cut(self) -> Flags:
+        """Which targets have so many that their coefficients are others, beyond the noise, shape (k,)."""
+        return np.asarray(self.shares > max(MOST_OUTSIDE, SURE * self.sd))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +73,8 @@ class DebiasedFit:
         Where scores of the mean were clipped.
     marks : NeighbourMarks or None
         How well the precision columns are known; None where products with the selection stand for neighbours.
+    outside : Outside or None
+        Values of the targets outside their bounds.
     """
 
     coordinates: Debiased
@@ -59,6 +85,7 @@ class DebiasedFit:
     bias: Floats | None = None
     clip: Clip | None = None
     marks: NeighbourMarks | None = None
+    outside: Outside | None = None
 
     @property
     def cov(self) -> Floats:
@@ -96,22 +123,42 @@ def debias(
     -----
     **Privacy.** Spends what `budget` says.
     """
-    found = target_columns(sums, fit, targets, budget, neighbours=neighbours, excluded=excluded)
+    half = replace(budget, sizes=budget.sizes / 2.0)
+    outside = Outside.of(sums, targets, half.sizes)
+    found = target_columns(sums, fit, targets, half, neighbours=neighbours, excluded=excluded)
     start = np.zeros(len(sums.units.scale))
     start[fit.picked] = fit.picked_beta
+    centre_sd = 0.0
+    if budget.center > 0.0:
+        bound = RESIDUAL_ROOM * fit.scale
+        centre_sd = sums.center_residual(
+            fit.picked, fit.picked_beta, bound, budget.center, "mean of the residuals"
+        )
+    centers = np.array([sums.center_sd.get(j, 0.0) for j in found.union])
+    # What is left of both means, u's and the residual's, adds their product to a score.
+    product = centre_sd * np.sqrt(centers**2 @ found.standard**2)
     if target == "mean":
         scores = mean_scores(
             sums, fit, targets, found.union, found.standard, found.correlation, score=budget.score,
             slopes=budget.slopes,
         )  # fmt: skip
-        coordinates = debiased_coordinates(start[list(targets)], scores.release, found.noise)
+        release = _with_noise(scores.release, product)
+        coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
         return DebiasedFit(
             coordinates, scores.correlation, found.union, found.standard, (math.inf, math.inf),
-            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip, found.marks,
+            scores.bias if scores.clip.ratio > 0.0 else None, scores.clip, found.marks, outside,
         )  # fmt: skip
     released, radii = _scores(sums, fit, targets, found.union, found.standard, budget)
-    coordinates = debiased_coordinates(start[list(targets)], released, found.noise)
-    return DebiasedFit(coordinates, found.correlation, found.union, found.standard, radii, marks=found.marks)
+    release = _with_noise(released, product)
+    coordinates = debiased_coordinates(start[list(targets)], release, found.noise)
+    return DebiasedFit(
+        coordinates, found.correlation, found.union, found.standard, radii, marks=found.marks, outside=outside
+    )
+
+
+def _with_noise(release: ScoreRelease, sd: Floats) -> ScoreRelease:
+    """Return a release whose scores have more noise, of these sds."""
+    return replace(release, score_sd=np.hypot(release.score_sd, sd))
 
 
 def _scores(

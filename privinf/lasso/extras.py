@@ -11,6 +11,7 @@ import numpy as np
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import contrast_bias
 from privinf.inference.simultaneous import MaxT
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
 from privinf.lasso.coordinates import privacy_slack
@@ -269,9 +270,15 @@ def joint_bootstrap(
         )
     effect, cov = estimate.linear(chosen.R)
     bse = np.sqrt(np.diag(cov))
-    pvalues = drawn.pvalues((effect - chosen.q) / bse, alpha)
+    bias = contrast_bias(estimate, chosen.R)
+    away = effect - chosen.q
+    if bias is not None:
+        away = np.maximum(np.abs(away) - bias, 0.0)
+    pvalues = drawn.pvalues(away / bse, alpha)
     found = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
-    return SimultaneousResults(chosen.labels, effect, bse, chosen.q, found, alpha, "private-bootstrap")
+    return SimultaneousResults(
+        chosen.labels, effect, bse, chosen.q, found, alpha, "private-bootstrap", bias=bias
+    )
 
 
 def with_bias_bound(summary: PrivateSummary, bound: Floats) -> PrivateSummary:

@@ -32,8 +32,12 @@ from privinf.lasso.heterogeneous.fit import (
 )
 from privinf.lasso.missed import missed_column_test
 from privinf.lasso.plan import (
+    OPTIONS,
+    RESPONSE_SHARE,
+    WORDS,
     Accounting,
     Center,
+    FitKind,
     LassoPlan,
     Targets,
     check_level,
@@ -46,32 +50,11 @@ from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.rows import LassoFamily, LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit, sparse_fit
+from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.typing import Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
-OPTIONS: Mapping[FitKind, set[str]] = {
-    "joint": {
-        "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
-        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
-    },
-    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
-    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
-    "secure": {
-        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
-        "target",
-    },
-    "binomial": {"max_sparsity", "iterations", "clip"},
-}  # fmt: skip
-WORDS: Mapping[FitKind, str] = {
-    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
-    "heterogeneous": "variant='default' and heterogeneous=True",
-    "paper": "variant='paper'",
-    "secure": "trust='secure-sum'",
-    "binomial": "family='binomial'",
-}
 PAPER_OPTIONS = {
     "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
 }  # fmt: skip
@@ -124,9 +107,13 @@ def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple
     """Return the sparse fit and the targets."""
     always = () if constant is None else (constant,)
     if "means" in plan.extras:
-        sums.center(plan.price("means"), always)
+        sums.center((1.0 - RESPONSE_SHARE) * plan.price("means"), always)
+    if (price := plan.response_price) > 0.0:
+        center_response(sums, price)
+    sums.centred = not plan.every and not always
     fit = sparse_fit(
-        sums, plan.sparsity, plan.shares.thresholding(plan.rho), blocks=plan.blocks, clip=plan.clip,
+        sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=plan.every), blocks=plan.blocks,
+        clip=plan.clip,
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
         always=always,
     )  # fmt: skip
@@ -144,7 +131,7 @@ def _debiased(
     constant: int | None,
     target: ScoreTarget,
 ) -> DebiasedFit:
-    prices = plan.shares.debiasing(plan.rho)
+    prices = plan.shares.debiasing(plan.rho, every=plan.every)
     if plan.every:
         return debias_all(sums, fit, prices)
     excluded = () if constant is None else (constant,)

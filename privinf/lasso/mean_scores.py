@@ -45,7 +45,7 @@ from privinf.federation import NoisyGram
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.mechanisms.statistics.tails import counts_above
 from privinf.typing import Floats, PlainValue
@@ -57,9 +57,7 @@ LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
 # Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
 FALSE_TAIL = 0.01
 # Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as a slope's noise is no larger.
-SLOPE_ROOM, SLOPE_NOISE = 6.0, 0.02
-# Nothing that stands at its bound is cut by rounding.
-ROOM = 1.0 + 1e-9
+SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,7 +55,9 @@ class DebiasedLasso:
     y : array_like, shape (n,)
     X : array_like or DataFrame, shape (n, p)
         Used as it is: a column of ones named ``const`` (`privinf.add_constant`) is fitted without being
-        selected or debiased. Without one, columns and response are centred at the middle of their bounds.
+        selected or debiased. Without one, columns that come into play and the response are centred at
+        released means, which is what a constant does (with ``targets="all"`` and heterogeneous fits: at the
+        middle of their bounds).
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped.
     bounds : sequence of (low, high), or mapping, optional
@@ -290,9 +292,9 @@ class DebiasedLasso:
             For the paper's variant: whether least squares on the support end it (it has none). The default
             variant is such a fit.
         center : {"declared", "released"}
-            Centre columns and response at the middle of their bounds, or at means that are released for a
-            share of the budget (``means``, .04): better where a column's mean is far from the middle, such as
-            a rare level, and where there is no constant.
+            Where columns start: in the middle of their bounds, or at means of all of them, released for a
+            share of the budget (``means``, .04): better for finding columns whose mean is far from the
+            middle, such as a rare level. Columns that come into play are centred at released means anyway.
         target : {"mean", "robust"}, optional
             "mean" (the default for named and selected targets): scores are clipped where noisy counts of
             their tail say, in two layers, so that coefficients are those of the mean whatever the errors

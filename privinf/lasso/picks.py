@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, SupportsFloat, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -35,15 +35,13 @@ from privinf.errors import NotAvailableError
 from privinf.federation.rounds import SumOptions
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.radii import norm_moments
-from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer
+from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
 
 VECTORS = {"clipped_products": "product_vector", "column_products": "column_product_vector"}
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05
-# Nothing that stands at its bound is shrunk by rounding.
-ROOM = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +164,6 @@ class VectorServer:
         gram = self.server.gram(args, label=label, **options)
         self.grams[label] = gram.mean, float(gram.scale / gram.rows)
         return gram
-
-    def histogram_quantile(
-        self, args: Mapping[str, Any], *, level: float, label: str, **options: Unpack[SumOptions]
-    ) -> SupportsFloat:
-        """Release a quantile of abs(r)."""
-        return self.server.histogram_quantile(args, level=level, label=label, **options)
 
     def top_k(
         self,

@@ -25,6 +25,27 @@ from privinf.validation import check_choice, check_count, check_positive, shown
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
+FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
+OPTIONS: Mapping[FitKind, set[str]] = {
+    "joint": {
+        "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
+        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
+    },
+    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
+    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
+    "secure": {
+        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
+        "target",
+    },
+    "binomial": {"max_sparsity", "iterations", "clip"},
+}  # fmt: skip
+WORDS: Mapping[FitKind, str] = {
+    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
+    "heterogeneous": "variant='default' and heterogeneous=True",
+    "paper": "variant='paper'",
+    "secure": "trust='secure-sum'",
+    "binomial": "family='binomial'",
+}
 
 NOT_GAUSSIAN = (
     "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "
@@ -32,8 +53,8 @@ NOT_GAUSSIAN = (
 )
 PAPER_LEVEL = "the paper's algorithms divide an epsilon and a delta: name these, not mu= or rho="
 NEIGHBOURS = 4
-# Of the whole budget, where it is asked for.
-MEANS_SHARE = 0.04
+# Of the whole budget, where it is asked for, and the response's part of that.
+MEANS_SHARE, RESPONSE_SHARE = 0.04, 0.2
 # Of the whole budget, for the test of columns outside the fit; with every column as a target it is free.
 MISSED_SHARE = 0.05
 # By default at most as many columns are picked as keep the noise of their Gram matrix below this.
@@ -56,7 +77,8 @@ class LassoShares:
     refit : float
         Gram matrices of the selection and clipped steps.
     scales : float
-        Sizes of residuals and of columns, half each.
+        Sizes of residuals and of columns, half each; where columns are centred as they come into play a
+        third, a half with their means, and a sixth for the means of response and residuals.
     neighbours : float
         Neighbours of the targets; for all columns their products with the selected ones.
     gram : float
@@ -69,11 +91,11 @@ class LassoShares:
 
     selection: float = 0.14
     refit: float = 0.20
-    scales: float = 0.04
+    scales: float = 0.06
     neighbours: float = 0.07
     gram: float = 0.15
     slopes: float = 0.04
-    score: float = 0.36
+    score: float = 0.34
 
     @classmethod
     def of(
@@ -105,19 +127,25 @@ class LassoShares:
             name: found[name] for name in extras
         }
 
-    def thresholding(self, rho: float) -> ThresholdingBudget:
+    def thresholding(self, rho: float, *, every: bool = False) -> ThresholdingBudget:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
+        residuals = self.scales / (2.0 if every else 3.0)
         # The sizes of the columns that join later, as targets, are a quarter of all.
         return ThresholdingBudget(
-            self.selection * rho, self.refit * rho, self.scales * rho / 2.0, self.scales * rho * 0.375
+            self.selection * rho, self.refit * rho, residuals * rho, self.scales * rho * 0.375
         )
 
-    def debiasing(self, rho: float) -> DebiasingBudget:
+    def debiasing(self, rho: float, *, every: bool = False) -> DebiasingBudget:
         """Return the prices of the debiasing."""
-        rho *= ROUNDING
-        shares = self.neighbours, self.gram, self.scales * 0.125, self.slopes, self.score
-        return DebiasingBudget(*(share * rho for share in shares))
+        shares = [self.neighbours, self.gram, self.scales * 0.125, self.slopes, self.score]
+        if not every:
+            shares.append(self.scales / 12.0)
+        return DebiasingBudget(*(share * rho * ROUNDING for share in shares))
+
+    def response(self, rho: float) -> float:
+        """Return the price of the mean of the response, where not every column is a target."""
+        return self.scales / 12.0 * rho * ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +190,12 @@ class LassoPlan:
     def site_neighbours(self) -> int:
         """Neighbours of every target where sites have parts of their own."""
         return NEIGHBOURS if self.neighbours is None else self.neighbours
+
+    @property
+    def response_price(self) -> float:
+        """Price of the mean of the response; where every column is a target, only what was asked for."""
+        means = RESPONSE_SHARE * self.price("means") if "means" in self.extras else 0.0
+        return means if self.every else means + self.shares.response(self.rho)
 
     def price(self, extra: str) -> float:
         """Return the price of an extra, zCDP."""

@@ -33,6 +33,8 @@ from functools import cache, partial
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri
 
+from privinf.federation.noisy import NoisySum, histogram_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.typing import Floats
 from privinf.validation import check_count, check_positive
 
@@ -40,6 +42,13 @@ from privinf.validation import check_count, check_positive
 _CELLS = 4000
 _SIZES = 400
 _SWEEPS = 8
+# |r| has this probability below one sd if it is normal.
+ONE_SD = 0.6827
+# Chance that a cell without records is taken for one with some, over all cells.
+FALSE_CELLS = 0.001
+MOST_SPREAD = 3.0
+# A response of two values has so much of its mass in two cells.
+TWO_CELLS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +247,40 @@ def scale_of_squares(mean: float, bound: float) -> float:
     if excess(-reach) >= 0.0:
         return bound / 4.0
     return 4.0 * bound if excess(reach) <= 0.0 else bound * math.exp(float(brentq(excess, -reach, reach)))
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualSizes:
+    """What one noisy histogram of abs(r) says.
+
+    Attributes
+    ----------
+    middle : float
+        Its 68% point: the sd of normal residuals, a scale of the middle of any others.
+    spread : float
+        Root of the second moment of the cells that stand out of their noise.
+    two_valued : bool
+        Whether all but a tenth is in two cells.
+    """
+
+    middle: float
+    spread: float
+    two_valued: bool
+
+    @property
+    def scale(self) -> float:
+        """The unit of clips: the larger of both, which follows the sd where the tail has the mass.
+
+        At most three times the middle: tails without a variance would drown picks and refit in noise.
+        """
+        return max(self.middle, min(self.spread, MOST_SPREAD * self.middle))
+
+    @classmethod
+    def of(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
+        """Return what counts below the first edge, between edges and from the last one on say."""
+        least = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
+        cells = np.where(counts.values > least, counts.values, 0.0) / counts.rows
+        middles = np.concatenate([[0.0], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
+        two = float(np.sort(cells)[-2:].sum())
+        middle = float(histogram_quantile(counts, edges, ONE_SD))
+        return cls(middle, math.sqrt(float(cells @ middles**2)), two > TWO_CELLS)

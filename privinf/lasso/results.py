@@ -15,7 +15,13 @@ from scipy.special import expit
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, WeakIdentificationWarning
+from privinf.errors import (
+    ArgumentError,
+    ChangedTargetWarning,
+    HeavyTailWarning,
+    NotAvailableError,
+    WeakIdentificationWarning,
+)
 from privinf.inference.estimate import Estimate
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.bootstrap import PrivateDraws
@@ -24,9 +30,9 @@ from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
 from privinf.lasso.extras import Extras, JointMethod, MaxTest, joint_bootstrap, with_bias_bound
 from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, explained_table
-from privinf.lasso.rows import LassoFamily, LassoRows
+from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
 from privinf.lasso.secure import Detection, cost_note
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, linear_constraints
@@ -81,6 +87,19 @@ ROBUST_NOTE = (
     "Target: robust. Every score is clipped about where it is best for normal errors: under errors that are "
     "skewed, with a size that goes along with columns, the coefficients are not those of the mean."
 )
+TWO_VALUED = "the response has two values: {}"
+TWO_MEAN = (
+    "coefficients are those of the linear probability model, and errors are robust to its variances; "
+    "family='binomial' fits a logit"
+)
+TWO_ROBUST = (
+    "clipped errors of a rare outcome count in part, so that these coefficients are neither those of the "
+    "linear probability model (target='mean') nor of a logit"
+)
+OUTSIDE = (
+    "{} lie outside their bounds and were put there: coefficients are those of the cut columns; state wider "
+    "bounds"
+)
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
 
@@ -107,6 +126,8 @@ class LassoSettings(TypedDict):
     design: NotRequired[dict[str, Any]]
     family: NotRequired[str]
     doubt: NotRequired[str]
+    two_valued: NotRequired[bool]
+    outside: NotRequired[dict[str, float]]
     extras: NotRequired[dict[str, Any]]
     sight: NotRequired[dict[str, Any]]
     multipliers: NotRequired[dict[str, list[float]]]
@@ -135,6 +156,17 @@ class ScoreTail:
         return cls(clip.cut / n, clip.ratio)
 
 
+def changed_target(settings: LassoSettings) -> list[str]:
+    """Return what gives the coefficients of a result another target than the one that was stated."""
+    texts = []
+    if settings.get("two_valued", False) and settings.get("target", "robust") == "robust":
+        texts.append(TWO_VALUED.format(TWO_ROBUST))
+    if outside := settings.get("outside", {}):
+        told = ", ".join(f"{share:.0%} of {name}" for name, share in outside.items())
+        texts.append(OUTSIDE.format(told))
+    return texts
+
+
 def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
     """Return what the summary says of the target and of scores beyond the clip."""
     if clip is None:
@@ -142,9 +174,12 @@ def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
     tail = ScoreTail.of(clip, n)
     notes = [MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio)]
     if tail.ratio > HEAVY:
-        heavy = HEAVY_TAIL.format(tail.ratio)
-        notes.append(f"H{heavy[1:]}.")
+        notes.append(_sentence(HEAVY_TAIL.format(tail.ratio)))
     return tuple(notes)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 @doors
@@ -290,6 +325,8 @@ class LassoResults(Results):
     @property
     def residual_scale(self) -> float:
         """Released typical size of the residuals: their 68% point, an sd if they are normal.
+
+        Clips are multiples of it, or of the root of the second moment where that is larger.
 
         Raises
         ------
@@ -490,7 +527,9 @@ class LassoResults(Results):
 
     @property
     def score_target(self) -> ScoreTarget:
-        """What the scores aim at: the "mean", or the "robust" centre of clipped errors."""
+        """What the scores of a linear fit aim at: the "mean", or the "robust" centre of clipped errors."""
+        if self.family == "binomial":
+            raise NotAvailableError("a logistic fit clips no residuals: its target is the logit")
         return self._settings.get("target", "robust")
 
     @property
@@ -507,6 +546,8 @@ class LassoResults(Results):
             warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
         if "missed" in self._settings and (missed := self.missed_column_test).rejects:
             warn(f"{asked}: {missed.note}", WeakIdentificationWarning)
+        for text in changed_target(self._settings):
+            warn(f"{asked}: {text}", ChangedTargetWarning)
         if self._settings.get("astray", False):
             warn(f"{asked}: {ASTRAY_NOTE}", WeakIdentificationWarning)
         if (doubt := self._settings.get("doubt")) is not None:
@@ -528,8 +569,9 @@ class LassoResults(Results):
             raise ArgumentError("names and warnings of a result are texts")
         for name in ("draws", "widths"):
             check_array(settings.get("multipliers", {name: []})[name], name, ndim=1)
-        check_choice(self.score_target, ScoreTarget, "target")
+        check_choice(settings.get("target", "mean"), ScoreTarget, "target")
         check_choice(self.family, LassoFamily, "family")
+        changed_target(settings)
         for name in ("sparse_params", "_design"):
             getattr(self, name)
         with suppress(NotAvailableError):
@@ -593,7 +635,9 @@ def lasso_results(
         bias=None if debiased.bias is None else debiased.bias / unit,
     )  # fmt: skip
     values = fit.beta / sums.units.scale[fit.support]
-    sparse = sparse_settings(names, sums.units, fit.support, values, fit.scale, rows.constant)
+    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
+    sparse = sparse_settings(names, sums.units, fit.support, values, middle, rows.constant)
+    sparse["centred"] = sparse["centred"] or sums.centred
     settings = fit_settings(rows, sparse, fit.astray)
     if extras is not None:
         settings["extras"] = extras.settings(unit)
@@ -602,6 +646,16 @@ def lasso_results(
     options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows)), "Target": target}
     notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
+    if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
+        settings["two_valued"] = True
+        notes += (_sentence(TWO_VALUED.format(TWO_MEAN)),) * (target == "mean")
+    if debiased.outside is not None and (cut := debiased.outside.cut).any():
+        settings["outside"] = {
+            name: float(share)
+            for name, share, out in zip(reported, debiased.outside.shares, cut, strict=True)
+            if out
+        }
+    notes += tuple(_sentence(text) for text in changed_target(settings))
     if debiased.clip is not None:
         settings["tail"] = list(astuple(ScoreTail.of(debiased.clip, sums.n)))
     if debiased.marks is not None:

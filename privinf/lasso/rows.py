@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +12,8 @@ from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, TrustedServer
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows
-from privinf.lasso.sums import SparseUnits
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Bounds, Flags, Floats, Pair, RngLike, Trust
+from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Pair, RngLike, Trust
 from privinf.validation import check_array, check_choice, check_positive
 
 LassoFamily = Literal["gaussian", "binomial"]
@@ -26,6 +25,46 @@ RESPONSE_ROOM = 16.0
 NOT_BINARY = (
     "family='binomial' is for a response of 0 and 1: declare the bounds (0, 1), or a factor of two levels"
 )
+
+
+@dataclass(slots=True)
+class SparseUnits:
+    """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
+
+    Attributes
+    ----------
+    center, scale : ndarray, shape (p,)
+        Public; `scale` is refined by releases as columns come into play.
+    reach : ndarray, shape (p,)
+        Largest size of a column in declared units (half-width over declared scale).
+    intercept : float
+    y_reach : float
+        Largest size of the response that is expected, for the grid of residual sizes.
+    y_limit : float
+        Largest size of the response: further out it is cut.
+    """
+
+    center: Floats
+    scale: Floats
+    reach: Floats
+    intercept: float
+    y_reach: float
+    y_limit: float
+    sized: set[int] = field(default_factory=set)
+
+    def move(self, columns: Integers, shift: Floats) -> None:
+        """Centre columns anew, `shift` in their units."""
+        moved = np.zeros(len(self.scale))
+        moved[columns] = shift
+        self.center = self.center + moved * self.scale
+        self.reach = self.reach + np.abs(moved)
+
+    def rescale(self, columns: Sequence[int] | Integers, sizes: Floats) -> None:
+        """Take other units of columns, `sizes` in those before."""
+        scale, reach = self.scale.copy(), self.reach.copy()
+        scale[columns] *= sizes
+        reach[columns] /= sizes
+        self.scale, self.reach = scale, reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, SupportsFloat, TypeAlias, Unpack
+from typing import Any, Protocol, TypeAlias, Unpack
 
 import numpy as np
 
 from privinf.federation.rounds import SumOptions
-from privinf.lasso.radii import scale_of_squares
-from privinf.typing import Flags, Floats, PlainValue
+from privinf.lasso.precision import standing_out
+from privinf.lasso.radii import ResidualSizes, scale_of_squares
+from privinf.lasso.rows import SparseUnits
+from privinf.typing import Flags, Floats, Integers, PlainValue
 
 Sites: TypeAlias = Sequence[str] | None
 
-# Stands for "not clipped" where nothing is noised: no sum of records comes near it.
-UNCLIPPED = 1e12
+# Stands for "not clipped" where nothing is noised: no sum of records comes near it; and what stands at its
+# bound is not cut by rounding.
+UNCLIPPED, ROOM = 1e12, 1.0 + 1e-9
 # Typical sizes that are released stay above this share of what was declared.
 SMALLEST_SIZE = 0.05
-# Of the price of means: the response's.
-RESPONSE_SHARE = 0.2
-# |r| has this probability below one sd if it is normal.
-ONE_SD = 0.6827
 CELLS_PER_OCTAVE = 4
 OCTAVES = 14
+# Means are of rows shrunk to so many times sqrt k, of residuals clipped at so many of their sizes.
+MEAN_ROOM, RESIDUAL_ROOM = 1.5, 4.0
 
 
 class SparseServer(Protocol):
@@ -37,11 +38,6 @@ class SparseServer(Protocol):
 
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
         """Release a symmetric matrix."""
-
-    def histogram_quantile(
-        self, args: Mapping[str, Any], *, level: float, label: str, **options: Unpack[SumOptions]
-    ) -> SupportsFloat:
-        """Release a quantile of abs(r)."""
 
     def top_k(
         self,
@@ -59,32 +55,6 @@ class SparseServer(Protocol):
 
 
 @dataclass(slots=True)
-class SparseUnits:
-    """Affine units of columns and response: x = (column - center) / scale, y = response - intercept.
-
-    Attributes
-    ----------
-    center, scale : ndarray, shape (p,)
-        Public; `scale` is refined by releases as columns come into play.
-    reach : ndarray, shape (p,)
-        Largest size of a column in declared units (half-width over declared scale).
-    intercept : float
-    y_reach : float
-        Largest size of the response that is expected, for the grid of residual sizes.
-    y_limit : float
-        Largest size of the response: further out it is cut.
-    """
-
-    center: Floats
-    scale: Floats
-    reach: Floats
-    intercept: float
-    y_reach: float
-    y_limit: float
-    sized: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
 class SparseSums:
     """Releases over some sites' rows, each with its price in zCDP.
 
@@ -99,6 +69,12 @@ class SparseSums:
     response : int or None
         This column has the place of the response in residuals: what is asked then is of its regression on
         others.
+    centred : bool
+        Whether columns are centred at released means as they come into play, as a constant would do.
+    sizes : list of ResidualSizes
+        What was released of sizes of residuals, in order: the response's first.
+    center_sd : dict of int to float
+        Sds of the noise of released centres, in units of the columns.
 
     Notes
     -----
@@ -110,6 +86,9 @@ class SparseSums:
     n: int
     sites: tuple[str, ...] | None = None
     response: int | None = None
+    centred: bool = False
+    sizes: list[ResidualSizes] = field(default_factory=list)
+    center_sd: dict[int, float] = field(default_factory=dict)
 
     def args(self, support: Sequence[int], beta: Floats, **more: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
@@ -119,49 +98,60 @@ class SparseSums:
         return {"center": units.center, "scale": units.scale, **place, **residual, **more}
 
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
-        """Return the typical size of residuals: the 68% point of abs(r), an sd if they are normal.
+        """Return the unit in which residuals are clipped, from a noisy histogram on a public geometric grid.
 
-        From a noisy histogram on a public geometric grid below the response's reach.
+        An sd if they are normal; see `ResidualSizes.scale`. Of a column in the response's place it is the
+        68% point.
         """
         units = self.units
         top = 2.0 * (units.y_reach if self.response is None else float(units.reach[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
-        return float(
-            self.server.histogram_quantile(
-                self.args(support, beta, edges=edges), level=ONE_SD, label=label, rho=rho, sites=self.sites
-            )
-        )
+        counts = self.server.vector_sum(
+            "residual_histogram", self.args(support, beta, edges=edges), label=label, rho=rho,
+            sites=self.sites,
+        )  # fmt: skip
+        found = ResidualSizes.of(counts, edges)
+        if self.response is not None:
+            return found.middle
+        self.sizes.append(found)
+        return found.scale
 
     def center(self, rho: float, fixed: Sequence[int] = ()) -> None:
-        """Release the means of the columns but the `fixed`, and of the response, and centre there."""
+        """Release the means of the columns but the `fixed`, and centre there."""
         units = self.units
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.reach[moved].max())
         noisy = self.server.vector_sum(
             "column_sums", self.args((), np.empty(0), columns=moved, bound=bound),
-            label="means of columns", rho=(1.0 - RESPONSE_SHARE) * rho, sites=self.sites,
+            label="means of columns", rho=rho, sites=self.sites,
         )  # fmt: skip
-        response = self.server.vector_sum(
-            "residual_sum", self.args((), np.empty(0), residual_clip=units.y_reach),
-            label="mean of the response", rho=RESPONSE_SHARE * rho, sites=self.sites,
+        units.move(moved, np.clip(noisy.mean, -units.reach[moved], units.reach[moved]))
+
+    def center_residual(
+        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
+    ) -> float:
+        """Release the mean of residuals clipped at `bound`, centre there, and return the sd of its noise."""
+        bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
+        noisy = self.server.vector_sum(
+            "residual_sum", self.args(support, beta, residual_clip=bound), label=label, rho=rho,
+            sites=self.sites,
         )  # fmt: skip
-        shift = np.zeros(len(units.scale))
-        shift[moved] = np.clip(noisy.mean, -units.reach[moved], units.reach[moved])
-        units.center = units.center + shift * units.scale
-        units.reach = units.reach + np.abs(shift)
-        moved_by = float(np.clip(response.mean[0], -units.y_reach, units.y_reach))
-        units.intercept += moved_by
-        units.y_limit += abs(moved_by)
+        shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
+        self.units.intercept += shift
+        self.units.y_limit += abs(shift)
+        return float(noisy.mean_sd)
 
     def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units.
 
         Where there is noise, columns are clipped at `clip` declared units before they are squared, and the
-        sizes are those of normal columns whose clipped squares have these means, at most the reach.
+        sizes are those of normal columns whose clipped squares have these means, at most the reach. Where
+        columns are centred half of the price is for their means.
         """
         new = [j for j in columns if j not in self.units.sized]
         if not new:
             return
+        rho = rho / 2.0 if self.centred else rho
         most = self.units.reach[new]
         bound = float(most.max())
         clipped = math.isfinite(rho) and clip < bound
@@ -176,12 +166,24 @@ class SparseSums:
         if clipped:
             whole = np.array([scale_of_squares(float(square), top) for square in mean])
             sizes = np.where(sizes > top / 4.0, np.minimum(whole, most), sizes)
-        scale = self.units.scale.copy()
-        scale[new] *= sizes
-        reach = self.units.reach.copy()
-        reach[new] /= sizes
-        self.units.scale, self.units.reach = scale, reach
+        self.units.rescale(new, sizes)
         self.units.sized.update(new)
+        if self.centred:
+            self._center_sized(np.array(new), rho)
+
+    def _center_sized(self, columns: Integers, rho: float) -> None:
+        """Release the means of columns in units of their root mean squares, and centre and scale anew."""
+        reach = float(np.linalg.norm(self.units.reach[columns]))
+        norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
+        noisy = self.server.vector_sum(
+            "shrunk_sums", self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
+            label="means of columns in play", rho=rho, sites=self.sites,
+        )  # fmt: skip
+        shift = np.clip(standing_out(noisy.mean, noisy.mean_sd), -1.0, 1.0)
+        self.units.move(columns, shift)
+        left = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
+        self.units.rescale(columns, left)
+        self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / left).tolist(), strict=True))
 
     def pick(
         self,

@@ -30,7 +30,7 @@ import numpy as np
 
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.radii import norm_moments, residual_moments
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
 from privinf.typing import Floats, Integers
 
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
@@ -110,6 +110,15 @@ def block_sizes(picks: int, blocks: int) -> list[int]:
         sizes.append((picks + 1) // 2)
         picks -= sizes[-1]
     return [*sizes, picks] if picks else sizes
+
+
+def center_response(sums: SparseSums, rho: float) -> None:
+    """Release the mean of the response, twice: its bounds may be far wider than it is."""
+    nothing, label = np.empty(0), "mean of the response"
+    sums.center_residual((), nothing, sums.units.y_reach, rho / 3.0, label)
+    scale = sums.residual_scale((), nothing, rho / 3.0, "first scale of the response")
+    sums.center_residual((), nothing, RESIDUAL_ROOM * scale, rho / 3.0, label)
+    sums.sizes.clear()
 
 
 def sparse_fit(

@@ -12,8 +12,8 @@ from privinf.federation.local import LocalSites
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.plan import Accounting
 from privinf.lasso.results import LassoResults
-from privinf.lasso.rows import LassoRows
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import LassoRows, SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.validation import check_count
 from studies.paper.engine import (
     Form,

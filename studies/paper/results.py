@@ -15,7 +15,7 @@ from privinf.inference.estimate import Estimate
 from privinf.lasso.coordinates import Debiased, joint_covariance, score_correlation
 from privinf.lasso.heterogeneous.fit import MachineResults
 from privinf.lasso.results import LassoResults, sparse_settings
-from privinf.lasso.sums import SparseUnits
+from privinf.lasso.rows import SparseUnits
 from privinf.typing import Floats
 from privinf.validation import check_fraction
 from studies.paper.engine import SparseVector, precision_diagonal

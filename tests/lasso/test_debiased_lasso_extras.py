@@ -18,7 +18,7 @@ from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras,
 from privinf.lasso.plan import check_plan
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
+from privinf.lasso.thresholding import ThresholdingBudget, center_response, sparse_fit
 from privinf.simulation import binomial_limits
 
 P, N, TARGETS = 12, 3_000, [1, 4, 8]
@@ -48,9 +48,12 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     plan = replace(plan, rho=asked.basic(rho))
     ledger = pi.Ledger()
     sums = SparseSums(server := TrustedServer(rows.federation, ledger=ledger, rng=rng), rows.units(), n)
-    fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho))
+    if not every:
+        center_response(sums, plan.response_price)
+    sums.centred = not every
+    fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=every))
     chosen = sorted(fit.support) if plan.targets is None else list(plan.targets)
-    prices = plan.shares.debiasing(plan.rho)
+    prices = plan.shares.debiasing(plan.rho, every=every)
     if every:
         found = debias_all(sums, fit, prices)
     else:

@@ -16,7 +16,8 @@ from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedSer
 from privinf.lasso.heterogeneous.fit import check_site_plan
 from privinf.lasso.heterogeneous.parts import SiteBudget, site_fits
 from privinf.lasso.results import ASTRAY_NOTE
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
 from privinf.simulation import binomial_limits
 from studies.lasso import LassoDesign

@@ -13,7 +13,8 @@ from privinf.inference.simultaneous import gaussian_max_t
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
 from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.debiasing import debias
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
 from privinf.schema import Design
 from privinf.simulation import binomial_limits

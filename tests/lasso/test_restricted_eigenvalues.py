@@ -15,7 +15,8 @@ from privinf.lasso.eigenvalues import (
     sparse_directions,
 )
 from privinf.lasso.radii import residual_moments
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.schema import Design
 from privinf.simulation import binomial_limits

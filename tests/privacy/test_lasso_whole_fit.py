@@ -273,8 +273,10 @@ def test_results_and_refusals_are_functions_of_the_releases():
 # ---- what a fit spends on the pair, release by release
 
 
+@pytest.mark.parametrize("target", ["mean", "robust"])
 @pytest.mark.parametrize(("pair", "least"), [(OPPOSITE, 0.55), ("orthogonal x", 0.4)])
-def test_no_fit_spends_more_than_its_ledger_says(pair, least):
+def test_no_fit_spends_more_than_its_ledger_says(pair, least, target, monkeypatch):
+    monkeypatch.setitem(OPTIONS, "target", target)
     found = fits(pair, 10)
     assert (found.spent <= found.charged * (1.0 + 1e-9)).all()
     assert (found.spent > least * found.charged).any()  # the pair is hard enough for mutants to show
@@ -295,14 +297,15 @@ def unclipped_score(block, args):
     return block.residual(args) @ (x @ args["transform"])
 
 
-SCORE = catalogue.SITE_OPS["clipped_score"]
 spend, perturb = Ledger.spend, SimulationNoise.perturb
 # Most of the budget for scores, and steps good enough for residuals to keep their sides.
 HEAVY_SCORE = {
     "selection": 0.02, "refit": 0.24, "scales": 0.04, "neighbours": 0.006, "gram": 0.02, "slopes": 0.014,
     "score": 0.64, "missed": 0.02,
 }  # fmt: skip
-FORGOTTEN = {"debiasing scores", "step of the refit", "score of the suspect"}
+FORGOTTEN = {
+    "debiasing scores", "debiasing scores, upper layer", "step of the refit", "score of the suspect",
+}  # fmt: skip
 
 
 def forgetful(self, *entries):
@@ -318,8 +321,13 @@ def half_gaussian(self, values, scale):
     return perturb(self, values, scale / 2.0)
 
 
-def op(**changes):
-    return [(catalogue.SITE_OPS, "clipped_score", replace(SCORE, **changes))]
+def half_layer(args, columns):
+    """Add/remove where replace-one is due."""
+    return Reach.ball((args["transform"].shape[1],), 0.5 * (args["high"] - args["low"]), "b - a")
+
+
+def op(name="clipped_score", **changes):
+    return [(catalogue.SITE_OPS, name, replace(catalogue.SITE_OPS[name], **changes))]
 
 
 WHOLE = [(LassoShares, "of", classmethod(whole)), (hard_thresholding, "STEPS", (1.0,) * 4)]
@@ -327,6 +335,9 @@ WHOLE = [(LassoShares, "of", classmethod(whole)), (hard_thresholding, "STEPS", (
 # epsilon, but never more than was asked for.
 MUTANTS = {
     "CR where 2CR is due": (op(sensitivity=half_reach), {"shares": HEAVY_SCORE}, 8000),
+    "b - a where 2 (b - a) is due": (
+        op("layers.score", sensitivity=half_layer), {"shares": HEAVY_SCORE}, 8000
+    ),
     "half noise": ([(SimulationNoise, "perturb", half_gaussian)], {"shares": HEAVY_SCORE}, 8000),
     "score not clipped": (op(function=unclipped_score), {}, 1000),
     "scores and steps missing in the ledger": (

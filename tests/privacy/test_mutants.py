@@ -535,6 +535,28 @@ MUTANTS = {
         Mutant("mechanisms.statistics.regression", "_variances_reach", "math.sqrt(2.0) * top", "top"),
         of_sizes("score_variances"),
     ),
+    "rows of means not shrunk": (
+        Mutant(
+            "mechanisms.statistics.regression",
+            "shrunk_sums",
+            '["columns"])), norm), norm',
+            '["columns"])), 9.0), 9.0',
+        ),
+        of_sizes("shrunk_sums"),
+    ),
+    "values outside at the price of one column's": (
+        Mutant("mechanisms.statistics.regression", "_outside_reach", "(size,), 1.0", "(size,), size**-0.5"),
+        of_sizes("columns_outside"),
+    ),
+    "values outside counted by how far": (
+        Mutant(
+            "mechanisms.statistics.regression",
+            "columns_outside",
+            "outside.sum(axis=0)",
+            "(outside * 2.0).sum(axis=0)",
+        ),
+        of_sizes("columns_outside"),
+    ),
     "a radius for a diameter": (
         Mutant("mechanisms.statistics.ops", "Reach.ball", "cls(shape, 2.0 * radius", "cls(shape, radius"),
         of_sizes("clipped_score", "product_vector"),

@@ -7,7 +7,8 @@ import pytest
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.schema import Design
 from studies.lasso import LassoDesign
 from studies.paper.engine import (

@@ -29,8 +29,8 @@ from privinf.lasso.heterogeneous.parts import (
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.plan import Accounting
 from privinf.lasso.results import ASTRAY_NOTE, LassoResults, fit_settings, sparse_settings
-from privinf.lasso.rows import LassoRows
-from privinf.lasso.sums import SparseSums, SparseUnits
+from privinf.lasso.rows import LassoRows, SparseUnits
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count, check_positive
 
@@ -199,7 +199,7 @@ def results_by_site(
     options = {
         "Accounting": plan.accounting.replace("-", " "), "Epsilon of one interval": f"{alone:.4g}",
         "Joint epsilon": f"{report.epsilon():.4g}", "Parties": str(len(rows.rows)),
-        "Precision columns": plan.precision,
+        "Precision columns": plan.precision, "Target": "robust",
     }  # fmt: skip
     results = {
         rows.labels[site]: _site_results(planned, site, rows, units, targets, report, options)
