@@ -32,12 +32,9 @@ from privinf.lasso.heterogeneous.fit import (
 )
 from privinf.lasso.missed import missed_column_test
 from privinf.lasso.plan import (
-    OPTIONS,
     RESPONSE_SHARE,
-    WORDS,
     Accounting,
     Center,
-    FitKind,
     LassoPlan,
     Targets,
     check_level,
@@ -55,6 +52,27 @@ from privinf.typing import Multipliers, Precision, RngLike, ScoreTarget, Spendin
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
+FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
+OPTIONS: Mapping[FitKind, set[str]] = {
+    "joint": {
+        "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
+        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
+    },
+    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
+    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
+    "secure": {
+        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
+        "target",
+    },
+    "binomial": {"max_sparsity", "iterations", "clip"},
+}  # fmt: skip
+WORDS: Mapping[FitKind, str] = {
+    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
+    "heterogeneous": "variant='default' and heterogeneous=True",
+    "paper": "variant='paper'",
+    "secure": "trust='secure-sum'",
+    "binomial": "family='binomial'",
+}
 PAPER_OPTIONS = {
     "step", "norm_bound", "precision_clip", "form", "variance", "multiplier_draws", "public_seed",
 }  # fmt: skip

@@ -292,15 +292,13 @@ class DebiasedLasso:
             For the paper's variant: whether least squares on the support end it (it has none). The default
             variant is such a fit.
         center : {"declared", "released"}
-            Where columns start: in the middle of their bounds, or at means of all of them, released for a
-            share of the budget (``means``, .04): better for finding columns whose mean is far from the
-            middle, such as a rare level. Columns that come into play are centred at released means anyway.
+            Where columns start: in the middle of their bounds, or at means of all, released for a share of
+            the budget (``means``, .04), to find columns whose mean is far from it, such as rare levels.
         target : {"mean", "robust"}, optional
             "mean" (the default for named and selected targets): scores are clipped where noisy counts of
             their tail say, in two layers, so that coefficients are those of the mean whatever the errors
-            (`privinf.lasso.mean_scores`). "robust" (all that there is for ``targets="all"``, heterogeneous
-            fits and the paper's variant): clipped about where it is best for normal errors, which is
-            narrower; under skewed errors whose size goes along with a column it is not the mean.
+            (`privinf.lasso.mean_scores`). "robust", all there is for ``targets="all"``, heterogeneous fits
+            and the paper's: clipped as is best for normal errors, narrower; not the mean of skewed errors.
         bootstrap_draws : int, optional
             Draws of the private bootstrap (Algorithm 7), for ``simultaneous(method="private-bootstrap")``;
             the simulation from the released covariance is free.

@@ -25,27 +25,6 @@ from privinf.validation import check_choice, check_count, check_positive, shown
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
-OPTIONS: Mapping[FitKind, set[str]] = {
-    "joint": {
-        "max_sparsity", "iterations", "clip", "center", "bootstrap_draws", "bootstrap_multipliers",
-        "restricted_eigenvalues", "noise_variance", "bias_bound", "extra_shares", "target",
-    },
-    "heterogeneous": {"shared_sparsity", "accounting", "precision", "target"},
-    "paper": {"shared_sparsity", "accounting", "iterations", "clip", "refit", "paper_options", "target"},
-    "secure": {
-        "max_sparsity", "iterations", "clip", "center", "noise_variance", "extra_shares", "max_colluding",
-        "target",
-    },
-    "binomial": {"max_sparsity", "iterations", "clip"},
-}  # fmt: skip
-WORDS: Mapping[FitKind, str] = {
-    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
-    "heterogeneous": "variant='default' and heterogeneous=True",
-    "paper": "variant='paper'",
-    "secure": "trust='secure-sum'",
-    "binomial": "family='binomial'",
-}
 
 NOT_GAUSSIAN = (
     "mu= has no meaning here: columns are picked by peeling, whose noise is not Gaussian; name epsilon= with "

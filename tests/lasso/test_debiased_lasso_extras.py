@@ -144,7 +144,8 @@ def test_joint_inference_from_released_draws(full):
     assert joint.critical_value > free.critical_value
     assert (joint.pvalues() == joint.pvalues("single-step").to_numpy()).all()
     widths = np.diff(joint.conf_int().to_numpy(), axis=1)[:, 0]
-    assert np.allclose(widths, 2.0 * joint.critical_value * full.bse)
+    bias = 0.0 if full.estimate.bias is None else full.estimate.bias
+    assert np.allclose(widths, 2.0 * (joint.critical_value * full.bse + bias))
     assert (joint.reject() == (joint.tvalues.abs() > joint.critical_value)).all()
     one = full.simultaneous(0.05, "x2 = 0.6", method="private-bootstrap")
     assert one.critical_value == joint.critical_value
@@ -188,7 +189,7 @@ def test_noise_variance_and_eigenvalues(full):
 
 def test_eigenvalues_do_not_depend_on_how_generous_the_bounds_are(full):
     wide = fitted(rho=30.0, bound=15.0, rng=1, **ALL).restricted_eigenvalues
-    assert wide.smallest == pytest.approx(full.restricted_eigenvalues.smallest, rel=0.3)
+    assert wide.smallest == pytest.approx(full.restricted_eigenvalues.smallest, rel=0.4)
 
 
 def test_the_bias_bound(full):
@@ -246,7 +247,7 @@ def test_what_was_not_released_says_how_to_ask(ask, option):
 
 def test_an_extra_that_the_noise_hides_does_not_take_the_fit_with_it():
     tiny = dict.fromkeys(("eigenvalues", "noise_variance", "bootstrap"), 1e-9)
-    results = [fitted(rho=2.0, rng=seed, extra_shares=tiny, **ALL) for seed in range(4)]
+    results = [fitted(rho=2.0, rng=seed, extra_shares=tiny, **ALL) for seed in range(8)]
     for result in results:
         assert result.privacy.rho == pytest.approx(2.0 * 0.95, rel=1e-6)
         assert (result.bse > 0.0).all()

@@ -537,7 +537,7 @@ MUTANTS = {
     ),
     "rows of means not shrunk": (
         Mutant(
-            "mechanisms.statistics.regression",
+            "mechanisms.statistics.layers",
             "shrunk_sums",
             '["columns"])), norm), norm',
             '["columns"])), 9.0), 9.0',
@@ -545,12 +545,12 @@ MUTANTS = {
         of_sizes("shrunk_sums"),
     ),
     "values outside at the price of one column's": (
-        Mutant("mechanisms.statistics.regression", "_outside_reach", "(size,), 1.0", "(size,), size**-0.5"),
+        Mutant("mechanisms.statistics.layers", "_outside_reach", "(size,), 1.0", "(size,), size**-0.5"),
         of_sizes("columns_outside"),
     ),
     "values outside counted by how far": (
         Mutant(
-            "mechanisms.statistics.regression",
+            "mechanisms.statistics.layers",
             "columns_outside",
             "outside.sum(axis=0)",
             "(outside * 2.0).sum(axis=0)",

@@ -21,7 +21,7 @@ P, EDGE, TOP = 3, 2.0, 3.0
 HUGE = 1e300
 WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
 LAYERS = "mechanisms.statistics.layers"
-OPS = WHITENED_OPS | LAYER_OPS
+OPS = WHITENED_OPS | {name: op for name, op in LAYER_OPS.items() if "." in name}
 REACHED = {
     "layers.counts": 0.95, "layers.score": 0.99, "layers.meat": 0.95, "layers.slopes": 0.95,
     "whitened.counts": 0.95, "whitened.columns": 0.95, "whitened.moments": 0.95, "whitened.gram": 0.95,

@@ -11,7 +11,9 @@ for v,
 - ``layers.meat``: sum of products of q [min(t, a) + w min((t - a)+, b - a)], the score of both layers, whose
   norm is at most C' = a + w (b - a): l2 sqrt 2 C'^2, attained by orthogonal scores;
 - ``layers.slopes``: sum (u_j x_j psi)_j over targets j, psi the derivative of the score of both layers along
-  u: 1 for t <= a, w for t <= b, 0 beyond; the vector is shrunk to norm D: l2 2D.
+  u: 1 for t <= a, w for t <= b, 0 beyond; the vector is shrunk to norm D: l2 2D;
+- ``shrunk_sums``: sum x_A shrunk to |x_A| <= C: l2 2C, attained by opposite rows of full length;
+- ``columns_outside``: counts of values outside their column's bounds, in {0, 1} each: l2 sqrt k for k.
 
 All hold for any arguments, and whatever stands in the rows: the norms are enforced on what is summed.
 """
@@ -173,9 +175,38 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
     return Reach.ball((size,), positive(args, "norm"), "2D, vectors of products shrunk to norm D")
 
 
+# ---- means of columns, and whether bounds cut them
+
+
+def shrunk_sums(block: SiteBlock, args: Args) -> Floats:
+    """Return sum x_A shrunk to |x_A| <= C, shape (k,)."""
+    norm = float(args["norm"])
+    return cut_sum(clip_norms(block.columns(args, np.asarray(args["columns"])), norm), norm, args)
+
+
+def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
+    size, norm = len(positions(args, "columns", columns)), positive(args, "norm")
+    return Reach.ball((size,), norm, "2C, rows shrunk to |x_A| <= C")
+
+
+def columns_outside(block: SiteBlock, args: Args) -> Floats:
+    """Return how many values of some columns lie outside their public bounds, shape (k,)."""
+    chosen = np.asarray(args["columns"])
+    x = block.features[:, chosen]
+    outside = (x < block.low[chosen]) | (x > block.high[chosen])
+    return np.asarray(outside.sum(axis=0), dtype=np.float64)
+
+
+def _outside_reach(args: Args, columns: int) -> Reach:
+    size = len(positions(args, "columns", columns))
+    return Reach.positive_box((size,), 1.0, "sqrt k, counts of values that are outside or not")
+
+
 _FORMS = (*COMMON, "columns", "transform", "unit")
 
 LAYER_OPS: dict[str, SiteOp] = named(
+    SiteOp("shrunk_sums", shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
+    SiteOp("columns_outside", columns_outside, _outside_reach, (*COMMON, "columns")),
     SiteOp("layers.counts", _counts, _counts_reach, (*_FORMS, "thresholds")),
     SiteOp("layers.score", _score, _score_reach, (*_FORMS, "low", "high")),
     SiteOp("layers.meat", _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),

@@ -25,9 +25,7 @@ Replacing one record moves the sum by f(z) - f(z'), so that
   two orthogonal u, C^2 R^2 for one target;
 - ``residual_histogram``: counts of |r|: one count moves: l2 sqrt 2;
 - ``squared_residuals``: sum psi_R(r)^2 in [0, R^2]: R^2; ``residual_sum``: 2R;
-- ``column_sums``: sum clip(x_j, c): l_inf 2c; ``column_squares``: in [0, c^2]: l_inf c^2;
-- ``shrunk_sums``: sum x_A shrunk to |x_A| <= C: l2 2C, attained by opposite rows of full length;
-- ``columns_outside``: counts of values outside their column's bounds, in {0, 1} each: l2 sqrt k for k.
+- ``column_sums``: sum clip(x_j, c): l_inf 2c; ``column_squares``: in [0, c^2]: l_inf c^2.
 """
 
 from __future__ import annotations
@@ -321,30 +319,6 @@ def _column_squares_reach(args: Args, columns: int) -> Reach:
     return Reach.positive_box((size,), top, "c^2, squares in [0, c^2]")
 
 
-def shrunk_sums(block: SiteBlock, args: Args) -> Floats:
-    """Return sum x_A shrunk to |x_A| <= C, shape (k,)."""
-    norm = float(args["norm"])
-    return cut_sum(clip_norms(block.columns(args, np.asarray(args["columns"])), norm), norm, args)
-
-
-def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
-    size, norm = len(positions(args, "columns", columns)), positive(args, "norm")
-    return Reach.ball((size,), norm, "2C, rows shrunk to |x_A| <= C")
-
-
-def columns_outside(block: SiteBlock, args: Args) -> Floats:
-    """Return how many values of some columns lie outside their public bounds, shape (k,)."""
-    chosen = np.asarray(args["columns"])
-    x = block.features[:, chosen]
-    outside = (x < block.low[chosen]) | (x > block.high[chosen])
-    return np.asarray(outside.sum(axis=0), dtype=np.float64)
-
-
-def _outside_reach(args: Args, columns: int) -> Reach:
-    size = len(positions(args, "columns", columns))
-    return Reach.positive_box((size,), 1.0, "sqrt k, counts of values that are outside or not")
-
-
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(
@@ -367,7 +341,5 @@ SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp("squared_residuals", squared_residuals, _squares_reach, (*COMMON, "residual_clip")),
     SiteOp("residual_sum", residual_sum, _residual_sum_reach, (*COMMON, "residual_clip")),
     SiteOp("column_sums", column_sums, _column_sums_reach, (*COMMON, "columns", "bound")),
-    SiteOp("shrunk_sums", shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
-    SiteOp("columns_outside", columns_outside, _outside_reach, (*COMMON, "columns")),
     SiteOp("column_squares", column_squares, _column_squares_reach, (*COMMON, "columns", "bound")),
 )
