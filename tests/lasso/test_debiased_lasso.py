@@ -192,7 +192,7 @@ def test_every_column_without_noise_is_close_to_least_squares():
 def test_the_number_of_columns_can_be_left_to_the_noise():
     fit = model(12)[0].fit(epsilon=4.0, sparsity="auto", max_sparsity=8, rng=0)
     assert fit.selected == ("x3", "x10", "x21")
-    assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-6)
+    assert 0.95 * 4.0 < fit.privacy.epsilon() <= 4.0  # blocks that were not needed may leave a rest
     _, X, _ = draw(13)
     noise = np.random.default_rng(1000).standard_normal(N)
     empty = pi.DebiasedLasso(noise, X, x_bound=4.0, y_bounds=(-5, 5))
