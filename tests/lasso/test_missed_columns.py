@@ -107,7 +107,7 @@ def test_a_missed_column_marks_the_intervals_and_is_named():
 
 
 def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_could_be():
-    fit = fitted(1)
+    fit = fitted(3)
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeakIdentificationWarning)
         fit.conf_int()
