@@ -2,6 +2,7 @@
 
     python benchmarks/gauntlet.py --processes 2 --replications 300      (about 3 hours on two cores)
     python benchmarks/gauntlet.py --report                              (-> benchmarks/results/gauntlet.md)
+    python benchmarks/gauntlet.py --report --out gauntlet_curved.jsonl  (-> benchmarks/results/gauntlet_curved.md)
     python benchmarks/gauntlet.py --growth                              (-> benchmarks/results/gauntlet_growth.md)
 
 ``--named`` runs further rows and foreign tables beside the 60; ``--cells`` and ``--estimators`` choose. Fits are
@@ -146,7 +147,7 @@ def main() -> None:
     if given.report:
         from gauntlet_report import write_report
 
-        write_report(list(stored(given.out)), RESULTS / "gauntlet.md")
+        write_report(list(stored(given.out)), RESULTS / f"{given.out.stem}.md")
     elif given.growth:
         from gauntlet_growth import write_growth
 

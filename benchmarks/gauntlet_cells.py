@@ -294,7 +294,7 @@ ALONE = [
 ]
 CELLS = (*GAUSSIAN, *BINOMIAL, *POISSON, *ALONE)
 
-# Further rows of the issue, and the eight laws on which nothing was tuned.
+# Further rows, and the eight laws on which nothing was tuned.
 NAMED = (
     Cell("flagship 0.5", REGULAR, 5_000, 0.5),
     Cell("Pareto 0.5", PARETO, 20_000, 0.5),

@@ -1,4 +1,4 @@
-"""The report of the gauntlet: verdicts of the issue, cells, and every coefficient that is not covered."""
+"""The report of the gauntlet: verdicts, cells, and every coefficient that is not covered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVEL, MEAN, BELOW, HIDDEN, STRONG = 0.95, 0.94, 0.02, 0.05, 8.0
 NAMED = ("HeavyTailWarning", "MisfitWarning", "SteepDirectionWarning")
 LEAST_FITS = 20  # unflagged ones: fewer have no limit worth naming
 
-# What the issue asks of single cells: least coverage is the binomial limit everywhere, greatest median width here.
+# What is asked of single cells: least coverage is the binomial limit everywhere, greatest median width here.
 ASKED = {
     ("flagship 1", "OLS"): 1.55, ("flagship y x5", "OLS"): 1.65, ("flagship all x3", "OLS"): 1.3,
     ("college GPA 1", "OLS"): 2.8, ("census 1", "OLS"): 1.6, ("air time 1", "OLS"): 1.25,
@@ -250,8 +250,8 @@ delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the e
 least squares, logit or Poisson regression in the population that rows are drawn from, clipped to the public bounds.
 
 Coverage: of intervals that are not flagged (a WeakIdentificationWarning, `identification.weak`). The named warnings
-(HeavyTailWarning; MisfitWarning of logistic models; SteepDirectionWarning of moments alone) are no flags: the issue counts a fit under one and not its misses (first two columns of
-the verdicts); beside that, its misses counted like any other, and its fits left out. **below**: coefficients, the
+(HeavyTailWarning; MisfitWarning of logistic models; SteepDirectionWarning of moments alone) are no flags: a
+fit under one is counted and its misses are not (first two columns of the verdicts); beside that, its misses counted like any other, and its fits left out. **below**: coefficients, the
 constant included, below the 99% binomial limit of their own number of fits (at least {few} of them). Width: median over fits, then over slopes,
 over the HC0 (least squares, Poisson) or Logit interval without privacy. Predicted ratio: smallest eigenvalue of the
 Gram about its mean, columns in units of their bounds (binary responses: weighted by 4p(1 - p)), over the noise of one
