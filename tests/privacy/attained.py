@@ -49,7 +49,8 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
         "union_gram", {"columns": np.arange(3), "transform": TWO, "bound": 1.0, "norm": 1.2}, 0.99
     ),
     "clipped_score, of a column": (
-        "clipped_score", {k: v for k, v in SCORE.items() if k != "intercept"} | {"response": 0}, 0.99
+        # The column stands in u as well: its residual does not turn without u.
+        "clipped_score", {k: v for k, v in SCORE.items() if k != "intercept"} | {"response": 0}, 0.95
     ),
     "column_product_vector, forms": (
         "column_product_vector",
