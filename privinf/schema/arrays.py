@@ -95,13 +95,13 @@ def checked_pair(name: str, pair: Pair) -> Interval:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
-@door
 def labelled(X: ColumnsLike) -> Any:
     """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
     table: Any = X
     return table.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
 
 
+@door
 def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     """Return `X` as a labelled frame with a public column of ones, ``const``.
 

@@ -75,12 +75,22 @@ def test_intervals_without_the_variance_of_the_noise_do_not_cover():
 
 
 def test_width_is_near_the_one_without_privacy():
+    """The mean's scores cost at 10,000 rows, more than those that suit normal errors."""
     _, ses, _, _, _ = fits("normal")
-    design, *_ = CELLS["normal"]
+    design, epsilon, _ = CELLS["normal"]
     clear = np.sqrt(design.sampling_variance()[TARGETS] / design.nobs)
-    ratio = np.nanmean(ses, axis=0) / clear
+    ratio = np.nanmedian(ses, axis=0) / clear
     assert (ratio > 1.0).all()
-    assert (ratio < 1.6).all()
+    assert (ratio < 2.6).all()
+    robust, rng = [], np.random.default_rng(12)
+    for _ in range(8):
+        sample = design.draw(rng)
+        model = pi.DebiasedLasso(sample.y, sample.X, x_bound=3.5, y_bounds=(-5, 5))
+        r = model.fit(epsilon=epsilon, delta=DELTA, sparsity=5, targets=TARGETS, target="robust", rng=rng)
+        robust.append(r.bse)
+    ratio = np.median(robust, axis=0) / clear
+    assert (ratio > 1.0).all()
+    assert (ratio < 2.3).all()
 
 
 def test_the_lasso_without_debiasing_does_not_cover_signals():

@@ -12,6 +12,7 @@ half of them, in which a refusal is an outcome of its own.
 import functools
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -251,23 +252,23 @@ def test_the_witness_releases_what_the_public_fit_does(pair, world):
     assert 0.0 in seen
 
 
-def recorded(rows, seed):
+def recorded(rows, seed, epsilon):
     """Return (outcome, releases) of one fit."""
     with served(Recorder, kept=[]) as made:
-        found = outcome(model_of(rows), seed)
+        found = outcome(model_of(rows), seed, epsilon)
     return found, made[0].kept
 
 
 def test_results_and_refusals_are_functions_of_the_releases():
     ours, theirs = worlds("orthogonal x")
-    refused = 0
-    for seed in range(6):
-        found, kept = recorded(ours, seed)
+    refused = {EPSILON: 0, EPSILON / 6.0: 0}
+    for epsilon, seed in product(refused, range(4)):
+        found, kept = recorded(ours, seed, epsilon)
         with served(Replay, kept=kept) as made:
-            assert np.array_equal(outcome(model_of(theirs), 0), found)
+            assert np.array_equal(outcome(model_of(theirs), 0, epsilon), found)
         assert made[0].kept == []
-        refused += found[-1] > 0.0
-    assert 0 < refused < 6
+        refused[epsilon] += found[-1] > 0.0
+    assert 0 < sum(refused.values()) < 8
 
 
 # ---- what a fit spends on the pair, release by release
