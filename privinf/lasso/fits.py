@@ -96,7 +96,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
-        rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras,
+        rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
         after_selection=plan.targets is None, missed=missed,
     )  # fmt: skip
 
@@ -116,8 +116,8 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
-        rows, plan.sparsity, sums, fit, chosen, debiased, report, extras=extras, missed=missed,
-        detection=detection_of(server, fit, plan, chosen, debiased, rows.constant),
+        rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
+        missed=missed, detection=detection_of(server, fit, plan, chosen, debiased, rows.constant),
     )  # fmt: skip
 
 

@@ -176,6 +176,11 @@ class LassoPlan:
         means = RESPONSE_SHARE * self.price("means") if "means" in self.extras else 0.0
         return means if self.every else means + self.shares.response(self.rho)
 
+    def told(self, kept: Sequence[int], constant: int | None) -> str:
+        """Return the sparsity as a summary tells it; a constant among the kept columns does not count."""
+        count = len(set(kept) - {constant})
+        return f"auto, {count} of at most {self.sparsity}" if self.automatic else str(self.sparsity)
+
     def price(self, extra: str) -> float:
         """Return the price of an extra, zCDP."""
         return self.extras[extra] * self.rho * ROUNDING

@@ -609,7 +609,7 @@ class LassoResults(Results):
 
 def lasso_results(
     rows: LassoRows,
-    sparsity: int,
+    sparsity: str,
     sums: SparseSums,
     fit: SparseFit,
     chosen: list[int],
@@ -621,7 +621,7 @@ def lasso_results(
     detection: Detection | None = None,
     missed: MissedColumnTest | None = None,
 ) -> LassoResults:
-    """Return the results of a fit of `sparsity` columns, debiased at `chosen`, in the user's units.
+    """Return the results of a fit of a `sparsity`, as it is told, debiased at `chosen`, in the user's units.
 
     `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
     picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit.
@@ -643,7 +643,7 @@ def lasso_results(
         settings["extras"] = extras.settings(unit)
     target: ScoreTarget = "robust" if debiased.clip is None else "mean"
     settings["target"] = target
-    options = {"Sparsity": str(sparsity), "Parties": str(len(rows.rows)), "Target": target}
+    options = {"Sparsity": sparsity, "Parties": str(len(rows.rows)), "Target": target}
     notes = (SELECTED_NOTE,) * after_selection + (ASTRAY_NOTE,) * fit.astray
     notes += tail_notes(debiased.clip, sums.n, len(chosen))
     if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):

@@ -61,7 +61,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     extras = run_extras(sums, fit, found, asked, rho)
     report = PrivacyReport.of(server.ledger.entries, ledger=ledger, delta=1e-5)
     return lasso_results(
-        rows, 2, sums, fit, chosen, found, report, extras=extras, after_selection=plan.targets is None
+        rows, "2", sums, fit, chosen, found, report, extras=extras, after_selection=plan.targets is None
     )
 
 

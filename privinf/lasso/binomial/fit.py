@@ -226,7 +226,8 @@ def _results(
         estimate, report=report, sampling_cov=sampling, model="DebiasedLasso",
         method=f"debiased sparse logistic regression, {WHOM[rows.trust]}",
         options={
-            "Family": "binomial", "Sparsity": str(plan.sparsity), "Parties": str(len(rows.rows)),
+            "Family": "binomial", "Sparsity": plan.told(support, rows.constant),
+            "Parties": str(len(rows.rows)),
             "Rate": f"{fit.spread.rate:.4g}",
         },
         settings=settings, notes=tuple(notes),
