@@ -79,7 +79,7 @@ say(
     - **One record is replaced by any other.** What is published must not tell the two data sets apart, at ε
       and δ. The number of records, the columns, their bounds and the response's bounds are public.
     - **Everything that is published counts, jointly**: which columns were picked, the refit, the typical
-      size of residuals and columns, the neighbours of each target, one Gram matrix, the slopes and variances
+      size of residuals and columns, the neighbours of each target, a regression of it on them, the slopes and variances
       of the scores, the scores. ε is the price of all of it together, composed in zCDP. Asking for more
       targets does not raise ε: it splits it further.
     - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
@@ -102,9 +102,12 @@ PURPOSES = {
     "selection": "picking columns", "step of the refit": "refit of the picked columns",
     "Gram matrix of the selection": "refit of the picked columns", "scale": "sizes of residuals and columns",
     "sizes": "sizes of residuals and columns", "neighbours": "neighbours of the targets",
-    "Gram matrix of the precision": "Gram matrix of the precision columns",
+    "Gram matrices of the targets": "precision columns", "effects of the neighbours": "precision columns",
+    "residuals of the targets": "precision columns", "Gram matrix of the suspect": "test of a missed column",
+    "score of the suspect": "test of a missed column", "the most suspicious": "test of a missed column",
+    "mean": "centres", "first scale": "sizes of residuals and columns", "values outside": "centres",
     "slopes": "slopes and variances of the scores", "variances": "slopes and variances of the scores",
-    "debiasing": "debiasing scores",
+    "counts of the scores": "debiasing scores", "debiasing": "debiasing scores",
 }  # fmt: skip
 
 
