@@ -226,12 +226,13 @@ def outcome(
 
 
 def made(y, X, names, bounds, population: SparsePopulation, cell: Cell) -> pi.DebiasedLasso:
-    """Return the model; a constant has no bounds of its own."""
+    """Return the model; a constant has no bounds of its own, and a response of two values needs none."""
+    response = {} if "family" in cell.model else {"y_bounds": population.y_bounds}
     if not cell.constant:
         bound = cell.loose * population.x_bound
-        return pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=population.y_bounds, **cell.model)
+        return pi.DebiasedLasso(y, X, x_bound=bound, **response, **cell.model)
     frame = pd.DataFrame(X, columns=names, copy=False)
-    return pi.DebiasedLasso(y, frame, bounds=bounds, y_bounds=population.y_bounds, **cell.model)
+    return pi.DebiasedLasso(y, frame, bounds=bounds, **response, **cell.model)
 
 
 def marks(category: type[Warning]) -> bool:
