@@ -190,9 +190,9 @@ class CurvedSums:
         return Noisy(found.mean, found.mean_sd)
 
     def meat(self, at: Place, share: float, **bounds: PlainValue) -> Noisy:
-        """Return the mean outer product of the scores, or its trace."""
+        """Return the mean outer product of the scores."""
         found = self._ask("curved.meat", self._at(at.theta, at.transform, **bounds), "meat", share)
-        return Noisy(found.mean if bounds.get("trace") else NoisyGram.of(found).mean, found.mean_sd)
+        return Noisy(NoisyGram.of(found).mean, found.mean_sd)
 
     def average(self, theta: Floats, top: float, share: float) -> Noisy:
         """Return the mean derivative of the mean at `theta`, each record's at most `top`."""

@@ -39,7 +39,6 @@ CASES = [
         {},
         POISSON,
         {"weight": 2},
-        {"trace": True},
         {"of": "residual"},
         {"share": 0.05},
     )
@@ -83,7 +82,7 @@ def naive(name, args, y, X):
         elif name == "curved.meat":
             low, high = args["middle"], args["high"]
             u = u * (min(t, low) + args["upper"] * np.clip(t - low, 0.0, high - low))
-            sums += np.array([u @ u]) if args.get("trace") else np.outer(u, u)
+            sums += np.outer(u, u)
         else:
             d = v @ args["step"]
             g = w * ((math.exp(eta + d) if poisson else expit(eta + d)) - m) / d
@@ -147,7 +146,6 @@ def test_the_joint_distance_is_the_largest_of_all_cosines(share):
         ("curved.counts", {"of": "score", "family": "poisson"}),
         ("curved.score", {"low": 0.7}),
         ("curved.meat", {"middle": 0.8}),
-        ("curved.meat", {"trace": 1}),
         ("curved.secant", {"step": np.zeros(2)}),
         ("curved.secant", {"clip": -0.1}),
     ],

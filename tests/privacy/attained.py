@@ -108,7 +108,6 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "logistic_products": ("logistic_products", {"bound": 0.7, "intercept": 0.1}, 0.99),
     "curved.meat": ("curved.meat", TILTED | {"high": 0.5}, 0.95),
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
-    "curved.meat, trace": ("curved.meat", TILTED | {"high": 0.5, "trace": True}, 0.9),
     "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
     "layers.counts": ("layers.counts", FORMS | {"thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99),
     "layers.score": ("layers.score", FORMS | {"low": 0.0, "high": 0.8}, 0.99),

@@ -27,7 +27,7 @@ STATISTICS = {
     "curved.secant": AT | {"clip": 0.2, "step": np.array([0.6, -0.9, 0.2])},
 }
 POISSON = {"family": "poisson", "theta": 0.5 * THETA}
-CHANGES = ({}, POISSON, {"weight": 2}, {"trace": True}, {"of": "residual"}, {"share": 0.05})
+CHANGES = ({}, POISSON, {"weight": 2}, {"of": "residual"}, {"share": 0.05})
 CASES = [
     (name, args | more)
     for name, args in STATISTICS.items()
@@ -90,9 +90,6 @@ MUTANTS = {
     ),
     "both sums for the price of the dearer": (
         Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)"), "curved.step", {}
-    ),
-    "a scalar of scores that are not clipped": (
-        Mutant(CURVED, "_meat", "clip_norms(u, top)", "u *= 3.0"), "curved.meat", {"trace": True}
     ),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ whatever x, y, theta and T are:
 - ``curved.score``: v e w / |v e w| clip(|v e w| - low, 0, high - low), one layer of the scores, of norm
   C = high - low at most: 2 C;
 - ``curved.meat``: sum u u', u = both layers with the upper one times `upper`: |u| <= U = middle +
-  upper (high - middle), sqrt 2 U^2 (U^2 for one column); its trace alone, U^2;
+  upper (high - middle), sqrt 2 U^2 (U^2 for one column);
 - ``curved.secant``: sum g v v', g the slope of the mean between eta and eta + v'step, times the weights of
   the score, and g |v|^2 <= K: sqrt 2 K.
 
@@ -199,9 +199,6 @@ def _meat(block: SiteBlock, args: Args) -> Floats:
     u, top = _layer(scores, 0.0, middle), _longest(args)
     if high > middle:
         u += upper * _layer(scores, middle, high)
-    if args.get("trace", False):
-        clip_norms(u, top)
-        return cut_sum(np.einsum("ij,ij->i", u, u)[:, None], top**2, args)
     return _matrix(u, top, args)
 
 
@@ -243,12 +240,6 @@ def _check_model(args: Args, columns: int) -> int:
     for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
-
-
-def _flag(args: Args, name: str) -> bool:
-    if not isinstance(args.get(name, False), bool):
-        raise ArgumentError(f"{name} must be True or False")
-    return bool(args.get(name, False))
 
 
 def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
@@ -310,8 +301,6 @@ def _meat_reach(args: Args, columns: int) -> Reach:
     if _layers(args)[0] > float(args["high"]):
         raise ArgumentError("middle must not be above high")
     top = _longest(args) ** 2
-    if _flag(args, "trace"):
-        return Reach((1,), top, top, top, "squared norm of a bounded score", top)
     return _matrix_reach(size, top)
 
 
@@ -332,6 +321,6 @@ CURVED_OPS: dict[str, SiteOp] = named(
     SiteOp("curved.step", _step, _step_reach, (*MODEL, "share")),
     SiteOp("curved.counts", _counts, _counts_reach, (*MODEL, "of", "thresholds")),
     SiteOp("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
-    SiteOp("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper", "trace")),
+    SiteOp("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
     SiteOp("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
 )
