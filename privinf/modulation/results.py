@@ -99,8 +99,10 @@ class ModulatedOLSResults(Results):
             response_noise=response_noise,
         )
 
-    def variance_bound(self, *, beta_norm: float, response_norm: float | None = None) -> float:
-        """Return Corollary 9.1's bound on the gradient's variance, uniform over ||beta|| <= `beta_norm`.
+    def variance_bound(
+        self, *, beta_norm: float, response_norm: float | None = None, orthogonal: bool = False
+    ) -> float:
+        """Return the largest variance of the corrected gradient over ||beta|| <= `beta_norm` (Corollary 9.1).
 
         Parameters
         ----------
@@ -108,11 +110,20 @@ class ModulatedOLSResults(Results):
             B, scaled units.
         response_norm : float, optional
             M, bound of |y| in scaled units; default: the public bound of a protected response.
+        orthogonal : bool
+            False: for any coefficients, whatever the directions of the modulation are. True: for
+            coefficients orthogonal to them, as the iterates of the iterative protocol are to those of their
+            own round; with a response in clear, this is the paper's.
 
         Raises
         ------
         NotAvailableError
             There are public columns (their norm is not bounded by the schema), or no bound of y is known.
+
+        Notes
+        -----
+        Of the noisiest message; the mean of a client's messages over rounds has less. The noise of a
+        protected response is part of it: see `privinf.modulation.theory.variance_bound`.
         """
         design = self._sent.design
         if not design.private.all():
@@ -132,6 +143,9 @@ class ModulatedOLSResults(Results):
             amplitude=self._law["amplitude"],
             dimension=int(design.private.sum()),
             nobs=self.nobs,
+            directions=int(np.shape(self._sent.arrays["directions"])[-2]),
+            orthogonal=orthogonal,
+            response_noise=float(self._law["response_scale"]) ** 2,
         )
 
     def convergence_bound(self, *, distance: float, rounds: int, variance: float) -> float:

@@ -9,7 +9,7 @@ import pytest
 import privinf as pi
 from privinf.mechanisms.local.modulation_map import ModulationMap, modulated_message, orthonormal_directions
 from privinf.modulation import theory
-from privinf.modulation.equation import gradient_path, modulation_system, round_systems
+from privinf.modulation.equation import feature_noise, gradient_path, modulation_system, round_systems
 from privinf.noise import SimulationNoise
 
 BETA = np.array([1.0, -0.5, 0.25, 0.0, 0.8])
@@ -138,16 +138,107 @@ def test_theorem_8_1_against_simulation(m, orthogonal):
         assert abs(paper / claim - 1) > 0.05
 
 
-def test_variance_bound_holds_for_every_coefficient_in_the_ball():
-    y, X = sphere(3000)
-    r = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3)).fit(mu=20.0, rng=0)
+def binding_table(n, beta, radius, bound):
+    """Records at which Corollary 9.1 is reached: x_i = R beta/|beta|, y_i = -M."""
+    return np.tile(radius * beta / np.linalg.norm(beta), (n, 1)), np.full(n, -bound)
+
+
+def simulated_variance(X, y, beta, V, shape, scale, response_noise, rng, reps):
+    """Mean and standard error of ||G - grad L||^2 over releases of the same rows."""
+    keep, parameters = 1.0 - shape["contraction"], ModulationMap(directions=len(V), **shape)
+    S = theory.modulation_noise_cov(V, scale=scale, **shape)
+    n, d = X.shape
+    clean = X.T @ (X @ beta - y) / n
+    x = modulated_message(np.tile(X, (reps, 1)), V, scale, SimulationNoise(rng), parameters) / keep
+    x = x.reshape(reps, n, d)
+    seen = y + math.sqrt(response_noise) * rng.standard_normal((reps, n))
+    gradient = (x * (x @ beta - seen)[..., None]).mean(axis=1) - S @ beta
+    squares = ((gradient - clean) ** 2).sum(axis=1)
+    return squares.mean(), squares.std() / math.sqrt(reps)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.7, 4.0, 20.0])
+@pytest.mark.parametrize(("n", "d", "m", "length"), [(1, 1, 1, 1.0), (4, 3, 1, 0.3), (20, 10, 2, 5.0)])
+def test_corollary_9_1_is_above_every_simulation_and_reached_at_the_binding_table(mu, n, d, m, length):
+    """Any V and V orthogonal to beta, y in clear and protected; what a mutant would give is far below."""
+    radius, bound, reps, rng = 1.0, 2.0, 1500, np.random.default_rng([n, int(10 * mu)])
+    shape = {"contraction": 0.5, "amplitude": 0.8}
+    scale = 0.5 * 2.0 * radius / mu
+    given = {"beta_norm": length, "feature_norm": radius, "response_norm": bound, "scale": scale,
+             "dimension": d, "nobs": n, "directions": m, **shape}  # fmt: skip
+    for protected, lie in ((a, b) for a in (False, True) for b in ("any", "orthogonal", "along")):
+        if lie == "orthogonal" and m == d:
+            continue
+        beta = rng.standard_normal(d)
+        V = orthonormal_directions(rng, m, d, orthogonal_to=beta if lie == "orthogonal" else None)
+        beta = V[0] if lie == "along" else beta
+        beta = length * beta / np.linalg.norm(beta)
+        tau2 = (2.0 * bound / mu) ** 2 if protected else 0.0
+        claim = {**given, "orthogonal": lie == "orthogonal", "response_noise": tau2}
+        most = theory.variance_bound(**claim)
+        X = rng.standard_normal((n, d))
+        X *= radius / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), radius)
+        for table in ((X, rng.uniform(-bound, bound, n)), binding_table(n, beta, radius, bound)):
+            mean, error = simulated_variance(*table, beta, V, shape, scale, tau2, rng, reps)
+            assert mean <= most + 4.5 * error
+        assert most <= 3.0 * mean
+        if lie != "any":
+            assert most == pytest.approx(mean, abs=4.5 * error)
+        if mu < 0.5:  # where these terms weigh: without the dimension, without the response's noise
+            wrong = [{"dimension": 1}] * (d > 1) + [{"response_noise": 0.0}] * protected
+            assert all(theory.variance_bound(**{**claim, **one}) < mean - 4.5 * error for one in wrong)
+
+
+def test_corollary_9_1_is_the_papers_where_the_paper_has_it():
+    B, R, M, sigma, alpha, lam, d, K = 1.5, 1.2, 2.0, 0.7, 0.4, 1.1, 5, 30
+    reach, keep = R * B + M, 1.0 - alpha
+    first = reach**2 * (lam**2 / 2 + d * sigma**2) + 2 * sigma**2 * B * R * reach + sigma**2 * B**2 * R**2
+    paper = (first + B**2 * (lam**2 * sigma**2 / 2 + (d + 1) * sigma**4) / keep**2) / (K * keep**2)
+    given = {"beta_norm": B, "feature_norm": R, "response_norm": M, "scale": sigma, "contraction": alpha,
+             "amplitude": lam, "dimension": d, "nobs": K, "directions": 2}  # fmt: skip
+    assert theory.variance_bound(**given, orthogonal=True) == pytest.approx(paper)
+    assert theory.variance_bound(**given) > paper
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("options", [{}, {"method": "iterative", "rounds": 3, "progress": False}])
+def test_a_results_bound_holds_for_its_own_gradient(mu, options):
+    """The exact variance, of the clean rows and the release's noise, at any coefficients in the ball."""
+    y, X = sphere(300)
+    model = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3), directions=2)
+    r = model.fit(mu=mu, rng=0, **options)
+    noise, tau2 = feature_noise(r.release), r.release.law["response_scale"] ** 2
     bound = r.variance_bound(beta_norm=1.5)
-    for seed in range(20):
+    clean = modulation_system(model.release(epsilon=math.inf, rng=0))
+    for seed in range(5):
         beta = np.random.default_rng(seed).normal(size=5)
         beta *= 1.5 / np.linalg.norm(beta)
-        scaled = beta / 3.0 * 1.0
-        assert r.gradient_variance(scaled) <= bound * 1.5
-    assert r.convergence_bound(distance=1.0, rounds=10, variance=bound) > 0
+        exact = theory.gradient_variance(
+            beta, second_moment=clean.A, residual_cross=clean.A @ beta - clean.g,
+            residual_variance=clean.residual_variance(beta), noise_cov=noise.cov, directions=noise.directions,
+            cumulants=noise.cumulants, nobs=300, response_noise=tau2,
+        )  # fmt: skip
+        assert exact <= bound
+    assert r.variance_bound(beta_norm=1.5, orthogonal=True) < bound
+
+
+def test_lemma_d_3_against_simulation():
+    rng = np.random.default_rng(0)
+    V, h = orthonormal_directions(rng, 2, 4), np.array([0.8, -0.3, 1.1, 0.4])
+    phases = rng.uniform(0.0, 2.0 * math.pi, (40_000, 2))
+    moved = np.cos(3.0 * V @ h + phases) - np.cos(phases)
+    squares = ((0.6 * h + 1.5 / math.sqrt(2) * moved @ V) ** 2).sum(axis=1)
+    shape = {"contraction": 0.4, "amplitude": 1.5, "frequency": 3.0}
+    claim = theory.expected_expansion(h, V, **shape)
+    assert claim == pytest.approx(squares.mean(), abs=4.5 * squares.std() / 200)
+    # below the square of the Lipschitz constant of Theorem 7.2 times the distance
+    assert claim < (ModulationMap(directions=2, sensitivity="lipschitz", **shape).lipschitz() ** 2) * (h @ h)
+
+
+def test_convergence_bound():
+    y, X = sphere(3000)
+    r = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3)).fit(mu=20.0, rng=0)
+    assert r.convergence_bound(distance=1.0, rounds=10, variance=r.variance_bound(beta_norm=1.5)) > 0
     # Theorem 9.2 corrected: twice the rounds, half the first term
     a = theory.convergence_bound(smoothness=2.0, distance=1.0, rounds=10, variance=0.0)
     assert a == pytest.approx(0.1)
