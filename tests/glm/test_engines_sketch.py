@@ -1,9 +1,13 @@
 """The sketch of DOME: Lemmas 3.1 and 3.2 by simulation, learned directions, unbiased probes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from privinf.glm.sketch import LearnedSpace, RunningMoments, Sketch, debiased_square
+from privinf.glm import first_order
+from privinf.glm.first_order import DOME, dome_variant, optimise
+from privinf.glm.sketch import BETA2, LearnedSpace, RunningMoments, Sketch, debiased_square
 from privinf.mechanisms.statistics.glm import sketch_of
 
 
@@ -13,19 +17,30 @@ def space_of(d, r, seed=0):
 
 
 def test_noise_after_projection_costs_k_and_not_d():
-    """Lemma 3.1: gradients in a known k-dimensional space, the same noise on every number that is sent."""
+    """Lemma 3.1: gradients in a known k-dimensional space, no longer after projection than before it."""
     rng = np.random.default_rng(1)
     d, k, sigma, draws = 400, 40, 0.3, 1500
-    basis = space_of(d, k).basis
-    gradient = basis @ rng.standard_normal(k)
-    full = sketched = 0.0
-    for _ in range(draws):
-        full += ((sigma * rng.standard_normal(d)) ** 2).sum()
-        estimate = basis @ (basis.T @ gradient + sigma * rng.standard_normal(k))
-        sketched += ((estimate - gradient) ** 2).sum()
-    assert full / draws == pytest.approx(sigma**2 * d, rel=0.02)
-    assert sketched / draws == pytest.approx(sigma**2 * k, rel=0.02)
-    assert sketched / full == pytest.approx(k / d, rel=0.02)
+    sketch = Sketch.of(space_of(d, k), k, 0, "orthonormal")
+    gradient = sketch.matrix @ rng.standard_normal(k)
+    sent = sketch.matrix.T @ gradient
+    assert np.linalg.norm(sent) == pytest.approx(np.linalg.norm(gradient))  # the same clip, the same noise
+    estimates = (sent + sigma * rng.standard_normal((draws, k))) @ sketch.matrix.T
+    error = ((estimates - gradient) ** 2).sum(axis=1).mean()
+    assert sketch.noise_diagonal.sum() == pytest.approx(k)
+    assert error == pytest.approx(sigma**2 * sketch.noise_diagonal.sum(), rel=0.02)
+    assert error < 0.11 * ((sigma * rng.standard_normal((draws, d))) ** 2).sum(axis=1).mean()
+
+
+def test_outside_the_space_a_projection_costs_what_it_misses():
+    """Where Lemma 3.1's assumption fails: the error is the part missed and s^2 k, and may exceed s^2 d."""
+    rng = np.random.default_rng(1)
+    sketch, sigma = Sketch.of(space_of(200, 5), 20, 3, "orthonormal"), 0.05
+    gradient = rng.standard_normal(200)
+    missed = gradient - sketch.matrix @ (sketch.matrix.T @ gradient)
+    noisy = sketch.matrix.T @ gradient + sigma * rng.standard_normal((2000, 20))
+    error = ((noisy @ sketch.matrix.T - gradient) ** 2).sum(axis=1).mean()
+    assert error == pytest.approx(missed @ missed + sigma**2 * 20, rel=0.01)
+    assert error > 100.0 * sigma**2 * 200
 
 
 @pytest.mark.parametrize("kind", ["unbiased", "orthonormal"])
@@ -82,6 +97,80 @@ def test_another_preconditioner_carries_the_space_over():
     moved = ratio[:, None] * space.basis
     np.testing.assert_allclose(found @ (found.T @ moved), moved, atol=1e-12)
     assert LearnedSpace.empty(20).rescaled(ratio).basis.shape == (20, 0)
+
+
+class ToldSums:
+    """A site that answers with given gradients, as sketched as it is told to; and what it was told."""
+
+    def __init__(self, gradients, sd=0.0, rng=None):
+        self.gradients, self.sd, self.rng, self.told = gradients, sd, rng, []
+
+    def parts(self, batches):
+        return 1
+
+    def batch(self, theta, price, *, clip, batches, batch, seed, unit=1.0, moment=0.0, **sketch):
+        gradient = self.gradients[len(self.told) % len(self.gradients)]
+        self.told.append({"unit": unit, "moment": moment, "basis": sketch.get("basis")})
+        S = sketch_of(sketch, len(gradient))
+        noise = self.sd * self.rng.standard_normal(S.shape[1]) if self.sd else 0.0
+        return S.T @ ((gradient - moment) / unit) + noise, self.sd
+
+
+FEW = {"k": 12, "most_learned": 6, "energy": 1.0 - 1e-13, "epochs": 1, "batches": 4}
+
+
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("precondition", [False, True])
+@pytest.mark.parametrize("variant", ["repaired", "paper"])
+def test_the_learned_directions_hold_what_is_sketched(variant, centre, precondition):
+    """Repaired: the past (g - m)/unit, in today's unit. As written: the past g, which then miss them."""
+    gradients = np.random.default_rng(6).standard_normal((4, 12)) * np.geomspace(1.0, 0.1, 12)
+    sums = ToldSums(gradients)
+    options = DOME(**FEW, variant=variant, centre=centre, precondition=precondition)
+    optimise(sums, np.zeros(12), 1.0, options, 0)
+    last = sums.told[-1]
+    sketched = np.array([g - told["moment"] for g, told in zip(gradients, sums.told[:-1], strict=False)])
+
+    def missed(vectors):
+        outside = vectors.T - last["basis"] @ (last["basis"].T @ vectors.T)
+        return np.linalg.norm(outside, axis=0) / np.linalg.norm(vectors, axis=1)
+
+    if variant == "repaired":
+        assert missed(sketched / last["unit"]).max() < 1e-6
+    else:
+        assert missed(gradients[:3]).max() < 1e-6
+    # with neither they are the same; with centring alone, in the same span: m is a mean of past g
+    if precondition:
+        assert missed(gradients[:3] if variant == "repaired" else sketched / last["unit"]).max() > 0.05
+
+
+@pytest.mark.parametrize("wrong", ["tracked", "rescaled"])
+def test_a_variant_that_tracks_something_else_is_caught(monkeypatch, wrong):
+    """Mutants: the gradient itself, or the directions left in the units of rounds that have passed."""
+    other = getattr(dome_variant("paper"), wrong)
+    mutant = replace(dome_variant("repaired"), **{wrong: other})
+    monkeypatch.setitem(first_order._VARIANTS, "repaired", mutant)
+    with pytest.raises(AssertionError):
+        test_the_learned_directions_hold_what_is_sketched("repaired", True, True)
+
+
+def test_the_second_moment_of_a_round_is_that_of_what_the_sketch_shows():
+    """Lemma 3.2 as the paper has it, centred and preconditioned: E[m + unit S(z + xi)]^2 less its noise."""
+    rng, d, draws = np.random.default_rng(9), 12, 4000
+    gradient, unit, moment = rng.standard_normal(d), np.linspace(0.5, 3.0, d), rng.standard_normal(d)
+    options = DOME(**FEW | {"k": 8}, variant="paper")
+    sums, seen = ToldSums([gradient], 0.7, rng), np.zeros((draws, d))
+    for draw in range(draws):
+        state = first_order._OptimizerRounds(options, d, 0)
+        state.unit, state.moments.first = unit, moment
+        state.direction(sums, np.zeros(d), 1.0, 0)
+        seen[draw] = state.moments.second / (1.0 - BETA2)
+    S = Sketch.of(LearnedSpace.empty(d), 8, 1, "orthonormal").matrix
+    shown = moment + unit * (S @ (S.T @ ((gradient - moment) / unit)))
+    error = seen.std(axis=0) / np.sqrt(draws)
+    assert (np.abs(seen.mean(axis=0) - shown**2) < 4.5 * error).all()
+    noise = (0.7 * unit) ** 2 * np.einsum("ij,ij->i", S, S)
+    assert (noise > 4.5 * error).sum() > d / 2  # without the correction it would be seen
 
 
 @pytest.mark.parametrize("learned", [0, 3])
