@@ -60,18 +60,23 @@ def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float,
     check_number(s2, "s2", low=0.0)
     check_count(truncation, "truncation", least=0)
     centres = np.linspace(-check_positive(bound, "bound"), bound, check_count(points, "points", least=2))
-    sd = np.sqrt(s2)
-    if sd == 0.0:
-        return 0.0
-    step = min(0.2, sd / 5.0)
-    noise = np.arange(-9.0 * sd, 9.0 * sd + step, step)
-    density = np.exp(-(noise**2) / (2 * s2))
-    density /= density.sum()
+    noise, density = gaussian_grid(s2)
     bias = []
     for centre in centres:
         corrected = truncated_sum(f(centre + noise, 2 * truncation), s2, truncation)
         bias.append(abs(float(density @ corrected) - float(f(np.array(centre), 0)[0])))
     return max(bias)
+
+
+def gaussian_grid(s2: float) -> tuple[Floats, Floats]:
+    """Return nodes and weights of the trapezoidal rule for expectations over N(0, s2)."""
+    sd = np.sqrt(s2)
+    if sd == 0.0:
+        return np.zeros(1), np.ones(1)
+    step = min(0.2, sd / 5.0)
+    nodes = np.arange(-9.0 * sd, 9.0 * sd + step, step)
+    density = np.exp(-(nodes**2) / (2 * s2))
+    return np.asarray(nodes, dtype=np.float64), np.asarray(density / density.sum(), dtype=np.float64)
 
 
 def choose_truncation(
