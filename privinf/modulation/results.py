@@ -100,7 +100,7 @@ class ModulatedOLSResults(Results):
         )
 
     def variance_bound(
-        self, *, beta_norm: float, response_norm: float | None = None, orthogonal: bool = False
+        self, *, beta_norm: float, response_norm: float | None = None, alignment: float = 1.0
     ) -> float:
         """Return the largest variance of the corrected gradient over ||beta|| <= `beta_norm` (Corollary 9.1).
 
@@ -110,10 +110,10 @@ class ModulatedOLSResults(Results):
             B, scaled units.
         response_norm : float, optional
             M, bound of |y| in scaled units; default: the public bound of a protected response.
-        orthogonal : bool
-            False: for any coefficients, whatever the directions of the modulation are. True: for
-            coefficients orthogonal to them, as the iterates of the iterative protocol are to those of their
-            own round; with a response in clear, this is the paper's.
+        alignment : float in [0, 1]
+            Largest share of ||beta||^2 along the directions of the modulation. 1: any coefficients. 0:
+            orthogonal to them, as the iterates of the iterative protocol are to those of their own round;
+            with a response in clear, this is the paper's.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class ModulatedOLSResults(Results):
             dimension=int(design.private.sum()),
             nobs=self.nobs,
             directions=int(np.shape(self._sent.arrays["directions"])[-2]),
-            orthogonal=orthogonal,
+            alignment=alignment,
             response_noise=float(self._law["response_scale"]) ** 2,
         )
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
 from privinf.typing import Floats
-from privinf.validation import check_array, check_choice, check_count, check_positive
+from privinf.validation import check_array, check_choice, check_count, check_number, check_positive
 
 Phase = Literal["known", "unknown"]
 
@@ -102,7 +102,7 @@ def variance_bound(
     dimension: int,
     nobs: int,
     directions: int = 1,
-    orthogonal: bool = False,
+    alignment: float = 1.0,
     response_noise: float = 0.0,
 ) -> float:
     r"""Return the largest variance of the corrected gradient over bounded records (Corollary 9.1).
@@ -117,35 +117,38 @@ def variance_bound(
         alpha and lambda.
     dimension, nobs, directions : int
         d, K and m.
-    orthogonal : bool
-        Whether V is orthogonal to beta, as in the iterative protocol; otherwise the bound is for any V.
+    alignment : float in [0, 1]
+        c: largest share of ||beta||^2 in the span of V. 1 for any V; 0 for V orthogonal to beta, as in the
+        iterative protocol.
     response_noise : float
         Variance tau^2 of the noise added to the response; 0 for one sent in clear.
 
     Notes
     -----
     With s_0 = sigma^2/(1-alpha)^2 and a^2 = lambda^2/(m (1-alpha)^2) the noise S of `gradient_variance` has
-    trace ``T = d s_0 + m a^2/2`` and the eigenvalues ``s_0 + a^2/2`` along V and s_0 elsewhere. Let s be the
-    one that beta can meet, s_0 for V orthogonal to beta and ``s_0 + a^2/2`` for any V. Its first three terms
-    are the mean of ``tr[(r I + x b') S (r I + b x')]``; with \|r\| <= RB + M they, and the rest, are at most
+    trace ``T = d s_0 + m a^2/2`` and the eigenvalues ``s_1 = s_0 + a^2/2`` along V and s_0 elsewhere. Hence
+    b'Sb <= B^2 q and ||Sb|| <= B s with ``q = s_0 + c a^2/2`` and ``s^2 = c s_1^2 + (1-c) s_0^2``; with
+    \|r\| <= RB + M no term is larger than in
 
-    .. math:: K \bar\sigma_g^2 = (RB + M)^2 T + 2 s\, BR (RB + M) + s B^2 R^2
-              + B^2 \left(s T + s^2 - \tfrac38 a^4\right) + \tau^2 (R^2 + T),
+    .. math:: K \bar\sigma_g^2 = (RB + M)^2 T + 2 (RB + M) RB\, s + R^2 B^2 q
+              + B^2 \left(q T + s^2 - \tfrac38 c a^4\right) + \tau^2 (R^2 + T),
 
-    where the fourth cumulant, -(3/8) a^4, goes for V orthogonal to beta. Records ``x_i = R beta/||beta||``,
-    ``y_i = -M`` reach it, with beta in the span of V or orthogonal to it: no bound in these numbers is
-    smaller. For V orthogonal to beta and tau = 0 it is the paper's. A mean of a client's messages over
-    rounds, of weights that sum to one, stays below the bound of its noisiest round.
+    which grows with c, as q T + s^2 does by more than (3/8) a^4 c, the fourth cumulant's part. Records
+    ``x_i = R beta/||beta||``, ``y_i = -M`` reach it for c = 0 and c = 1: no bound in these numbers is
+    smaller. For c = 0 and tau = 0 it is the paper's. With c = 1 the mean of a client's messages over rounds, of
+    weights that sum to one, stays below the bound of its noisiest round.
 
     **Privacy.** Public numbers only.
     """
+    check_number(alignment, "alignment", low=0.0, high=1.0)
     keep = 1.0 - contraction
-    quiet, peak = (scale / keep) ** 2, 0.0 if orthogonal else amplitude**2 / (directions * keep**2)
+    quiet, peak = (scale / keep) ** 2, amplitude**2 / (directions * keep**2)
     trace = dimension * quiet + (amplitude / keep) ** 2 / 2.0
-    met = quiet + peak / 2.0
+    met = quiet + alignment * peak / 2.0
+    pushed2 = quiet**2 + alignment * peak * (quiet + peak / 4.0)
     reach, pull = feature_norm * beta_norm + response_norm, feature_norm * beta_norm
-    first = reach**2 * trace + met * pull * (2.0 * reach + pull)
-    second = beta_norm**2 * (met * trace + met**2 - 0.375 * peak**2)
+    first = reach**2 * trace + 2.0 * reach * pull * math.sqrt(pushed2) + pull**2 * met
+    second = beta_norm**2 * (met * trace + pushed2 - 0.375 * alignment * peak**2)
     return (first + second + response_noise * (feature_norm**2 + trace)) / nobs
 
 
