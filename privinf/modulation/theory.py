@@ -135,8 +135,8 @@ def variance_bound(
 
     which grows with c, as q T + s^2 does by more than (3/8) a^4 c, the fourth cumulant's part. Records
     ``x_i = R beta/||beta||``, ``y_i = -M`` reach it for c = 0 and c = 1: no bound in these numbers is
-    smaller. For c = 0 and tau = 0 it is the paper's. With c = 1 the mean of a client's messages over rounds, of
-    weights that sum to one, stays below the bound of its noisiest round.
+    smaller. For c = 0 and tau = 0 it is the paper's. With c = 1 the mean of a client's messages over rounds,
+    of weights that sum to one, stays below the bound of its noisiest round.
 
     **Privacy.** Public numbers only.
     """

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
+from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.mechanisms.local.modulation_map import ModulationMap, modulated_message, orthonormal_directions
 from privinf.modulation import theory
 from privinf.modulation.equation import feature_noise, gradient_path, modulation_system, round_systems
@@ -138,6 +139,44 @@ def test_theorem_8_1_against_simulation(m, orthogonal):
         assert abs(paper / claim - 1) > 0.05
 
 
+def test_the_lemmas_behind_theorem_8_1():
+    """Lemmas A.1, B.1, C.1, D.1, D.2 and Theorem C.2: the gradient's three blocks and their sizes."""
+    rng = np.random.default_rng(2)
+    K, d, reps, alpha, lam, sigma = 6, 4, 20_000, 0.4, 1.2, 0.5
+    X, y, beta = rng.uniform(-1, 1, (K, d)), rng.uniform(-1, 1, K), np.array([1.0, -0.5, 0.4, 0.8])
+    v = orthonormal_directions(rng, 1, d, orthogonal_to=beta)[0]
+    C = np.cos(X @ v + rng.uniform(0, 2 * math.pi, (reps, K)))
+    noise = sigma * rng.standard_normal((reps, K, d))
+    r, q = X @ beta - y, noise @ beta
+    T1 = lam * (C @ r)[:, None] * v + np.einsum("rkd,k->rd", noise, r)
+    T2 = q @ X
+    s, w = (C * q).sum(axis=1), np.einsum("rkd,rk->rd", noise, q)
+    centred = w - K * sigma**2 * beta
+    T3 = lam * s[:, None] * v + centred
+    blocks = (T1 + T2) / (K * (1 - alpha)) + T3 / (K * (1 - alpha) ** 2)
+    # A.1: they are the error of the server's gradient, draw by draw
+    S = theory.modulation_noise_cov(v[None], scale=sigma, contraction=alpha, amplitude=lam)
+    for draw in range(3):
+        message = (1 - alpha) * X + lam * C[draw][:, None] * v + noise[draw]
+        system = CorrectedLeastSquares(message / (1 - alpha), y, S)
+        clean = X.T @ r / K
+        np.testing.assert_allclose(system.A @ beta - system.g - clean, blocks[draw], atol=1e-12)
+    length2 = beta @ beta
+    claims = [
+        (C[:, 0] ** 2, 0.5), (C[:, 0], 0.0), (q[:, 0] ** 2, sigma**2 * length2),  # B.1
+        (q[:, 0] * (noise[:, 0] @ v), 0.0), (q[:, 0] * (noise[:, 0] @ X[1]), sigma**2 * beta @ X[1]),
+        (q[:, 0] ** 2 * (noise[:, 0] ** 2).sum(axis=1), sigma**4 * (d + 2) * length2),
+        (((T1 + T2) ** 2).sum(axis=1), r @ r * (lam**2 / 2 + d * sigma**2)  # C.1
+         + 2 * sigma**2 * beta @ X.T @ r + sigma**2 * length2 * (X**2).sum()),
+        ((T1 * T3).sum(axis=1), 0.0), ((T2 * T3).sum(axis=1), 0.0),  # C.2
+        (s**2, K * sigma**2 * length2 / 2), (s * (w @ v), 0.0),  # D.1
+        ((centred**2).sum(axis=1), K * sigma**4 * length2 * (d + 1)),
+        ((T3**2).sum(axis=1), K * length2 * (lam**2 * sigma**2 / 2 + (d + 1) * sigma**4)),  # D.2
+    ]  # fmt: skip
+    for draws, claim in claims:
+        assert draws.mean() == pytest.approx(claim, abs=4.5 * draws.std() / math.sqrt(reps))
+
+
 def binding_table(n, beta, radius, bound):
     """Records at which Corollary 9.1 is reached: x_i = R beta/|beta|, y_i = -M."""
     return np.tile(radius * beta / np.linalg.norm(beta), (n, 1)), np.full(n, -bound)
@@ -241,6 +280,45 @@ def test_lemma_d_3_against_simulation():
     assert claim == pytest.approx(squares.mean(), abs=4.5 * squares.std() / 200)
     # below the square of the Lipschitz constant of Theorem 7.2 times the distance
     assert claim < (ModulationMap(directions=2, sensitivity="lipschitz", **shape).lipschitz() ** 2) * (h @ h)
+
+
+def test_theorem_9_2_corrected_holds_and_as_printed_fails():
+    """Rounds from the solution, at step 1/L: what is left is noise, which K divides once."""
+    rng = np.random.default_rng(3)
+    n, d, reps, rounds, scale = 40, 3, 300, 40, 0.5
+    shape = {"contraction": 0.5, "amplitude": 0.8}
+    X = rng.uniform(-0.5, 0.5, (n, d))
+    y = X @ np.array([0.5, -0.5, 0.2]) + rng.uniform(-0.2, 0.2, n)
+    Sigma, cross = X.T @ X / n, X.T @ y / n
+    best, L = np.linalg.solve(Sigma, cross), np.linalg.eigvalsh(Sigma)[-1]
+    beta, total = np.tile(best, (reps, 1)), np.zeros((reps, d))
+    for _ in range(rounds):
+        total += beta
+        V = orthonormal_directions(rng, 1, d)
+        x = modulated_message(np.tile(X, (reps, 1)), V, scale, SimulationNoise(rng), ModulationMap(**shape))
+        x = x.reshape(reps, n, d) / 0.5
+        S = theory.modulation_noise_cov(V, scale=scale, **shape)
+        errors = np.einsum("rnd,rd->rn", x, beta) - y
+        beta = beta - (np.einsum("rnd,rn->rd", x, errors) / n - beta @ S) / L
+        beta /= np.maximum(1.0, np.linalg.norm(beta, axis=1, keepdims=True) / 2.0)
+    gap = total / rounds - best
+    excess = 0.5 * np.einsum("rd,de,re->r", gap, Sigma, gap)
+    given = {"scale": scale, "dimension": d, "nobs": n, **shape}
+    reach = {"feature_norm": np.linalg.norm(X, axis=1).max(), "response_norm": abs(y).max()}
+    uniform = theory.variance_bound(beta_norm=2.0, **reach, **given)
+    V = orthonormal_directions(rng, 1, d)
+    here = theory.gradient_variance(
+        best, second_moment=Sigma, residual_cross=Sigma @ best - cross, nobs=n, directions=V,
+        residual_variance=np.mean((X @ best - y) ** 2), cumulants=theory.modulation_cumulants(V, **shape),
+        noise_cov=theory.modulation_noise_cov(V, scale=scale, **shape),
+    )  # fmt: skip
+    found, error = excess.mean(), excess.std() / math.sqrt(reps)
+    bounds = [
+        theory.convergence_bound(smoothness=L, distance=0.0, rounds=rounds, variance=variance)
+        for variance in (here, uniform)
+    ]
+    assert found < bounds[0] < bounds[1]
+    assert found > 4.5 * error + bounds[0] / n
 
 
 def test_convergence_bound():
