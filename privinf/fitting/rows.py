@@ -250,6 +250,19 @@ def refuse_weights(weights: object) -> None:
         )
 
 
+def check_binary(design: Design) -> None:
+    """Refuse a response that is not declared from 0 to 1: what lies beyond would be clipped there in silence.
+
+    Only the declaration is read: an error about values would tell something of a row.
+    """
+    if (design.y_low, design.y_high) != (0.0, 1.0):
+        raise SchemaError(
+            f"a binomial response is 0 or 1, and {design.response!r} is declared otherwise: if its values "
+            "are 0 and 1, declare the bounds (0, 1); if they are two others, bring them there in the "
+            "formula, as I(y - 1) does for 1 and 2, or declare a factor of two levels"
+        )
+
+
 def check_trust(trust: Trust | None, default: Trust, refused: Mapping[Trust, str]) -> Trust:
     """Return whom a model trusts; `refused` says why some of the words mean nothing for it."""
     chosen: Trust = check_choice(default if trust is None else trust, Trust, "trust")

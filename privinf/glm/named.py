@@ -208,7 +208,8 @@ class Logit(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1.
+        0 or 1. Other values are clipped to [0, 1] without a word: an error would tell something of a row.
+        With a schema, its declared bounds are (0, 1), or it is a factor of two levels; all else is refused.
     X, bounds, missing, trust, ledger
         As for `OLS`.
     offset, weights : str, optional

@@ -11,7 +11,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation
-from privinf.fitting.rows import Limits, ModelRows
+from privinf.fitting.rows import Limits, ModelRows, check_binary
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.schema import Design
@@ -218,8 +218,8 @@ def glm_rows(
     low, high = design.y_low, design.y_high
     if low is None or high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
-    if family == "binomial" and (low, high) != (0.0, 1.0):
-        raise SchemaError("a binomial response is 0 or 1: declare the bounds (0, 1)")
+    if family == "binomial":
+        check_binary(design)
     if family == "poisson" and low < 0.0:
         raise SchemaError("a Poisson response is not negative: declare bounds from 0")
     for name, private, top in zip(design.names, design.private, design.high, strict=True):

@@ -66,8 +66,8 @@ class DebiasedLasso:
         Public bounds of the response: the grid on which sizes of residuals are released.
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-        `y_bounds`. It always has an intercept, which is fitted and not debiased; `trust` is "central" or
-        "server".
+        `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It always
+        has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
     x_scale : float or array_like of p, optional
         Public guesses of the columns' standard deviations, for ranking columns; default: a third of the
         half-width. Sizes of columns that matter are released.

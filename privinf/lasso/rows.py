@@ -11,7 +11,7 @@ import numpy as np
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, TrustedServer
-from privinf.fitting.rows import PROTECTED, Limits, ModelRows
+from privinf.fitting.rows import PROTECTED, Limits, ModelRows, check_binary
 from privinf.schema import Design
 from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Pair, RngLike, Trust
 from privinf.validation import check_array, check_choice, check_positive
@@ -22,9 +22,6 @@ LassoFamily = Literal["gaussian", "binomial"]
 TYPICAL = 3.0
 # The response's declared bounds say how large it typically gets; only far outside of them is it cut.
 RESPONSE_ROOM = 16.0
-NOT_BINARY = (
-    "family='binomial' is for a response of 0 and 1: declare the bounds (0, 1), or a factor of two levels"
-)
 
 
 @dataclass(slots=True)
@@ -163,11 +160,8 @@ def lasso_rows(
     held, design = held.placed(trust), held.design
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
-    if check_choice(family, LassoFamily, "family") == "binomial" and (design.y_low, design.y_high) != (
-        0.0,
-        1.0,
-    ):
-        raise SchemaError(NOT_BINARY)
+    if check_choice(family, LassoFamily, "family") == "binomial":
+        check_binary(design)
     y_low, y_high = (design.y_low, design.y_high) if y_bounds is None else y_bounds
     bounded = np.isfinite(design.low)
     low, high = np.where(bounded, design.low, -1.0), np.where(bounded, design.high, 1.0)
