@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
+from scipy.stats import binom
 
 from privinf.typing import Flags, Floats, Integers
 
@@ -113,6 +114,27 @@ def sign_estimate(counts: SignCounts) -> SignEstimate:
         bse = spread / np.where(unknown, 1.0, counts.slope(mu))
         saturated = np.abs(share - 0.5) + 2.0 * spread > edge - 0.5
     return SignEstimate(np.where(unknown, np.nan, mu), np.where(saturated | unknown, np.inf, bse), saturated)
+
+
+def expected_square(counts: SignCounts, mu: float, coordinate: int) -> float:
+    """Return the mean squared error of an estimate of mu, over all answers that machines may give.
+
+    Notes
+    -----
+    The sum over h of ``P(h) (estimate(h) - mu)^2``, h binomial with the mean probability of a positive
+    answer: exact for machines of one size. It has what a first-order variance at zero has not: the slope of
+    the curve at mu, its curvature, and that estimates are held within 2/sqrt(n).
+    """
+    asked = int(counts.asked[coordinate])
+    if asked == 0:
+        return math.nan
+    hits, weights = np.arange(asked + 1), counts.weights[coordinate]
+    every = SignCounts(
+        hits, np.full(asked + 1, asked), counts.sizes, np.tile(weights, (asked + 1, 1)), counts.lie
+    )
+    curve = float(weights @ ndtr(mu * np.sqrt(counts.sizes)))
+    chance = binom.pmf(hits, asked, counts.lie + (1.0 - 2.0 * counts.lie) * curve)
+    return float(chance @ (sign_estimate(every).params - mu) ** 2)
 
 
 def exact_limits(counts: SignCounts, alpha: float) -> Floats:

@@ -15,10 +15,10 @@ from privinf.accounting.released import appended
 from privinf.doors import door, doors, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.signs import SignCounts, exact_limits, minimax_rate, sign_estimate
+from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
 from privinf.mechanisms.local.signs import SignChannel
 from privinf.typing import ArrayLike, Floats, RngLike, SourceName
-from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 MeanInterval = Literal["exact", "delta"]
 
@@ -46,7 +46,7 @@ class SparseMeanResult(Released):
         possible squared l2 error, without constants and logarithms.
     error : float
         What this estimator's own first-order variance says of its squared l2 error on s coordinates near 0:
-        ``s (p/m) coth^2(epsilon/2) pi/(2 n)``.
+        ``s (p/m) coth^2(epsilon/2) pi/(2 n)``. Signals have more: see `expected_square`.
     nobs : int
         Rows of all machines together.
     privacy : PrivacyReport
@@ -106,6 +106,28 @@ class SparseMeanResult(Released):
             half = upper_quantile(level / 2.0) * self.bse.to_numpy()
             limits = np.column_stack([middle - half, middle + half])
         return pd.DataFrame(limits, self.params.index)
+
+    def expected_square(self, mean: float = 0.0) -> float:
+        """Return the mean squared error of the estimate of a coordinate whose mean is `mean`.
+
+        Parameters
+        ----------
+        mean : float
+            In the units of the rows. For a signal the error is larger than for a null: the curve of signs
+            is flatter there, and near the end of what signs can tell estimates are held.
+
+        Returns
+        -------
+        float
+            Summed over all answers that machines may give, as `privinf.lasso.signs.expected_square` does, for
+            the coordinate that the fewest machines were asked about.
+
+        Notes
+        -----
+        **Privacy.** Of public numbers alone; no answer is read.
+        """
+        found = check_number(mean, "mean") / self.scale
+        return self.scale**2 * expected_square(self.counts, found, int(np.argmin(self.counts.asked)))
 
     def summary_frame(self, alpha: float = 0.05, *, joint: bool = False) -> pd.DataFrame:
         """Return estimates, exact intervals and flags side by side, one row a coordinate."""

@@ -13,6 +13,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.registry import MODELS
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_sets import ScoreSet, score_sets
@@ -31,6 +32,12 @@ NO_LIKELIHOOD = (
     "the estimate solves a corrected estimating equation and has no likelihood; compare nested models by "
     "wald_test or score_test"
 )
+NEVER_KEPT = (
+    "{} releases no such equation: its scores are summed at one point, divided by their slopes, and "
+    "published as coordinates with a covariance, so that nothing is left to evaluate at another value; "
+    "wald_test(), conf_int() and simultaneous() rest on the coordinates"
+)
+LEFT_OUT = "this result was made without one, or saved with records=False, which leaves it out"
 ONE_RECORD = "the influence of a single person is what the noise protects"
 
 
@@ -226,9 +233,10 @@ class Uncentred:
 
 def _parts(context: Context) -> tuple[LinearScores, Design]:
     if context.system is None or context.design is None:
+        stored = MODELS.get(context.model)
         raise NotAvailableError(
-            "score tests and score intervals rest on the released estimating equation, and this result was "
-            "stored or made without one"
+            "score tests and score intervals rest on the released estimating equation, and "
+            + (NEVER_KEPT if stored is not None and stored.system is None else LEFT_OUT).format(context.model)
         )
     return context.system, context.design
 

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, WeakIdentificationWarning
-from privinf.lasso.signs import SignCounts, exact_limits, minimax_rate, sign_estimate
+from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
 from privinf.lasso.sparse_mean import sparse_mean
 from privinf.simulation import binomial_limits
 
@@ -168,6 +168,29 @@ def test_error_is_that_of_the_formula_and_linear_in_p():
         assert abs(errors.mean() / stated - 1) < norm.isf(1e-4) * errors.std() / stated / math.sqrt(
             errors.size
         )
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.35, -0.8])
+def test_errors_of_signals_and_nulls_have_a_forecast_each(mu):
+    """80 machines of four rows: signals err half as much again as nulls; near the end they are held."""
+    asked, lie = 80, 1.0 / (1.0 + math.e)
+    chance = lie + (1.0 - 2.0 * lie) * norm.cdf(2.0 * mu)
+    hits = np.random.default_rng(0).binomial(asked, chance, 20_000)
+    every = np.full(20_000, asked)
+    drawn = SignCounts(hits, every, np.array([4.0]), np.ones((20_000, 1)), lie)
+    square = (sign_estimate(drawn).params - mu) ** 2
+    one = SignCounts(hits[:1], every[:1], np.array([4.0]), np.ones((1, 1)), lie)
+    stated = expected_square(one, mu, 0)
+    assert abs(square.mean() - stated) < norm.isf(1e-4) * square.std() / math.sqrt(square.size)
+
+
+def test_the_forecast_is_in_the_units_of_the_rows():
+    _, rows = design(1, p=4)
+    plain = sparse_mean(rows, epsilon=2.0, sparsity=1, rng=0, public_seed=0)
+    scaled = sparse_mean(10.0 * rows, epsilon=2.0, sparsity=1, scale=10.0, rng=0, public_seed=0)
+    assert scaled.expected_square(5.0) == pytest.approx(100.0 * plain.expected_square(0.5))
+    assert plain.expected_square() == pytest.approx(plain.error, rel=0.05)  # a thousand machines: first order
+    assert plain.expected_square(0.35) > 1.3 * plain.error
 
 
 def test_saturation_is_said_and_unbounded():

@@ -347,6 +347,15 @@ def test_score_inference_needs_the_estimating_equation(results):
             call()
 
 
+def test_why_there_is_no_estimating_equation(results):
+    """A debiased lasso never has one; of another model it was left out."""
+    with pytest.raises(NotAvailableError, match="saved with records=False"):
+        results.score_test()
+    lasso = Results(results.estimate, report=results.privacy, model="DebiasedLasso")
+    with pytest.raises(NotAvailableError, match="DebiasedLasso releases no such equation"):
+        lasso.conf_int(method="score")
+
+
 def test_pairs_bootstrap_repeats_the_solution(private, scored):
     found = private.bootstrap(400, "pairs", rng=0)
     np.testing.assert_allclose(found.bse, private.bse, rtol=5 * np.sqrt(0.5 / 400))
