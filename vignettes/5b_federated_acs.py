@@ -515,8 +515,8 @@ def flower_section() -> None:
         flower_numbers(stored)
     say(
         """
-        Flower carries the messages and nothing else. Its own secure aggregation is not used: in version 1.41 a server
-        that merely looks can unmask a client (`docs/mechanisms.md`).
+        Flower carries the messages and nothing else. Its own secure aggregation is not used: in version 1.41 masks
+        have seeds of 28 bits, and clients hand a server all it needs to unmask them (`docs/mechanisms.md`).
         """
     )
 
