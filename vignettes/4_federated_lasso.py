@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Several sites, one sparse regression: intervals under a joint budget
 #
-# "Federated learning with differential privacy: estimation and inference" (paper 2): its estimators, its tables
-# beside ours, and a regression of wages on several hundred columns that a labour economist would read.
+# "Differentially private federated learning: servers trustworthiness, estimation, and statistical inference"
+# (paper 2): its estimators, its tables beside ours, and a regression of wages on several hundred columns that a labour economist would read.
 #
 # Run it with `python vignettes/4_federated_lasso.py` (about four minutes on one free core). The tables of
 # section 3 come from `benchmarks/verify_lasso.py`, whose fits are stored. The ACS data lie in the folder that
@@ -65,8 +65,8 @@ say(
     coefficients of one linear regression, with intervals, and nobody outside may learn whether a given
     person's record was as it was. This page is about `DebiasedLasso`, which does that with a server that the
     sites trust, and about `sparse_mean`, which shows what it costs when they do not trust it. It follows
-    paper 2, "Federated learning with differential privacy: estimation and inference", and says where it
-    departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
+    paper 2, "Differentially private federated learning: servers trustworthiness, estimation, and statistical
+    inference", and says where it departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
     here is a private release.
     """
 )

@@ -161,8 +161,8 @@ class IWPGLM(ReleaseModel):
 
     References
     ----------
-    "Inference from locally private examples by inverse Weierstrass private SGD", Theorem 5.1 and
-    Algorithm 1; Stefanski, L. A. and Carroll, R. J. (1987), Biometrika 74, 703-716.
+    "Learning with locally private examples by inverse Weierstrass private stochastic gradient descent",
+    Theorem 5.1 and Algorithm 1; Stefanski, L. A. and Carroll, R. J. (1987), Biometrika 74, 703-716.
 
     Examples
     --------

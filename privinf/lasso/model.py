@@ -117,7 +117,8 @@ class DebiasedLasso:
 
     References
     ----------
-    "Federated learning with differential privacy: estimation and inference", Algorithms 2-6.
+    "Differentially private federated learning: servers trustworthiness, estimation, and statistical
+    inference", Algorithms 2-6.
 
     Examples
     --------
