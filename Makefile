@@ -29,6 +29,7 @@ verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cor
 	$(BIN)/python benchmarks/calibrate_identification.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/small_samples.py
+	$(BIN)/python benchmarks/tuning.py --draw
 	$(BIN)/python vignettes/1_modulated_learning.py
 
 verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c
