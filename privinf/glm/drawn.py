@@ -26,7 +26,9 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.glm.curved import FinalStep, Walk
 from privinf.glm.curved_sums import Noisy, Place
-from privinf.inference.linear_scores import LargeSample, quadratic
+from privinf.glm.newton import step_noise
+from privinf.inference.linear_scores import LargeSample
+from privinf.inference.solution import quadratic
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, SamplingKind
 
@@ -109,6 +111,28 @@ def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> 
     found = upper + np.swapaxes(upper, 1, 2)
     found[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
     return np.asarray(found)
+
+
+DRAWN_EQUATION = """\
+cov = covariance of draws of (H - N)^-1 (S - e), N the noise of H, e the errors of S; to first order
+      H^-1 [ meat / n + s_S^2 I + a I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
+sampling: meat / n, the scores' mean outer product; allowance for misfit: a, what clips may hide
+score noise, Hessian noise: of sds s_S and s_H, that of the Hessian times the last step D
+beyond first order: what the draws have beyond these terms, as the Hessian is inverted with its noise"""
+POSTERIOR_EQUATION = (
+    "Covariance of draws from a posterior, in which rows, noise and prior are not told apart."
+)
+
+
+def drawn_terms(step: FinalStep, noise_cov: Floats) -> dict[str, Floats]:
+    """Return the terms of `noise_cov`, the draws' covariance less its sampling part."""
+    values, vectors = step.hessian.floored()
+    inverse = (vectors / values) @ vectors.T
+    back = step.place.transform.T @ inverse
+    found = step_noise(inverse @ step.score.mean, step.score.sd, step.hessian.sd)
+    found["allowance for misfit"] = step.allowance * np.eye(len(values))
+    terms = {name: back @ term @ back.T for name, term in found.items()}
+    return {**terms, "beyond first order": noise_cov - sum(terms.values())}
 
 
 def _seed(step: FinalStep) -> int:

@@ -108,15 +108,27 @@ class OneStep:
         return self.params - self.start
 
     @property
-    def noise_meat(self) -> Floats:
-        """Covariance of what the noise adds to ``bread (params - truth)``.
+    def noise_terms(self) -> dict[str, Floats]:
+        """Terms of the covariance of what the noise adds to ``bread (params - truth)``.
 
         Of the score, and of the bread's noise N times the step D: N has independent entries, of sd s on the
         diagonal and s / sqrt 2 above it, so Cov(N D) = s^2/2 (|D|^2 I + D D').
         """
-        step, eye = self.step, np.eye(len(self.params))
-        hessian = self.bread_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
-        return np.asarray(self.score_sd**2 * eye + hessian)
+        return step_noise(self.step, self.score_sd, self.bread_sd)
+
+
+STEP_EQUATION = """\
+cov = H^-1 [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
+sampling: meat / n, the scores' mean outer product
+score noise: s_S^2 I, noise of sd s_S in every entry of the last score
+Hessian noise: that of the last Hessian, sd s_H on its diagonal, times the last step D"""
+
+
+def step_noise(step: Floats, score_sd: float, hessian_sd: float) -> dict[str, Floats]:
+    """Return the terms that noise of the last score and Hessian adds to the covariance of the scores."""
+    eye = np.eye(len(step))
+    hessian = hessian_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
+    return {"score noise": score_sd**2 * eye, "Hessian noise": np.asarray(hessian)}
 
 
 def intervals_possible(p: int, n: float, mu: float) -> bool:

@@ -16,14 +16,14 @@ from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAv
 from privinf.glm.advice import heavy_tail, notes_of
 from privinf.glm.drawn import curved_system, drawn, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
-from privinf.glm.newton import Block, OneStep
+from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import LookedScores, SecondLook, identified
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.delta_method import predict_mean
-from privinf.inference.estimate import Estimate
+from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.intervals import contrast_df
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
@@ -261,7 +261,8 @@ def glm_results(
     Cov = H^-1 [meat / n + S_score + (s_H^2 / 2) (|D|^2 I + D D')] H^-1.
     """
     sampling = sandwich(step.bread, step.meat, rows.total)
-    noise = sandwich(step.bread, step.noise_meat, 1)
+    terms = {name: sandwich(step.bread, term, 1) for name, term in step.noise_terms.items()}
+    noise = np.asarray(sum(terms.values()))
     step_names = names = rows.design.names
     back, context = rows.to_user, description.context(rows, *([] if block is None else [APART]))
     if block is not None:
@@ -271,7 +272,10 @@ def glm_results(
     if reason := _unsettled(rows, step, description.trajectory, total):
         weak = Estimate(step.params, None, step_names, rows.total, cov_type="none", weak_reason=reason)
         return FederatedGLMResults(weak.transformed(back, names=names), **context)
-    found = Estimate(step.params, total, step_names, rows.total, None, step.bread, noise, cov_type=cov_type)
+    found = Estimate(
+        step.params, total, step_names, rows.total, None, step.bread, noise, cov_type=cov_type,
+        terms=VarianceTerms.dividing(total, STEP_EQUATION, terms),
+    )  # fmt: skip
     estimate = found.transformed(back, names=names)
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
@@ -301,6 +305,7 @@ def second_look_results(
     estimate = Estimate(
         params, cov, names, rows.total, noise_cov=noise, cov_type=cov_type,
         df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
+        terms=VarianceTerms.dividing(cov, STEP_EQUATION, look.noise_terms(transform)),
     )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)

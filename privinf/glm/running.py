@@ -18,7 +18,14 @@ from privinf.federation.local import Curator, LocalSites
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
 from privinf.glm.curved import FinalStep, Walk, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
-from privinf.glm.drawn import curved_system, drawn, recorded
+from privinf.glm.drawn import (
+    DRAWN_EQUATION,
+    POSTERIOR_EQUATION,
+    curved_system,
+    drawn,
+    drawn_terms,
+    recorded,
+)
 from privinf.glm.least_squares import fit_least_squares
 from privinf.glm.margins import SHARE, average_curvature, recorded_moments
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit
@@ -34,7 +41,7 @@ from privinf.glm.results import (
 from privinf.glm.rows import GlmRows
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
-from privinf.inference.estimate import Estimate
+from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.typing import RngLike, Trust
 
 ROLES = (
@@ -221,7 +228,12 @@ def curved_results(
     values, vectors = np.linalg.eigh(total - got.sampling)
     noise = None if got.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
     found_type = POSTERIOR if got.weak else cov_type
-    estimate = Estimate(got.params, total, names, rows.total, None, None, noise, cov_type=found_type)
+    terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
+    if noise is not None:
+        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(found, noise))
+    estimate = Estimate(
+        got.params, total, names, rows.total, noise_cov=noise, cov_type=found_type, terms=terms
+    )  # fmt: skip
     estimate = estimate.transformed(back, names=names)
     if not got.weak and (texts := misfits(found)):
         context["settings"] |= {"misfits": list(texts)}
@@ -240,8 +252,11 @@ def _exact_results(
     """Return the results of a fit without noise: the maximum of the likelihood, and its covariance."""
     move = found.place.transform.T @ np.linalg.inv(found.hessian.mean)
     cov, step = move @ found.meat @ move.T / rows.total, move @ found.score.mean
-    estimate = Estimate(found.place.theta + step, cov, rows.design.names, rows.total, None, None,
-                        np.zeros_like(cov), cov_type=cov_type)  # fmt: skip
+    nothing = np.zeros_like(cov)
+    estimate = Estimate(
+        found.place.theta + step, cov, rows.design.names, rows.total, noise_cov=nothing, cov_type=cov_type,
+        terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(found, nothing)),
+    )  # fmt: skip
     back, context = rows.to_user, description.context(rows)
     context["settings"] |= told
     sampling = back @ cov @ back.T

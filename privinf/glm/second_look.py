@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import NotAvailableError
+from privinf.glm.newton import step_noise
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
@@ -135,15 +136,15 @@ class SecondLook:
     @property
     def length(self) -> float:
         """Root mean square length of the last step, in its own standard errors."""
-        cov = np.linalg.solve(self.hessian, self.meat / self.n + self.noise_meat())
+        noise = sum(step_noise(self.step, self.score_sd, self.hessian_sd).values())
+        cov = np.linalg.solve(self.hessian, self.meat / self.n + noise)
         cov = np.linalg.solve(self.hessian, cov.T)
         return math.sqrt(max(float(self.step @ np.linalg.solve(cov, self.step)), 0.0) / len(self.step))
 
-    def noise_meat(self) -> Floats:
-        """Return the covariance of what the noise adds to the scores at the coefficients, shape (p, p)."""
-        step, eye = self.step, np.eye(len(self.lower))
-        hessian = self.hessian_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
-        return np.asarray(self.score_sd**2 * eye + hessian)
+    def noise_terms(self, transform: Floats) -> dict[str, Floats]:
+        """Return the terms of the covariance of ``transform @ params`` that the noise causes, (k, k) each."""
+        R, terms = transform @ self.influence, step_noise(self.step, self.score_sd, self.hessian_sd)
+        return {name: R @ term @ R.T for name, term in terms.items()}
 
     def covariance(self, transform: Floats) -> tuple[Floats, Floats]:
         """Return the covariance of ``transform @ params`` and the part of it that noise causes.
@@ -155,7 +156,7 @@ class SecondLook:
         shrunk, raw = (R @ meat @ R.T / self.n for meat in (self.meat, self.raw_meat))
         part = np.diag(shrunk)
         grown = np.sqrt(np.clip(np.diag(raw) / part, 1.0, 4.0))
-        noise = R @ self.noise_meat() @ R.T
+        noise = np.asarray(sum(self.noise_terms(transform).values()))
         return shrunk * np.outer(grown, grown) + noise, noise
 
     def bias(self, transform: Floats) -> Floats:

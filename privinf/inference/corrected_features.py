@@ -62,8 +62,7 @@ class CorrectedLeastSquares(LargeSample):
 
     .. math:: \psi_i(b) = w_i [x_i (y_i - x_i'b) + S b - c],
 
-    c the covariance of the noises, so A = mean w x x' - mean(w) S and g = mean w x y - mean(w) c (Fuller
-    1987). Noise in y is part of the residual.
+    c the covariance of the noises, so A = mean w x x' - mean(w) S and g = mean w x y - mean(w) c.
 
     **Privacy.** A function of the release alone.
 
@@ -80,6 +79,13 @@ class CorrectedLeastSquares(LargeSample):
     >>> np.round(np.linalg.solve(system.A, system.g), 1)
     array([ 1., -1.])
     """
+
+    variance_equation = """\
+cov = A^-1 [ sampling + s2 S + q A + (q S + d d' + K) + t2 (A + S) ] A^-T / n,   A = mean x x' - S
+feature noise: s2 S, noise of covariance S in x times clean residuals of mean square s2
+feature noise in residuals: q A, q = b'S b - 2 c'b its variance in y - x'b, A the clean second moments
+noise on noise: q S + d d' + K, products of both, d = S b - c, K from fourth cumulants
+response noise: t2 (A + S), noise of variance t2 in y times x as released"""
 
     def __init__(
         self,
@@ -144,28 +150,28 @@ class CorrectedLeastSquares(LargeSample):
             gram += part.T @ part
         return self._units.covariance(gram / self.n, self.g - self.A @ beta)
 
-    def noise_meat(self, beta: Floats) -> Floats:
-        r"""Return the covariance of root-n psibar over the noise, given the clean rows.
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the terms of the covariance of root-n psibar over the noise, given the clean rows.
 
-        Notes
-        -----
-        With q = b'Sb - 2 c'b + sigma_y^2, d = S b - c, r the residual, s_r = mean r^2 - q and k_j the fourth
-        cumulants along (v_j, a_j), of u and of the noise in y: ``s_r S + q M + d d' + sum_j k_j
-        (a_j - v_j'b)^2 v_j v_j' - psibar d' - d psibar'`` (the last two vanish at the estimate). Rows are
-        independent, so clusters change nothing; with weights every mean is of w^2. Checked by simulation in
-        the tests.
+        Those of `variance_equation`: s2 = mean r^2 - q - t2 of the residuals r and, k_j the fourth cumulants
+        along (v_j, a_j) of u and of the noise in y, ``K = sum_j k_j (a_j - v_j'b)^2 v_j v_j' - psibar d' -
+        d psibar'`` (the last two vanish at the estimate). Rows are independent, so clusters change nothing;
+        with weights every mean is of w^2.
         """
         gram, cross, mean_square = self._squared_weight_moments()
         squares = None if self._weights is None else self._weights**2
-        S, d = self.noise_cov, self._noise_bias(beta)
+        S, d, q = self.noise_cov, self._noise_bias(beta), self._residual_noise(beta) - self.y_noise_var
         psibar = cross - gram @ beta + mean_square * (S @ beta)
-        directions, response, cumulants = self._fourth
-        fourth = (directions.T * (cumulants * (response - directions @ beta) ** 2)) @ directions
-        meat = max(self._weighted_variance(squares, beta), 0.0) * S + self._residual_noise(beta) * gram
-        meat += mean_square * (np.outer(d, d) + fourth) - np.outer(psibar, d) - np.outer(d, psibar)
-        if self._shared_response_noise:
-            meat += self.y_noise_var * self._between_rows(gram)
-        return meat
+        V, response, cumulants = self._fourth
+        fourth = (V.T * (cumulants * (response - V @ beta) ** 2)) @ V
+        between = self._between_rows(gram) if self._shared_response_noise else 0.0
+        own = mean_square * (q * S + np.outer(d, d) + fourth) - np.outer(psibar, d) - np.outer(d, psibar)
+        return {
+            "feature noise": max(self._weighted_variance(squares, beta), 0.0) * S,
+            "feature noise in residuals": q * (gram - mean_square * S),
+            "noise on noise": own,
+            "response noise": self.y_noise_var * (gram + between),
+        }
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""
@@ -262,8 +268,7 @@ class CorrectedLeastSquares(LargeSample):
         """Return mean w^2 x x', mean w^2 (x y - c) and mean w^2."""
         if self._weights is None:
             return self._gram, self.g, 1.0
-        squares = self._weights**2
-        gram, cross = self._moments(squares)
+        gram, cross = self._moments(squares := self._weights**2)
         mean_square = float(squares.mean())
         return gram, cross - mean_square * self._cross, mean_square
 

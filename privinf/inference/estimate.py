@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
@@ -38,7 +38,44 @@ def upper_quantile(p: float, df: float | Floats = np.inf) -> float | Floats:
     return float(found) if np.ndim(found) == 0 else np.asarray(found, dtype=np.float64)
 
 
-_SYMMETRY_TOLERANCE = 1e-8
+_SYMMETRY_TOLERANCE, _ADDING = 1e-8, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceTerms:
+    """Named terms of a covariance, which add up to it.
+
+    Attributes
+    ----------
+    equation : str
+        What the terms are.
+    sampling, noise : mapping of str to (p, p) array
+        What the rows alone would leave, or cannot be told from it; and what the privacy mechanism causes. A
+        term that is a difference can come out negative where the noise is strong; the sum is positive.
+    """
+
+    equation: str
+    sampling: Mapping[str, Floats]
+    noise: Mapping[str, Floats]
+
+    @classmethod
+    def dividing(cls, cov: Floats, equation: str, noise: Mapping[str, Floats]) -> VarianceTerms:
+        """Return the terms of a covariance of which all that noise did not cause is sampling."""
+        return cls(equation, {"sampling": cov - sum(noise.values())}, noise)
+
+    def mapped(self, T: Floats) -> VarianceTerms:
+        """Return the terms of T times the coefficients."""
+        kinds = ({name: T @ V @ T.T for name, V in kind.items()} for kind in (self.sampling, self.noise))
+        return VarianceTerms(self.equation, *kinds)
+
+    def check(self, cov: Floats, noise_cov: Floats | None) -> None:
+        """Raise ArgumentError unless the terms add up to `cov`, and those of noise to `noise_cov`."""
+        every = {**self.sampling, **self.noise}
+        bse = np.sqrt(np.diag(cov))
+        for terms, total in ((every, cov), (self.noise, noise_cov)):
+            left = 0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
+            if not isinstance(self.equation, str) or np.any(np.abs(left) > _ADDING * np.outer(bse, bse)):
+                raise ArgumentError("the terms of a variance do not add up to it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +111,15 @@ class Estimate:
         is finite, each contrast has its own t quantile (Satterthwaite, `privinf.inference.intervals`).
     bias : (p,) array or None
         Largest absolute bias of each coefficient that intervals and tests must allow for.
+    terms : VarianceTerms or None
+        Named terms that add up to `cov`, those of noise to `noise_cov`.
 
     Raises
     ------
     ArgumentError
         For shapes that do not match, entries that are not finite, matrices that are not symmetric,
-        repeated names, a missing covariance without a reason, a negative bound of a bias, or both kinds of
-        degrees of freedom.
+        repeated names, a missing covariance without a reason, a negative bound of a bias, both kinds of
+        degrees of freedom, or terms that do not add up.
     NotPositiveDefiniteError
         If `cov` is not positive definite or `noise_cov` is not positive semidefinite.
 
@@ -110,6 +149,7 @@ class Estimate:
     df: float = np.inf
     df_resid: float = np.inf
     bias: Floats | None = None
+    terms: VarianceTerms | None = None
 
     def __post_init__(self) -> None:
         params = _frozen(check_array(self.params, "params", ndim=1))
@@ -138,6 +178,8 @@ class Estimate:
             if (bias < 0.0).any():
                 raise ArgumentError("bias must hold bounds of absolute biases, which are not negative")
             _set(self, "bias", _frozen(bias))
+        if self.terms is not None:
+            self.terms.check(self.covariance, self.noise_cov)
 
     @property
     def bse(self) -> Floats:
@@ -206,17 +248,19 @@ class Estimate:
         scores, bread = self._transformed_scores(matrix)
         cov, noise_cov = (None if V is None else matrix @ V @ matrix.T for V in (self.cov, self.noise_cov))
         bias = None if self.bias is None else np.abs(matrix) @ self.bias
+        terms = None if self.terms is None else self.terms.mapped(matrix)
         return replace(
             self, params=params, cov=cov, names=tuple(names), scores=scores, bread=bread,
-            noise_cov=noise_cov, bias=bias,
+            noise_cov=noise_cov, bias=bias, terms=terms,
         )  # fmt: skip
 
     def with_cov(self, cov: ArrayLike, *, cov_type: str, noise_cov: ArrayLike | None = None) -> Estimate:
         """Return the same estimate with another covariance (and the noise part that belongs to it)."""
         noise = None if noise_cov is None else np.asarray(noise_cov, dtype=np.float64)
         return replace(
-            self, cov=np.asarray(cov, dtype=np.float64), noise_cov=noise, cov_type=cov_type, weak_reason=""
-        )
+            self, cov=np.asarray(cov, dtype=np.float64), noise_cov=noise, cov_type=cov_type, weak_reason="",
+            terms=None,
+        )  # fmt: skip
 
     def _transformed_scores(self, T: Floats) -> tuple[Floats | None, Floats | None]:
         if self.bread is None:

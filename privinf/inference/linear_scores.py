@@ -89,14 +89,14 @@ class LinearScores(Protocol):
         Columns that were released without noise (the intercept, public covariates).
     cov_type : str
         "HC0", "cluster" or "nonrobust", as statsmodels names the noise-free limit.
-    df : float
-        Degrees of freedom of the covariance; infinite for normal inference.
-    df_resid : float
-        Degrees of freedom of the covariance's sampling part alone; infinite for normal inference.
+    df, df_resid : float
+        Degrees of freedom of the covariance, and of its sampling part alone; infinite for normal inference.
     law : ScoreLaw
         Of the score statistic.
     linear_noise : bool
         Whether g and A are clean moments plus noise of a known law, no noise moment subtracted.
+    variance_equation : str
+        What the terms of the covariance are.
     """
 
     g: Floats
@@ -108,6 +108,7 @@ class LinearScores(Protocol):
     df_resid: float
     law: ScoreLaw
     linear_noise: bool
+    variance_equation: str
 
     def scores(self, beta: Floats) -> Floats | None:
         """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
@@ -123,6 +124,9 @@ class LinearScores(Protocol):
 
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the part of the meat that the noise causes, given the clean rows; shape (p, p)."""
+
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the named terms of `noise_meat`, which they add up to."""
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the meat that the same rows would have had without noise, and on what assumption."""
@@ -153,11 +157,13 @@ class LargeSample:
         """Return `meat`: the score test needs no other."""
         return self.meat(beta)
 
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the named terms of the noise's meat."""
+        raise NotImplementedError
 
-def quadratic(tensor: Floats, w: Floats) -> Floats:
-    """Return ``sum_kl w_k w_l C_kl``, shape (p, p)."""
-    matrix: Floats = np.einsum("k,l,klab->ab", w, w, tensor, optimize=True)
-    return (matrix + matrix.T) / 2
+    def noise_meat(self, beta: Floats) -> Floats:
+        """Return the part of the meat that the noise causes, given the clean rows: the sum of its terms."""
+        return np.asarray(sum(self.noise_terms(beta).values()), dtype=np.float64)
 
 
 def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.estimate import Estimate, is_positive_definite
+from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
 from privinf.inference.linear_scores import LinearScores
 from privinf.typing import Floats, Names, Stabilization, Target
 from privinf.validation import check_choice, check_number
@@ -53,6 +53,8 @@ class Solution:
     nobs : int
     df, df_resid : float
         Of the covariance, or of its sampling part alone; t quantiles where finite.
+    terms : VarianceTerms or None
+        Of `cov`.
     """
 
     params: Floats
@@ -70,13 +72,14 @@ class Solution:
     nobs: int
     df: float
     df_resid: float
+    terms: VarianceTerms | None = None
 
     def estimate(self, names: Names) -> Estimate:
         """Return the Estimate in the system's units."""
         return Estimate(
             self.params, self.cov, tuple(names), self.nobs, self.scores,
             self.bread, self.noise_cov, self.cov_type, self.weak_reason, self.df,
-            self.df_resid,
+            self.df_resid, terms=self.terms,
         )  # fmt: skip
 
 
@@ -139,12 +142,13 @@ def solve(
     if scores is not None and (stabilization == "fuller" or target == "penalized"):
         scores -= scores.mean(axis=0)
     cov, noise_cov, weak_reason = _covariances(system, bread, params, scores, target)
+    terms = None if cov is None else _terms(system, bread, params, cov, target)
     sampling_cov, sampling_kind = _sampling_covariance(system, bread, params)
     return Solution(
         params, cov, bread, noise_cov, scores, point, sampling_cov, sampling_kind,
         "noise only" if target == "sample" else system.cov_type,
         stabilization, target, weak_reason, system.n, system.df,
-        np.inf if target == "sample" else system.df_resid,
+        np.inf if target == "sample" else system.df_resid, terms,
     )  # fmt: skip
 
 
@@ -181,6 +185,15 @@ def _covariances(
     if not is_positive_definite(cov):
         return None, None, WEAK_VARIANCE
     return cov, noise_cov, ""
+
+
+def _terms(system: LinearScores, bread: Floats, params: Floats, cov: Floats, target: Target) -> VarianceTerms:
+    """Return the terms of the covariance: all that noise did not cause is sampling."""
+    parts = system.noise_terms(params)
+    noise = {name: sandwich(bread, part, system.n) for name, part in parts.items()}
+    if target == "sample":
+        return VarianceTerms(system.variance_equation, {}, noise)
+    return VarianceTerms.dividing(cov, system.variance_equation, noise)
 
 
 def _sampling_covariance(system: LinearScores, bread: Floats, params: Floats) -> tuple[Floats | None, str]:
@@ -244,3 +257,31 @@ def semidefinite(matrix: Floats) -> Floats:
     shifts = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
     shift = shifts[np.flatnonzero(falling > shifts)[-1]]
     return np.asarray((vectors * np.maximum(values - shift, 0.0)) @ vectors.T)
+
+
+# ---- sums that take the noise linearly
+
+TOTALS_EQUATION = """\
+cov = A^-1 [ sampling + V_g + V_A(b) ] A^-T / n,   psibar(b) = g - A b
+score noise    V_g: n times the covariance of the noise in g, the moments with the response
+Hessian noise  V_A(b): that of the noise in A times b, A the second moments of the columns"""
+BOTH = "noise of g with that of A"
+
+
+def totals_noise_terms(tensor: Floats, beta: Floats) -> dict[str, Floats]:
+    """Return the terms of ``sum_kl w_k w_l K_kl``, w = (b, 1): of the noise in g, in A b, and in both.
+
+    Both have noise in common only where columns and response share an entry of what was released.
+    """
+    slopes = np.append(beta, 0.0)
+    terms = {"score noise": tensor[-1, -1], "Hessian noise": quadratic(tensor, slopes)}
+    if tensor[:-1, -1].any():
+        cross: Floats = np.tensordot(beta, tensor[:-1, -1], axes=1)
+        terms[BOTH] = cross + cross.T
+    return terms
+
+
+def quadratic(tensor: Floats, w: Floats) -> Floats:
+    """Return ``sum_kl w_k w_l C_kl``, shape (p, p)."""
+    matrix: Floats = np.einsum("k,l,klab->ab", w, w, tensor, optimize=True)
+    return (matrix + matrix.T) / 2

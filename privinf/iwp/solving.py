@@ -14,7 +14,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.estimate import Estimate, is_positive_definite
+from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
 from privinf.inference.solution import sandwich
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
@@ -33,6 +33,11 @@ DEFAULT_CORRECTION: dict[str, Correction] = {
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")
 SINGULAR = "the covariance is not positive definite: columns are collinear, or the fit is perfect"
 WEIGHTS = "IWPGLM takes no observation weights: they would multiply a record's influence on the fit"
+EQUATION = """\
+cov = J^-1 [ sampling + noise of the examples ] J^-T / n, the bracket being the covariance of the scores
+sampling: that of the clean scores, by the exact inverse transform of the released ones' squares
+noise of the examples: the rest; features and labels enter one nonlinear score, so that it has no parts
+sampling and noise: both, where the corrected score has no unbiased square and they are not told apart"""
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
 
@@ -320,7 +325,11 @@ def _with_cov(
     known = _clean_cov(system, params)
     noise = None if known is None else _noise_part(cov, known)
     scores, bread = system.scores(params), system.jacobian(params)
-    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0"), known
+    if noise is None:
+        terms = VarianceTerms(EQUATION, {"sampling and noise": cov}, {})
+    else:
+        terms = VarianceTerms.dividing(cov, EQUATION, {"noise of the examples": noise})
+    return Estimate(params, cov, names, system.n, scores, bread, noise, "HC0", terms=terms), known
 
 
 def linear_system(system: ExampleScores) -> CorrectedLeastSquares | None:

@@ -32,9 +32,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import VarianceTerms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_count, check_fraction, check_number
 
+EQUATION = """\
+var_j = v_j / (n kappa_j^2) + s_s^2 / kappa_j^2 + (s_j s_kappa / kappa_j^2)^2 + column_j
+sampling: v_j / (n kappa_j^2), v_j the mean square of the clipped scores; with the scores' correlations
+score noise, slope noise: of sds s_s and s_kappa in the scores s_j and in their slopes kappa_j
+precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
 # The projection keeps eigenvalues above this, so that the correlation stays invertible.
 SMALLEST = 1e-8
 ETA = 0.01
@@ -89,6 +95,13 @@ class Debiased:
     def variance(self) -> Floats:
         """Total variance."""
         return self.sampling + self.privacy
+
+    def terms(self, cov: Floats, unit: Floats) -> VarianceTerms:
+        """Return the named terms of `cov`, the coordinates' covariance, after division by `unit`."""
+        back = np.outer(unit, unit)
+        named = {"score noise": self.score, "slope noise": self.slope, "precision columns": self.column}
+        noise = {name: np.diag(part) / back for name, part in named.items()}
+        return VarianceTerms.dividing(cov / back, EQUATION, noise)
 
 
 def steadied(values: Floats, noise_sd: float) -> Floats:

@@ -632,7 +632,7 @@ def lasso_results(
     reported, noise_cov = tuple(names[j] for j in chosen), np.diag(parts.privacy) / back
     estimate = Estimate(
         parts.params / unit, debiased.cov / back, reported, sums.n, noise_cov=noise_cov, cov_type="HC0",
-        bias=None if debiased.bias is None else debiased.bias / unit,
+        bias=None if debiased.bias is None else debiased.bias / unit, terms=parts.terms(debiased.cov, unit),
     )  # fmt: skip
     values = fit.beta / sums.units.scale[fit.support]
     middle = sums.sizes[-1].middle if sums.sizes else fit.scale

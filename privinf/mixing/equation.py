@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance, quadratic
+from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance
+from privinf.inference.solution import quadratic
+from privinf.mixing.rows import EQUATION, nonnegative, residuals, row_terms
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
@@ -91,6 +93,7 @@ class MixedLeastSquares:
     """
 
     cov_type, linear_noise = "mixed rows", False
+    variance_equation = EQUATION
 
     def __init__(
         self,
@@ -155,6 +158,17 @@ class MixedLeastSquares:
         e = self._y - self._X @ slopes
         return float(e @ e - self._rows_noise * self._row_noise(slopes)) / self._kept + shift**2
 
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest."""
+        slopes, _ = self._split(beta)
+        S, size, common = np.diag(self._noise), self._kept / self._k, self._common(slopes)
+        variance, unit = max(self._variance(beta), 0.0), self.n * self._k / self._kept**2
+        at = row_terms(size, self._gram, variance, S, common, slopes, self._y_noise)
+        terms = {name: self._joined(unit * term, 0.0) for name, term in at.items()}
+        means = self.n * self._row_noise(slopes) * self._mean_noise
+        terms["noise of the means"] = self._joined(0.0 * S, means)
+        return {"mixing": self.noise_meat(beta) - sum(terms.values()), **terms}
+
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the meat of mixing and noise, given the people; shape (p, p)."""
         slopes, _ = self._split(beta)
@@ -215,8 +229,8 @@ class MixedLeastSquares:
         if common.any():
             e, X = e + size * z, X + np.outer(z, common) / size
         tested = np.flatnonzero(self._slopes) != self._constant
-        e, X = _residuals(X[:, ~tested], e), _residuals(X[:, ~tested], X[:, tested])
-        rest = _residuals(X, e)
+        e, X = residuals(X[:, ~tested], e), residuals(X[:, ~tested], X[:, tested])
+        rest = residuals(X, e)
         df = int(tested.sum())
         statistic = self._k * (1.0 - float(rest @ rest) / float(e @ e))
         return statistic, self.law.pvalue(statistic, df)
@@ -282,7 +296,7 @@ class MixedLeastSquares:
     def _tensor(self) -> Floats:
         slopes = self._row_tensor() * (self.n * self._k / self._kept**2)
         if self._population:
-            slopes = slopes + np.einsum("kl,ab->klab", self._clean_form, _nonnegative(self._gram))
+            slopes = slopes + np.einsum("kl,ab->klab", self._clean_form, nonnegative(self._gram))
         if self._means is None:
             return np.asarray(slopes, dtype=np.float64)
         p = len(self._slopes)
@@ -322,7 +336,7 @@ class MixedLeastSquares:
         """Return the residual variance without noise as a nonnegative quadratic form in (slopes, 1)."""
         Z = np.column_stack([-self._X, self._y])
         noise = np.diag(np.append(self._noise, self._y_noise))
-        return _nonnegative((Z.T @ Z - self._rows_noise * noise) / self._kept)
+        return nonnegative((Z.T @ Z - self._rows_noise * noise) / self._kept)
 
 
 def _means(ones_row: ArrayLike, ones_response: float | None, constant: int, p: int) -> tuple[Floats, float]:
@@ -334,17 +348,3 @@ def _means(ones_row: ArrayLike, ones_response: float | None, constant: int, p: i
     if not weight > 0.0:
         raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n")
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
-
-
-def _nonnegative(matrix: Floats) -> Floats:
-    """Return a symmetric matrix with its negative eigenvalues at zero."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
-
-
-def _residuals(X: Floats, y: Floats) -> Floats:
-    """Return y less its projection on the columns of X."""
-    if X.shape[1] == 0:
-        return y
-    coefficients = np.linalg.lstsq(X, y, rcond=None)[0]
-    return np.asarray(y - X @ coefficients, dtype=np.float64)

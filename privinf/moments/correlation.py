@@ -13,7 +13,13 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
-from privinf.inference.estimate import Estimate, is_positive_definite, two_sided_pvalue, upper_quantile
+from privinf.inference.estimate import (
+    Estimate,
+    VarianceTerms,
+    is_positive_definite,
+    two_sided_pvalue,
+    upper_quantile,
+)
 from privinf.inference.linear_scores import partialled
 from privinf.inference.solution import semidefinite
 from privinf.moments.equation import TRUSTED, MomentMap, moments_law
@@ -27,6 +33,10 @@ from privinf.validation import check_fraction
 # Below this many sds of the noise in the smallest direction of the columns an interval of a correlation is
 # the whole of [-1, 1]: see benchmarks/results/one_release.md.
 STRONG = 6.0
+MEANS_EQUATION = """\
+cov = S / (n - 1) + s^2 L L'
+sampling: the columns' covariance S over n - 1, or what the records' own spread has beyond the noise
+noise of the means: of sd s in every entry of the moments, of which the means are L times"""
 NORMAL_LAW = "sampling errors as of jointly normal columns"
 OWN_LAW = "sampling errors from the records' own spread"
 
@@ -121,7 +131,14 @@ def means(moments: MeanMoments, release: Release) -> Results:
     )
     names = [column.name for column, here in zip(columns, kept, strict=True) if here]
     estimate = Estimate(
-        m, total, tuple(names), moments.n, noise_cov=noise, cov_type=cov_type, df=moments.n - 1
+        m,
+        total,
+        tuple(names),
+        moments.n,
+        noise_cov=noise,
+        cov_type=cov_type,
+        df=moments.n - 1,
+        terms=VarianceTerms.dividing(total, MEANS_EQUATION, {"noise of the means": noise}),
     )
     return Results(
         estimate.transformed(np.diag(scale), shift=center, names=names),

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import LargeSample, homoskedastic_variance, quadratic
-from privinf.inference.solution import semidefinite
+from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
+from privinf.inference.solution import TOTALS_EQUATION, quadratic, semidefinite, totals_noise_terms
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
@@ -183,6 +183,7 @@ class NoisyTotals(LargeSample):
     """
 
     linear_noise = True
+    variance_equation = TOTALS_EQUATION
 
     def __init__(
         self,
@@ -240,9 +241,9 @@ class NoisyTotals(LargeSample):
         """Return ``n Cov(psibar(b))`` at coefficients that were not estimated."""
         return quadratic(self.tensor(), np.append(beta, 1.0))
 
-    def noise_meat(self, beta: Floats) -> Floats:
-        """Return n V(b), the noise part: exact."""
-        return quadratic(self._noise, np.append(beta, 1.0))
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the terms of n V(b), the noise part: exact."""
+        return totals_noise_terms(self._noise, beta)
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the sampling part of the meat."""

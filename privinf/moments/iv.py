@@ -12,11 +12,11 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
 from privinf.fitting.solve import CLIPPED
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance, quadratic
+from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
 from privinf.inference.score_sets import ScoreSet, projected_set
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
-from privinf.inference.solution import solve
+from privinf.inference.solution import quadratic, solve, totals_noise_terms
 from privinf.moments.equation import TRUSTED, MomentMap, NoisyTotals, positive_part
 from privinf.releases import Release
 from privinf.results import Results
@@ -107,6 +107,10 @@ class TwoStageEquation(LargeSample):
     """
 
     cov_type = "nonrobust"
+    variance_equation = """\
+cov = A^-1 [ sampling + Pi'V_h Pi + Pi'V_A(b) Pi ] A^-T / n,   h(b) = Z'(y - X b)/n,  A = Pi'Z'X/n
+score noise    V_h: n times the covariance of the noise in Z'y/n
+Hessian noise  V_A(b): that of the noise in (Z'X/n) b"""
 
     def __init__(self, W: Floats, part: MomentMap, *, columns: int, n: int, scale: float) -> None:
         self.n = n
@@ -150,9 +154,10 @@ class TwoStageEquation(LargeSample):
         """Return ``n Cov(Pi'h(b))``: sampling and noise together."""
         return self._pi.T @ quadratic(self._tensor, np.append(beta, 1.0)) @ self._pi
 
-    def noise_meat(self, beta: Floats) -> Floats:
-        """Return the part of the meat that the noise causes."""
-        return self._pi.T @ quadratic(self._noise, np.append(beta, 1.0)) @ self._pi
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the terms of the part of the meat that the noise causes."""
+        terms = totals_noise_terms(self._noise, beta)
+        return {name: self._pi.T @ term @ self._pi for name, term in terms.items()}
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return the sampling part of the meat."""

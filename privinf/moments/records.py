@@ -14,9 +14,9 @@ from privinf.inference.linear_scores import (
     check_weights,
     determined_difference,
     homoskedastic_variance,
-    quadratic,
     refuse_dependent_rows,
 )
+from privinf.inference.solution import TOTALS_EQUATION, totals_noise_terms
 from privinf.moments.equation import (
     FULLER_REASON,
     MomentMap,
@@ -76,6 +76,7 @@ class NoisyRecordMoments(LargeSample):
     """
 
     linear_noise = True
+    variance_equation = TOTALS_EQUATION
 
     def __init__(
         self,
@@ -135,10 +136,10 @@ class NoisyRecordMoments(LargeSample):
         loading = self._at(beta)
         return np.asarray(loading @ self.covariance @ loading.T, dtype=np.float64)
 
-    def noise_meat(self, beta: Floats) -> Floats:
-        """Return the noise part of the meat: exact."""
+    def noise_terms(self, beta: Floats) -> dict[str, Floats]:
+        """Return the terms of the noise part of the meat: exact."""
         mean_square = 1.0 if self._weights is None else float(np.mean(self._weights**2))
-        return quadratic(self._map.noise_tensor(mean_square * self._variance), np.append(beta, 1.0))
+        return totals_noise_terms(self._map.noise_tensor(mean_square * self._variance), beta)
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
         """Return ``meat - noise_meat`` where it is well determined, else residual variance times A."""

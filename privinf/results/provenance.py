@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from privinf.inference.score_sets import ScoreSet
     from privinf.inference.score_test import Identification, ScoreTestResult
     from privinf.releases import Release
+    from privinf.results.variance import VarianceFormula
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,25 @@ class DescribedResults(WaldResults):
     def bse_privacy(self) -> pd.Series[float]:
         """Standard errors that the privacy noise alone causes."""
         return self._labelled(self._estimate.noise_bse, "bse_privacy")
+
+    @property
+    def noise_cov(self) -> pd.DataFrame:
+        """Covariance of the part of the coefficients' error that the privacy mechanism causes."""
+        found = self._estimate.noise_cov
+        if found is None:
+            raise NotAvailableError("the noise part of the covariance is not known for this estimate")
+        return pd.DataFrame(np.array(found), list(self.names), list(self.names))
+
+    @property
+    def variance_formula(self) -> VarianceFormula:
+        """The named terms that add up to the coefficients' covariance, their sizes and their equation."""
+        from privinf.results.variance import VarianceFormula
+
+        terms = self._estimate.terms
+        if terms is None:
+            stored = "this result was stored or made without named terms"
+            raise NotAvailableError(f"variance_formula: {self._estimate.weak_reason or stored}")
+        return VarianceFormula(self.names, terms)
 
     @cached_property
     def noise_share(self) -> pd.Series[float]:

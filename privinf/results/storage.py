@@ -14,7 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import door
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
 from privinf.fitting.registry import MODELS, named, studied
-from privinf.inference.estimate import Estimate
+from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.score_test import Identification
 from privinf.releases import Release
 from privinf.results.provenance import DescribedResults
@@ -25,7 +25,7 @@ from privinf.validation import check_array
 
 FORMAT = "privinf-results"
 VERSION = 1
-RELEASE = "release/"
+RELEASE, TERMS = "release/", "terms/"
 ESTIMATE_ARRAYS = ("params", "cov", "scores", "bread", "noise_cov", "bias")
 DEGREES = ("df", "df_resid")
 CONTEXT_ARRAYS = ("sampling_cov", "point")
@@ -119,6 +119,11 @@ def _to_parts(
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     arrays = {name: getattr(estimate, name) for name in ESTIMATE_ARRAYS if records or name != "scores"}
     arrays |= {name: getattr(context, name) for name in CONTEXT_ARRAYS}
+    terms, named = estimate.terms, None
+    if terms is not None:
+        named = {"equation": terms.equation, "sampling": list(terms.sampling), "noise": list(terms.noise)}
+        every = (*terms.sampling.values(), *terms.noise.values())
+        arrays |= {f"{TERMS}{place}": term for place, term in enumerate(every)}
     release = context.release if records else None
     if release is not None:
         arrays |= {RELEASE + name: array for name, array in release.arrays.items()}
@@ -129,6 +134,7 @@ def _to_parts(
         "cov_type": estimate.cov_type,
         "weak_reason": estimate.weak_reason,
         **{name: None if math.isinf(df := getattr(estimate, name)) else df for name in DEGREES},
+        "terms": named,
         "report": context.report.to_dict(),
         "design": None if context.design is None else context.design.to_dict(),
         "identification": None if found is None else dataclasses.asdict(found),
@@ -152,6 +158,7 @@ def _from_parts(
         weak_reason=header["weak_reason"],
         **{name: math.inf if header.get(name) is None else header[name] for name in DEGREES},  # type: ignore[arg-type]
         **{name: arrays.get(name) for name in ESTIMATE_ARRAYS},  # type: ignore[arg-type]
+        terms=_terms(arrays, header.get("terms")),
     )
     release = None
     if header["release"] is not None:
@@ -173,6 +180,16 @@ def _from_parts(
     )
     result._check_settings()
     return result
+
+
+def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTerms | None:
+    """Return the named terms of the variance; None for files without them."""
+    if named is None:
+        return None
+    names = (*named["sampling"], *named["noise"])
+    every = {name: arrays[f"{TERMS}{place}"] for place, name in enumerate(names)}
+    kinds = ({name: every[name] for name in named[kind]} for kind in ("sampling", "noise"))
+    return VarianceTerms(named["equation"], *kinds)
 
 
 def _equation(recipe: Recipe | None, release: Release | None, settings: Mapping[str, Any]) -> Any:

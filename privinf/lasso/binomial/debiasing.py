@@ -40,8 +40,8 @@ mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -119,6 +119,8 @@ class DebiasedLogistic:
         What speaks against the step.
     suspect : LogisticSuspect or None
         None where all columns are in the fit.
+    noise : mapping of str to ndarray, shape (k, k)
+        Named terms of `privacy`.
     """
 
     params: Floats
@@ -127,6 +129,7 @@ class DebiasedLogistic:
     union: list[int]
     signs: tuple[str, ...] = ()
     suspect: LogisticSuspect | None = None
+    noise: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
@@ -204,8 +207,8 @@ def debias_logistic(
     lead = root @ np.linalg.inv(secant.mean)
     delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)
     size = len(targets)
-    noise = score.sd**2 * np.eye(size)
-    noise += secant.sd**2 / 2.0 * (float(delta @ delta) * np.eye(size) + np.outer(delta, delta))
+    moves = secant.sd**2 / 2.0 * (float(delta @ delta) * np.eye(size) + np.outer(delta, delta))
+    noise = score.sd**2 * np.eye(size) + moves
     sampling = lead @ (shrunk(meat.mean, meat.sd) / sums.n) @ lead.T
     column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
@@ -220,7 +223,9 @@ def debias_logistic(
         suspect = LogisticSuspect(targets[-1], t, pvalue, int(outside.sum()), seen)
     asked = np.ix_(range(named), range(named))
     return DebiasedLogistic(
-        params[:named], sampling[asked], privacy[asked], union, tuple(signs), suspect
+        params[:named], sampling[asked], privacy[asked], union, tuple(signs), suspect,
+        {"score noise": score.sd**2 * (lead @ lead.T)[asked], "Hessian noise": (lead @ moves @ lead.T)[asked],
+         "precision columns": np.diag(column)[asked]},
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.estimate import Estimate, upper_quantile
+from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
     DebiasedLogistic,
     DebiasPrices,
@@ -37,6 +37,11 @@ from privinf.lasso.sums import SparseSums
 from privinf.typing import RngLike
 from privinf.validation import check_positive
 
+EQUATION = """\
+cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
+sampling: meat / n of the weighted scores, shrunk
+score noise, Hessian noise: of sds s_S and s_H, that of the secant Hessian times the step D
+precision columns: E (w_j' Z d)^2, noise Z of the Gram matrix of w_j times the error d of the first fit"""
 DOUBTFUL = (
     "Not to be trusted: of the sparse logistic fit, {}. Keep fewer columns, name fewer targets, or "
     "spend more."
@@ -206,7 +211,8 @@ def _results(
     sampling, noise = debiased.sampling / back, debiased.privacy / back
     estimate = Estimate(
         debiased.params / unit, sampling + noise, tuple(names[j] for j in chosen), sums.n,
-        noise_cov=noise, cov_type="HC0",
+        noise_cov=noise, cov_type="HC0", terms=VarianceTerms.dividing(
+            sampling + noise, EQUATION, {name: term / back for name, term in debiased.noise.items()}),
     )  # fmt: skip
     support = [fit.point.support[i] for i in fit.kept]
     values = fit.point.beta[fit.kept] / units.scale[support]

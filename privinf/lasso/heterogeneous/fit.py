@@ -236,6 +236,7 @@ def _site_results(
             rows.rows[site],
             noise_cov=np.diag(debiased.privacy / unit**2),
             cov_type="HC0",
+            terms=debiased.terms(sampling + np.diag(debiased.privacy), unit),
         ),
         report=report,
         sampling_cov=sampling / back,
