@@ -118,10 +118,8 @@ cov = covariance of draws of (H - N)^-1 (S - e), N the noise of H, e the errors 
       H^-1 [ meat / n + s_S^2 I + a I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
 sampling: meat / n, the scores' mean outer product; allowance for misfit: a, what clips may hide
 score noise, Hessian noise: of sds s_S and s_H, that of the Hessian times the last step D
-beyond first order: what the draws have beyond these terms, as the Hessian is inverted with its noise"""
-POSTERIOR_EQUATION = (
-    "Covariance of draws from a posterior, in which rows, noise and prior are not told apart."
-)
+beyond first order: what else the draws have, of the Hessian inverted with its noise, and their own error"""
+POSTERIOR_EQUATION = "cov: that of draws from a posterior; sampling, noise and prior are not told apart"
 
 
 def drawn_terms(step: FinalStep, noise_cov: Floats) -> dict[str, Floats]:

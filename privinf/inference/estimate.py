@@ -210,7 +210,10 @@ class Estimate:
     def influence(self) -> Floats:
         """Influence functions ``bread^-1 scores_i``, shape (m, p)."""
         if self.scores is None or self.bread is None:
-            raise NotAvailableError("this estimate has no scores: its release is a total, not records")
+            raise NotAvailableError(
+                "multipliers need a score of every record, and sums over records are all that is at hand: "
+                "'gaussian', or 'parametric', draws from the normal law that such sums have"
+            )
         return np.asarray(np.linalg.solve(self.bread, self.scores.T).T, dtype=np.float64)
 
     def linear(self, R: ArrayLike) -> tuple[Floats, Floats]:

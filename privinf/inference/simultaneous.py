@@ -117,6 +117,12 @@ def multiplier_max_t(
     return _summarize(observed, [sums], count, alpha)
 
 
+def drawn_max_t(statistics: ArrayLike, draws: Floats, *, alpha: float = 0.05) -> MaxT:
+    """Joint inference from draws of the m statistics under the null, shape (draws, m)."""
+    observed = np.abs(check_array(statistics, "statistics", ndim=1))
+    return _summarize(observed, [draws], len(draws), check_fraction(alpha, "alpha"))
+
+
 def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: float) -> MaxT:
     """Fold blocks of null draws, shape (b, m), into critical value and both kinds of p-values.
 

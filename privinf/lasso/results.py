@@ -100,6 +100,12 @@ OUTSIDE = (
     "{} lie outside their bounds and were put there: coefficients are those of the cut columns; state wider "
     "bounds"
 )
+NO_MULTIPLIERS = (
+    "multipliers need a score of every record, and this fit released noisy sums of them alone. Given the "
+    "scores, normal multipliers have the normal law of their covariance, which was released: "
+    "method='simulation' is that bootstrap, free. Draws with signs cost budget: fit(bootstrap_draws=200), "
+    "method='private-bootstrap'"
+)
 WHOM = {"central": "trusted curator", "server": "trusted server", "secure-sum": "secure sums"}
 
 
@@ -456,7 +462,8 @@ class LassoResults(Results):
             "simulation", called "gaussian" elsewhere, draws from the released covariance: free and sharper.
             "private-bootstrap": Algorithm 7, from the maxima that the fit released, conservative for their
             noise; of fewer coefficients than all targets it is more so, and its step-down p-values are those
-            of the single step, as nothing was released of smaller sets. "multiplier" needs released records.
+            of the single step, as nothing was released of smaller sets. "multiplier" is refused: no record's
+            score is released, and with normal multipliers the simulation is what it would be.
         draws : int, optional
             Of the simulation.
         rng : None, int or Generator
@@ -473,6 +480,9 @@ class LassoResults(Results):
         drawn = PrivateDraws(tuple(released.pop("values")), **released)
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
+
+    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        raise NotAvailableError(NO_MULTIPLIERS)
 
     def max_test(
         self,

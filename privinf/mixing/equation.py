@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance
 from privinf.inference.solution import quadratic
-from privinf.mixing.rows import EQUATION, nonnegative, residuals, row_terms
+from privinf.mixing.rows import EQUATION, nonnegative, ones_means, residuals, row_terms
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
@@ -129,7 +129,7 @@ class MixedLeastSquares:
         added = 0.0
         slopes = np.ones(p, dtype=bool)
         if constant is not None and ones_row is not None:
-            means, weight = _means(ones_row, ones_response, constant, p)
+            means, weight = ones_means(ones_row, ones_response, constant, p)
             slopes[constant] = False
             c = features[:, constant]
             features, response = features - np.outer(c, means[:-1]), response - c * means[-1]
@@ -172,11 +172,21 @@ class MixedLeastSquares:
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the meat of mixing and noise, given the people; shape (p, p)."""
         slopes, _ = self._split(beta)
-        psi = self._X * (self._y - self._X @ slopes)[:, None]
-        psi -= psi.mean(axis=0)
-        meat = psi.T @ psi / self.df * (self.n * self._k / self._kept**2)
         floor = MEAN_FLOOR * max(self.residual_variance(beta), 0.0)
-        return self._joined(meat, self.n * self._row_noise(slopes) * self._mean_noise + floor)
+        means, rows = self.n * self._row_noise(slopes) * self._mean_noise + floor, self.row_scores(beta)
+        return rows.T @ rows + self._joined(np.zeros((len(slopes),) * 2), means)
+
+    def row_scores(self, beta: Floats) -> Floats:
+        """Return what each mixed row adds to root-n psibar, shape (k, p), centred, times sqrt(k/(k - d)).
+
+        Given the people the rows are independent draws: their outer products add up to the rows' part of the
+        meat.
+        """
+        slopes, _ = self._split(beta)
+        psi = self._X * (self._y - self._X @ slopes)[:, None]
+        scores, unit = np.zeros((self._k, len(beta))), math.sqrt(self.n * self._k / self.df) / self._kept
+        scores[:, self._slopes] = unit * (psi - psi.mean(axis=0))
+        return scores @ self._lift.T
 
     def meat(self, beta: Floats) -> Floats:
         """Return mixing, noise and sampling together."""
@@ -337,14 +347,3 @@ class MixedLeastSquares:
         Z = np.column_stack([-self._X, self._y])
         noise = np.diag(np.append(self._noise, self._y_noise))
         return nonnegative((Z.T @ Z - self._rows_noise * noise) / self._kept)
-
-
-def _means(ones_row: ArrayLike, ones_response: float | None, constant: int, p: int) -> tuple[Floats, float]:
-    """Return the means of all columns and the response, and the public weight sqrt(a) n of the row."""
-    row = check_array(ones_row, "ones_row", ndim=1)
-    if row.shape != (p,) or ones_response is None:
-        raise ArgumentError("ones_row must have one entry a column, and ones_response goes with it")
-    weight = float(row[constant])
-    if not weight > 0.0:
-        raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n")
-    return np.append(row, check_number(ones_response, "ones_response")) / weight, weight

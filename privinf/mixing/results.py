@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
@@ -11,17 +12,21 @@ import pandas as pd
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.bootstrap import BootstrapDraws, Resolve, covariance_root, pairs_bootstrap
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.score_test import ScoreTestResult
+from privinf.inference.solution import sandwich
 from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
+from privinf.mixing.rows import nonnegative, signed_rows
 from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.release_kinds import MixingRegressionLaw
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.typing import ArrayLike, ColumnsLike, Floats
-from privinf.validation import check_array, check_choice
+from privinf.results.resampling import BootstrapResults
+from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, Integers, RngLike
+from privinf.validation import as_generator, check_array, check_choice, check_count
 
 MixingSystem = MixedLeastSquares | CorrectedLeastSquares
 ScoreForm = Literal["F", "exact"]
@@ -101,6 +106,96 @@ class MixingResults(Results):
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))
         return ScoreTestResult(statistic, pvalue, len(slopes), slopes, system.law)
 
+    def bootstrap(
+        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
+    ) -> BootstrapResults:
+        """Return the bootstrap distribution of the coefficients.
+
+        Parameters
+        ----------
+        draws : int
+        method : {"multiplier", "pairs", "parametric"}
+            Of mixed rows (RMGMOLS): random signs on the k rows' influences; the k rows drawn again and solved
+            again; or normal draws. The rows vary by mixing and noise, given the people; what they do not
+            show is added from normal laws: the noise of the means, and sampling unless
+            ``target="sample"``. Of single people's rows as for `Results.bootstrap`.
+        rng : None, int or Generator
+
+        Notes
+        -----
+        **Privacy.** Post-processing of the released rows: no cost.
+        """
+        check_choice(method, BootstrapMethod, "method")
+        if method == "parametric" or self._of_people:
+            return super().bootstrap(draws, method, rng=rng)
+        count, generator = check_count(draws, "draws", least=2), as_generator(rng)
+        influence, rest = self._row_influence
+        center, bse = self._estimate.params, self._estimate.bse
+        if method == "multiplier":
+            shifts, pivots = signed_rows(influence, rest, bse, count, generator)
+            found = BootstrapDraws(center, bse, center + shifts, pivots)
+        else:
+            resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
+            found = pairs_bootstrap(center, bse, resolve, n=len(influence), draws=count, rng=generator)
+        return BootstrapResults(self.names, found, method)
+
+    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        if self._of_people:
+            return super()._null_draws(R, draws, rng)
+        influence, rest = self._row_influence
+        bse = np.sqrt(np.diag(self._estimate.linear(R)[1]))
+        count = check_count(1_999 if draws is None else draws, "draws")
+        return signed_rows(influence @ R.T, R @ rest @ R.T, bse, count, as_generator(rng))[1]
+
+    @property
+    def _of_people(self) -> bool:
+        """Whether the released rows are single people's."""
+        return isinstance(self._context.system, CorrectedLeastSquares)
+
+    @property
+    def _row_influence(self) -> tuple[Floats, Floats]:
+        """What each mixed row adds to the coefficients' error, (k, p), and the covariance of the rest."""
+        covariance, transform = self._estimate.covariance, self._known.design.to_user[0]
+        system, scaled = cast(MixedLeastSquares, self._context.system), self._scaled_solution
+        back = transform @ np.linalg.inv(system.A)
+        influence = system.row_scores(scaled) @ back.T / math.sqrt(system.n)
+        return influence, covariance - influence.T @ influence
+
+    @property
+    def _scaled_solution(self) -> Floats:
+        """Solution of the released moments, scaled units, which the estimate is unless it is penalized."""
+        system, (transform, shift) = cast(MixedLeastSquares, self._context.system), self._known.design.to_user
+        scaled = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
+        away = np.abs(transform @ scaled + shift - self._estimate.params)
+        if (away > 1e-6 * self._estimate.bse).any():
+            raise NotAvailableError(
+                "the bootstrap of mixed rows repeats the solution of the released moments, and this estimate "
+                "is a penalized one: use method='parametric'"
+            )
+        return scaled
+
+    @property
+    def _known(self) -> Release:
+        if self._context.release is None:
+            raise NotAvailableError("this result was stored without the released rows, on which this rests")
+        return self._context.release
+
+    def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
+        """Return the solver of rows drawn again; `root` is of the covariance of what they do not show."""
+        release, population = self._known, self.target != "sample"
+        transform, shift = release.design.to_user
+
+        def resolve(weights: Floats) -> tuple[Floats, Floats]:
+            again = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+            system = cast(MixedLeastSquares, mixing_system(release, population=population, rows=again))
+            params = np.asarray(np.linalg.solve(system.A, system.g), dtype=np.float64)
+            meat = system.meat(params) if population else system.noise_meat(params)
+            cov = transform @ sandwich(system.A, meat, system.n) @ transform.T
+            moved = root @ rng.standard_normal(root.shape[1])
+            return transform @ params + shift + moved, np.sqrt(np.maximum(np.diag(cov), 0.0))
+
+        return resolve
+
     def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows; those of a shrunk fit are kept inside the label's bounds.
 
@@ -134,11 +229,11 @@ def rebuilt_system(release: Release, settings: MixingSettings) -> Any:
     return mixing_system(release, population=settings["population"])
 
 
-def mixing_system(release: Release, *, population: bool = True) -> MixingSystem:
+def mixing_system(release: Release, *, population: bool = True, rows: Integers | None = None) -> MixingSystem:
     """Return the estimating equation of a regression release, scaled units, in the design's column order.
 
     `population` says whose coefficients score tests of mixed rows are about; for single rows with noise the
-    population's in any case.
+    population's in any case. With `rows` it is that of these mixed rows, in place of all.
     """
     arrays, law, design = release.arrays, cast(MixingRegressionLaw, release.law), release.design
     noise = np.asarray(law["noise"])
@@ -147,8 +242,9 @@ def mixing_system(release: Release, *, population: bool = True) -> MixingSystem:
             arrays["features"], arrays["response"], np.diag(noise), y_noise_var=law["y_noise"]
         )
     top = arrays.get("ones_response")
+    chosen = slice(None) if rows is None else rows
     return MixedLeastSquares(
-        arrays["features"], arrays["response"], noise, y_noise=law["y_noise"], n=release.nobs,
+        arrays["features"][chosen], arrays["response"][chosen], noise, y_noise=law["y_noise"], n=release.nobs,
         share=law["share"], constant=design.constant, ones_row=arrays.get("ones_row"),
         ones_response=None if top is None else float(top[0]), population=population,
     )  # fmt: skip

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from privinf.errors import ArgumentError
+from privinf.inference.bootstrap import covariance_root, multiplier_sums
 from privinf.typing import Floats
+from privinf.validation import check_array, check_number
 
 EQUATION = """\
 cov = A^-1 [ mixing + (m s2 S + m q A + (q S + t t') + t2 (m A + S)) n k / N^2 + means + sampling ] A^-T / n
@@ -49,6 +53,52 @@ def row_terms(
         "noise on noise": q * S + np.outer(common, common),
         "response noise": response * (size * gram + S),
     }
+
+
+def ones_means(
+    ones_row: ArrayLike, ones_response: float | None, constant: int, p: int
+) -> tuple[Floats, float]:
+    """Return the means of all columns and the response, and the public weight sqrt(a) n of the row."""
+    row = check_array(ones_row, "ones_row", ndim=1)
+    if row.shape != (p,) or ones_response is None:
+        raise ArgumentError("ones_row must have one entry a column, and ones_response goes with it")
+    weight = float(row[constant])
+    if not weight > 0.0:
+        raise ArgumentError("the entry of ones_row at the constant must be sqrt(a) n")
+    return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
+
+
+def signed_rows(
+    influence: Floats, rest: Floats, bse: Floats, draws: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return draws of the errors of q quantities by random signs on k rows, and of their t statistics.
+
+    Parameters
+    ----------
+    influence : (k, q) array
+        What each row adds to each error; their squares add up to the rows' part of the variance.
+    rest : (q, q) array
+        Covariance of what does not come from the rows: noise of the means, and sampling.
+    bse : (q,) array
+    draws : int
+    rng : Generator
+
+    Returns
+    -------
+    shifts, statistics : (draws, q) arrays
+
+    Notes
+    -----
+    Given the people, mixed rows are independent and alike: exactly with random signs, up to k/n where every
+    person is in one row. So ``sum w_i influence_i`` with random signs w has their law. A row says nothing of
+    the draw of the people, nor of the noise of means that all rows share: both are drawn from normal laws.
+    The standard error of a draw is that of its signed rows, about their own mean.
+    """
+    moved = multiplier_sums(influence, draws=draws, multipliers="rademacher", rng=rng)
+    spread = np.sqrt(bse**2 - moved**2 / len(influence))
+    root = covariance_root(nonnegative(rest))
+    shifts = moved + rng.standard_normal((draws, root.shape[1])) @ root.T
+    return shifts, shifts / spread
 
 
 def nonnegative(matrix: Floats) -> Floats:

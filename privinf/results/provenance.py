@@ -276,10 +276,16 @@ class DescribedResults(WaldResults):
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
         """
-        if method == "multiplier":
-            self._require_population("method='multiplier'")
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
-        return joint.simultaneous(self._estimate, chosen, alpha=alpha, method=method, draws=draws, rng=rng)
+        null = self._null_draws(chosen.R, draws, rng) if method == "multiplier" else None
+        return joint.simultaneous(
+            self._estimate, chosen, alpha=alpha, method=method, draws=draws, rng=rng, null=null
+        )
+
+    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        """Return the model's own draws of the t statistics of ``R b``; None: by the records' influences."""
+        self._require_population("method='multiplier'")
+        return None
 
     def score_sets_are_quick(self, alpha: float) -> bool:
         """Return whether score intervals of this level are at hand or cost next to nothing."""

@@ -12,7 +12,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.bootstrap import BLOCK
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df
-from privinf.inference.simultaneous import MaxT, gaussian_max_t, multiplier_max_t
+from privinf.inference.simultaneous import MaxT, drawn_max_t, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_choice, shown
@@ -128,8 +128,12 @@ def simultaneous(
     method: SimultaneousMethod,
     draws: int | None,
     rng: RngLike,
+    null: Floats | None = None,
 ) -> SimultaneousResults:
-    """Return joint inference on ``R b``; see `Results.simultaneous`."""
+    """Return joint inference on ``R b``; see `Results.simultaneous`.
+
+    `null` are draws of the statistics under the null, shape (draws, m), where a model makes its own.
+    """
     check_choice(method, SimultaneousMethod, "method")
     effect, cov = estimate.linear(restrictions.R)
     variances = np.diag(cov)
@@ -145,6 +149,8 @@ def simultaneous(
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
         found = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
+    elif null is not None:
+        found = drawn_max_t(statistics, null, alpha=alpha)
     else:
         influence = estimate.influence @ restrictions.R.T
         found = multiplier_max_t(

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from members import touch_all
+from support.variance import terms_add_up
 
 import privinf as pi
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
@@ -129,6 +130,7 @@ def test_noise_free_limit_is_statsmodels(name):
     np.testing.assert_allclose(ours.cov_params(), theirs.cov_params(), **close)
     np.testing.assert_allclose(ours.conf_int(0.1), theirs.conf_int(0.1), **close)
     np.testing.assert_allclose(ours.bse_sampling, theirs.bse, **close)
+    terms_add_up(ours, noise_free=True)
     for constraint in ("a = b", "a = b, c = 0.5", "C(g)[T.v] = C(g)[T.w] = 0"):
         a, b = (
             ours.wald_test(constraint),
@@ -193,6 +195,9 @@ def test_internal_consistency(name):
         # local moments may fall back on the homoskedastic form of the sampling error
         np.testing.assert_allclose(total, clean + noise, rtol=0.1 if name == "moments-local" else 1e-6)
     assert (r.bse_sampling < r.bse).all()
+    terms_add_up(r)
+    if name == "party-mixed":
+        terms_add_up(fitted(name), noise_free=True)
 
 
 @EVERY

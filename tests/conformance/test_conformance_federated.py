@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from members import touch_all
+from support.variance import terms_add_up
 from test_conformance import federation_of as sites_with_keys
 
 import privinf as pi
@@ -61,6 +62,7 @@ def test_noise_free_limit_is_statsmodels(family, trust):
     np.testing.assert_allclose(ours.params, theirs.params[order], **close)
     np.testing.assert_allclose(ours.bse, theirs.bse[order], **close)
     np.testing.assert_allclose(ours.bse_sampling, theirs.bse[order], **close)
+    terms_add_up(ours, noise_free=True)
     np.testing.assert_allclose(ours.conf_int(0.1), theirs.conf_int(0.1).loc[order], **close)
     a, b = ours.t_test("a - 2 * b = 0.1"), theirs.t_test("a - 2 * b = 0.1")
     for attribute in ("effect", "tvalue", "pvalue"):
@@ -86,6 +88,7 @@ def test_internal_consistency(family, trust):
         assert float(np.squeeze(r.t_test(f"a = {float(end)!r}").pvalue)) == pytest.approx(0.1, rel=rel)
     np.testing.assert_allclose(r.bse**2, r.bse_sampling**2 + r.bse_privacy**2, rtol=1e-6)
     assert (r.bse_sampling < r.bse).all()
+    terms_add_up(r)
 
 
 @EVERY
@@ -105,6 +108,7 @@ def test_storage_keeps_everything(family, trust, tmp_path):
         np.testing.assert_allclose(other.bse, a.bse, rtol=1e-12)
         assert str(other.summary()) == str(a.summary())
         pd.testing.assert_frame_equal(other.trace, a.trace)
+        pd.testing.assert_frame_equal(other.variance_formula.shares, a.variance_formula.shares)
 
 
 @EVERY

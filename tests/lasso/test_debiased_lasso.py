@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from support.variance import terms_add_up
 
 import privinf as pi
 from privinf import federation
@@ -44,6 +45,12 @@ def model(seed=0, **options):
 @pytest.fixture(scope="module")
 def fitted():
     return model()[0].fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=[2, 9, 30], rng=1)
+
+
+def test_named_terms_and_no_multipliers(fitted):
+    assert list(terms_add_up(fitted).noise) == ["score noise", "slope noise", "precision columns"]
+    with pytest.raises(NotAvailableError, match="method='simulation' is that"):
+        fitted.simultaneous(method="multiplier")
 
 
 @pytest.mark.parametrize("constant", [False, True])

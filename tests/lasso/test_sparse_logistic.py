@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy.special import expit
+from support.variance import terms_add_up
 
 import privinf as pi
 from privinf.errors import (
@@ -41,6 +42,10 @@ def model(seed=0, n=N, p=P, level=0.0, **options):
 @pytest.fixture(scope="module")
 def fitted():
     return model().fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=TARGETS, rng=1)
+
+
+def test_named_terms(fitted):
+    assert list(terms_add_up(fitted).noise) == ["score noise", "Hessian noise", "precision columns"]
 
 
 @pytest.mark.parametrize("constant", [False, True])

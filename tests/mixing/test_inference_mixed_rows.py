@@ -12,6 +12,7 @@ from privinf.inference.score_sets import score_sets
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
 from privinf.mixing.equation import MixedLeastSquares
+from privinf.mixing.rows import row_terms, signed_rows
 from privinf.simulation import binomial_limits
 
 SLOPES = np.array([0.4, -0.3, 0.2])
@@ -175,3 +176,40 @@ def test_fuller_is_not_offered():
     own = system(released(rng, n=2000, k=40, tau=1.0), 2000, 1.0)
     with pytest.raises(NotAvailableError, match="mixed rows"):
         solve(own, stabilization="fuller")
+
+
+def test_terms_of_a_row_are_the_covariance_of_its_score():
+    """Simulated: rows of normal people and noise; each term by switching off what it is not of."""
+    rng, size, draws = np.random.default_rng(2), 3.0, 400_000
+    gram, S, slopes, response = (
+        np.array([[1.0, 0.3], [0.3, 0.5]]),
+        np.diag([0.4, 0.8]),
+        np.array([0.9, -0.5]),
+        0.7,
+    )
+    x = rng.standard_normal((draws, 2)) @ np.linalg.cholesky(size * gram).T
+    e, u = math.sqrt(size * 0.6) * rng.standard_normal(draws), rng.standard_normal((draws, 2)) @ np.sqrt(S)
+    v = math.sqrt(response) * rng.standard_normal(draws)
+    terms = row_terms(size, gram, 0.6, S, S @ slopes, slopes, response)
+    parts = {
+        "feature noise": u * e[:, None],
+        "feature noise in residuals": -x * (u @ slopes)[:, None],
+        "noise on noise": -u * (u @ slopes)[:, None],
+        "response noise": (x + u) * v[:, None],
+    }
+    assert terms.keys() == parts.keys()
+    for name, part in parts.items():
+        np.testing.assert_allclose(np.cov(part.T), terms[name], atol=0.02 * np.abs(terms[name]).max())
+    whole = np.cov(((x + u) * (e + v - u @ slopes)[:, None]).T)
+    np.testing.assert_allclose(whole, size**2 * 0.6 * gram + sum(terms.values()), atol=0.02 * whole.max())
+
+
+def test_signed_rows_have_the_rows_law_and_the_rest():
+    rng = np.random.default_rng(0)
+    influence = rng.standard_normal((80, 2)) @ [[1.0, 0.5], [0.0, 0.2]]
+    influence -= influence.mean(axis=0)
+    rest = np.array([[20.0, 4.0], [4.0, 5.0]])
+    total = influence.T @ influence + rest
+    shifts, statistics = signed_rows(influence, rest, np.sqrt(np.diag(total)), 40_000, rng)
+    np.testing.assert_allclose(np.cov(shifts.T), total, rtol=0.05)
+    assert abs(np.mean(statistics**2) - 1.0) < 0.05

@@ -344,3 +344,31 @@ def test_noise_free_releases_refuse_to_be_saved(tmp_path):
     rels = model(n=500, k=50).release(epsilon=math.inf)
     with pytest.raises(errors.NotAvailableError, match="epsilon=inf"):
         rels["a"].save(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("target", ["population", "sample"])
+def test_mixed_rows_are_drawn_again(target, tmp_path):
+    r = model(k=150).fit(epsilon=30.0, delta=1e-5, rng=0, target=target)
+    signs, pairs = r.bootstrap(999, rng=1), r.bootstrap(99, "pairs", rng=1)
+    np.testing.assert_allclose(signs.bse, r.bse, rtol=0.12)
+    np.testing.assert_allclose(pairs.bse, r.bse, rtol=0.5)
+    assert (pairs.replicates.bse == r.bse.to_numpy()).all()
+    joint = [r.simultaneous(method=method, rng=1) for method in ("gaussian", "multiplier")]
+    assert joint[1].critical_value == pytest.approx(joint[0].critical_value, abs=0.25)
+    r.save(tmp_path / "rows.npz")
+    again = pi.load_results(tmp_path / "rows.npz").simultaneous(method="multiplier", rng=1)
+    assert again.critical_value == joint[1].critical_value
+    r.save(tmp_path / "none.npz", records=False)
+    without = pi.load_results(tmp_path / "none.npz")
+    for method in ("multiplier", "pairs"):
+        with pytest.raises(errors.NotAvailableError, match="stored without the released rows"):
+            without.bootstrap(method=method)
+    with pytest.raises(errors.NotAvailableError, match="stored without the released rows"):
+        without.simultaneous(method="multiplier")
+
+
+def test_rows_of_a_penalized_fit_are_not_drawn_again():
+    r = model(k=150).fit(epsilon=30.0, delta=1e-5, rng=0, ridge=0.2, target="penalized")
+    with pytest.raises(errors.NotAvailableError, match="penalized"):
+        r.bootstrap()
+    assert len(r.bootstrap(20, "parametric").draws) == 20

@@ -142,9 +142,9 @@ def test_bootstrap(results, method):
 def test_resampling_needs_records(results, ols):
     e = results.estimate
     total = rebuilt(results, estimate=Estimate(e.params, e.cov, e.names, e.nobs))
-    with pytest.raises(NotAvailableError, match="total, not records"):
+    with pytest.raises(NotAvailableError, match="sums over records"):
         total.bootstrap()
-    with pytest.raises(NotAvailableError, match="total, not records"):
+    with pytest.raises(NotAvailableError, match="sums over records"):
         total.simultaneous(method="multiplier")
     with pytest.raises(NotAvailableError, match="pairs bootstrap"):
         results.bootstrap(method="pairs")

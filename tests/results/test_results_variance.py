@@ -1,0 +1,91 @@
+"""Named terms of the variance at models outside the conformance suite, and terms that do not add up."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from support.variance import terms_add_up
+
+import privinf as pi
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import Estimate, VarianceTerms
+
+TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
+ESTIMATE = Estimate(
+    np.ones(2), np.diag([2.0, 4.0]), ("a", "b"), 9, noise_cov=np.diag([1.0, 3.0]), terms=TERMS
+)
+
+
+def table(n=4000, p=3):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (n, p))
+    return X, X[:, 0] - 0.5 * X[:, 1] + 0.5 * rng.standard_normal(n), rng
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        dataclasses.replace(TERMS, noise={}),
+        dataclasses.replace(TERMS, noise={"noise": np.diag([1.0, 2.9])}),
+        dataclasses.replace(TERMS, sampling={"sampling": np.diag([1.0, 3.0])}, noise={"noise": np.eye(2)}),
+        dataclasses.replace(TERMS, sampling={"sampling": np.ones(2)}),
+        dataclasses.replace(TERMS, equation=None),
+    ],
+)
+def test_terms_that_do_not_add_up_are_refused(broken):
+    with pytest.raises(ArgumentError, match=r"add up|dimension|shape"):
+        dataclasses.replace(ESTIMATE, terms=broken)
+
+
+def test_terms_follow_linear_maps():
+    moved = ESTIMATE.transformed([[1.0, 2.0]], names=["c"])
+    assert {k: v.item() for k, v in (moved.terms.sampling | moved.terms.noise).items()} == {
+        "sampling": 5.0, "noise": 13.0,
+    }  # fmt: skip
+    assert ESTIMATE.with_cov(np.eye(2), cov_type="given").terms is None
+
+
+@pytest.mark.parametrize("epsilon", [4.0, math.inf])
+@pytest.mark.parametrize("family", ["gaussian", "binomial", "poisson"])
+def test_named_terms_of_one_curator(family, epsilon):
+    X, y, rng = table()
+    spending = {"epsilon": epsilon, "delta": 1e-6, "rng": 1}
+    if family == "gaussian":
+        r = pi.OLS(y, X, bounds=[(-1, 1)] * 3, y_bounds=(-4, 4)).fit(**spending)
+    elif family == "binomial":
+        r = pi.Logit((y > 0).astype(float), X, bounds=[(-1, 1)] * 3).fit(**spending)
+    else:
+        counts = rng.poisson(np.exp(X[:, 0]))
+        r = pi.Poisson(np.minimum(counts, 12), X, bounds=[(-1, 1)] * 3, y_bounds=(0, 12)).fit(**spending)
+    found = terms_add_up(r, noise_free=math.isinf(epsilon))
+    contrast = found.of([1.0, -1.0, 0.0])
+    assert contrast.variances.sum(axis=1).item() == pytest.approx(r.cov_params([[1.0, -1.0, 0.0]]).item())
+    assert "Hessian noise" in repr(found)
+    assert "<table" in found._repr_html_()
+
+
+def test_a_posterior_has_no_split():
+    X, y, _ = table(300)
+    r = pi.Logit((y > 0).astype(float), X, bounds=[(-1, 1)] * 3).fit(epsilon=0.5, delta=1e-6, rng=0)
+    assert r.cov_type == "posterior"
+    assert list(terms_add_up(r).variances) == ["sampling, noise and prior"]
+    with pytest.raises(NotAvailableError, match="noise part"):
+        r.noise_cov
+
+
+@pytest.mark.parametrize(("loss", "split"), [("quadratic", True), ("logistic", False)])
+def test_examples_are_split_where_the_score_has_an_unbiased_square(loss, split):
+    X, y, _ = table(60_000 if split else 6_000)
+    r = pi.IWPGLM((y > 0).astype(int), X, bounds=[(-1, 1)] * 3, loss=loss).fit(
+        epsilon=60.0, delta=1e-6, rng=0
+    )
+    named = list(terms_add_up(r).variances)
+    assert named == (["sampling", "noise of the examples"] if split else ["sampling and noise"])
+
+
+def test_no_covariance_no_terms():
+    X, y, _ = table(300)
+    r = pi.ModulatedOLS(y, X, radius=1.8).fit(epsilon=0.1, delta=1e-6, rng=0)
+    with pytest.raises(NotAvailableError, match="variance_formula: the corrected Gram"):
+        r.variance_formula
