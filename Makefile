@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
 
-.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate gauntlet bench clean
+.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -74,6 +74,11 @@ verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and stat
 	$(BIN)/python benchmarks/fuzz_files.py
 	$(BIN)/python benchmarks/fuzz_queries.py
 	$(BIN)/python benchmarks/fuzz_arguments.py
+
+verify-peers: $(VENV)/.installed     ## other tools beside this one (the network, for their installation; half an hour)
+	$(BIN)/python benchmarks/peers/install.py $(VENV)/peers
+	$(BIN)/python benchmarks/peers/measure.py $(VENV)/peers
+	$(BIN)/python benchmarks/peers/flower_masks.py
 
 gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cells: some 3 hours on two cores, or less
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"

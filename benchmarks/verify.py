@@ -239,7 +239,7 @@ def moments(scale: float) -> None:
     write(
         "moments_central", "MomentOLS, trusted curator, n = 5,000, (1, 1e-5)", pd.DataFrame(rows), started,
         "X ~ U[-1,1]^3, beta (.5, -.3, .2), error sd .3, y clipped at 2. Asked: coverage in binomial limits, median "
-        "width <= .080; the best public tools measured on this design: .121 and .130.",
+        "width <= .080. Other tools on this design: `benchmarks/results/peers.md`.",
     )  # fmt: skip
 
 

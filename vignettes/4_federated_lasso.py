@@ -2,7 +2,8 @@
 # # Several sites, one sparse regression: intervals under a joint budget
 #
 # "Differentially private federated learning: servers trustworthiness, estimation, and statistical inference"
-# (paper 2): its estimators, its tables beside ours, and a regression of wages on several hundred columns that a labour economist would read.
+# (paper 2): its estimators, its tables beside ours, and a regression of wages on several hundred columns that a
+# labour economist would read.
 #
 # Run it with `python vignettes/4_federated_lasso.py` (about four minutes on one free core). The tables of
 # section 3 come from `benchmarks/verify_lasso.py`, whose fits are stored. The ACS data lie in the folder that
