@@ -109,11 +109,12 @@ def mixing_sums(n: int, rng: RngLike = None, *, residual: float = 0.0) -> People
     n, residual = check_count(n, "n"), check_number(residual, "residual", low=0.0)
     width = FEATURES + 2
     u, total = np.empty((min(n, _BLOCK), width - 1)), np.zeros((width, width))
+    ones = np.ones(len(u))
     for start in range(0, n, _BLOCK):
         block = u[: min(_BLOCK, n - start)]
         generator.random(out=block)
         total[1:, 1:] += block.T @ block
-        total[0, 1:] += block.sum(axis=0)
+        total[0, 1:] += ones[: len(block)] @ block
     total[1:, 0], total[0, 0] = total[0, 1:], n
     # From (1, u), u uniform on [0, 1], to (1, x, e) = (1, 2u - 1) and on to (1, x, y).
     centred = np.diag([1.0] + [2.0] * (width - 1))

@@ -4,7 +4,8 @@
 # Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022), "Differentially private multi-party data release for
 # linear regression": their Figures 2 and 3 made again, with the estimators of privinf beside theirs.
 #
-# Run it with `python vignettes/2a_synthetic_mixing.py` (about ten minutes on one core). It writes the page
+# Run it with `python vignettes/2a_synthetic_mixing.py` (about ten minutes on one free core). The insurance data
+# lie in the folder that the environment variable PRIVINF_DATA names. It writes the page
 # `2a_synthetic_mixing.md` and the figures beside it. All noise is seeded: simulation, not a private release.
 
 # %%
@@ -24,12 +25,20 @@ from page import Page
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, classic_mu
+from privinf.datasets import load
 from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.simulation import replicate
-from studies.mixing import MIXING_PARTIES, mixed_rows_limit, mixing_design, mixing_sums, noisy_rows_gram
+from studies.mixing import (
+    MIXING_PARTIES,
+    PeopleSums,
+    mixed_rows_limit,
+    mixing_design,
+    mixing_sums,
+    noisy_rows_gram,
+)
 
 warnings.simplefilter("ignore")  # weak identification and simulation noise are the subject here
 PAGE = Page(__file__)
@@ -37,8 +46,9 @@ PAGE = Page(__file__)
 DELTA, D, RIDGE = 1e-5, 10, 1e-5
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 EPSILONS = (1.0, 0.3, 0.1)
-BETAS = (0.1, 0.2)
-SEEDS = int(os.environ.get("VIGNETTE_SEEDS", "400"))
+BETAS = (0.1, 0.5, 1.0)  # .1 is in the paper's text; the other levels of its figure are lost, and are ours
+RESIDUAL = 0.2
+SEEDS = int(os.environ.get("VIGNETTE_SEEDS", "1000"))
 
 COLORS = {
     "OLS": "#333333", "DGM": "#D55E00", "BGM": "#E69F00", "RMGM": "#0072B2",
@@ -114,10 +124,15 @@ def our_methods(sums, epsilon: float, rng) -> dict[str, tuple[np.ndarray, np.nda
     return {"de-biased": (np.linalg.solve(system.A, system.g)[1:], gram), "shrunk": (shrunk.slopes, gram)}
 
 
-def errors(seed: np.random.SeedSequence, *, n: int, residual: float) -> dict[str, float]:
+def without_residual(sums: PeopleSums) -> PeopleSums:
+    """Return the sums of the same people with y = w'x."""
+    lift = np.eye(D + 2)
+    lift[-1, 1:-1], lift[-1, -1] = sums.slopes, 0.0
+    return PeopleSums(sums.n, lift @ sums.gram @ lift.T, sums.slopes)
+
+
+def errors_of(sums: PeopleSums, rng) -> dict[str, float]:
     """Return every method's error on one table at every epsilon, and the smallest |eigenvalue| it met."""
-    rng = np.random.default_rng(seed)
-    sums = mixing_sums(n, rng, residual=residual)
     ols = np.linalg.solve(sums.gram[1:-1, 1:-1], sums.gram[1:-1, -1])
     out = {"OLS": float(np.linalg.norm(ols - sums.slopes)), "zero": float(np.linalg.norm(sums.slopes))}
     for epsilon in EPSILONS:
@@ -128,11 +143,21 @@ def errors(seed: np.random.SeedSequence, *, n: int, residual: float) -> dict[str
     return out
 
 
-def study(residual: float) -> dict[int, pd.DataFrame]:
-    """Return one row a replication for every n."""
-    return {
-        n: replicate(partial(errors, n=n, residual=residual), SEEDS, seed=n, progress=False) for n in SIZES
-    }
+def errors(seed: np.random.SeedSequence, *, n: int) -> dict[str, float]:
+    """Return the errors on one table of people, once with y = w'x and once with residual error."""
+    rng = np.random.default_rng(seed)
+    sums = mixing_sums(n, rng, residual=RESIDUAL)
+    clean = {f"clean {name}": value for name, value in errors_of(without_residual(sums), rng).items()}
+    return clean | {f"noisy {name}": value for name, value in errors_of(sums, rng).items()}
+
+
+def study() -> list[dict[int, pd.DataFrame]]:
+    """Return one row a table for every n: without residual error, and with it."""
+    runs = {n: replicate(partial(errors, n=n), SEEDS, seed=n, progress=False) for n in SIZES}
+    return [
+        {n: run.filter(regex=f"^{kind} ").rename(columns=lambda name: name[6:]) for n, run in runs.items()}
+        for kind in ("clean", "noisy")
+    ]
 
 
 def column(frame: pd.DataFrame, method: str, epsilon: float) -> pd.Series:
@@ -140,7 +165,7 @@ def column(frame: pd.DataFrame, method: str, epsilon: float) -> pd.Series:
     return frame[method if method in ("OLS", "zero") else f"{method} {epsilon:g}"]
 
 
-CLEAN, NOISY = study(0.0), study(0.2)
+CLEAN, NOISY = study()
 PRIVATE = ("DGM", "BGM", "RMGM", "de-biased", "shrunk")
 
 # %% [markdown]
@@ -158,15 +183,15 @@ def curves(ax: plt.Axes, found: dict[int, pd.DataFrame], epsilon: float, value, 
     ax.set_xscale("log")
 
 
-fig, axes = plt.subplots(3, 3, figsize=(9.5, 7.6), sharex=True)
+fig, axes = plt.subplots(4, 3, figsize=(9.5, 9.6), sharex=True)
 for j, epsilon in enumerate(EPSILONS):
     for i, beta in enumerate(BETAS):
         curves(axes[i, j], CLEAN, epsilon, lambda e, b=beta: (e > b).mean(), (*PRIVATE, "OLS"))
         axes[i, j].set(title=f"epsilon {epsilon:g}: P(error > {beta:g})", ylim=(-0.03, 1.03))
-    curves(axes[2, j], CLEAN, epsilon, np.mean, (*PRIVATE, "zero"))
-    axes[2, j].set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(0.01, 300.0))
+    curves(axes[-1, j], CLEAN, epsilon, np.mean, (*PRIVATE, "zero"))
+    axes[-1, j].set(title=f"epsilon {epsilon:g}: mean error", yscale="log", xlabel="n", ylim=(0.01, 300.0))
 lines = dict(zip(*axes[0, 0].get_legend_handles_labels()[::-1], strict=True)) | dict(
-    zip(*axes[2, 0].get_legend_handles_labels()[::-1], strict=True)
+    zip(*axes[-1, 0].get_legend_handles_labels()[::-1], strict=True)
 )
 fig.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=8)
 
@@ -177,7 +202,7 @@ say(
     people release them with noise: every row (DGM, corrected for the noise; BGM, not corrected) or k random
     mixtures of all rows (RMGM, not corrected). This page makes their synthetic study again, Figures 2 and 3,
     with the estimators of `RMGMOLS` beside theirs. Every number comes from
-    `vignettes/2a_synthetic_mixing.py`; {SEEDS} tables a size, seeded noise: nothing here is a private release.
+    `vignettes/2a_synthetic_mixing.py`; {SEEDS:,} tables a size, seeded noise: nothing here is a private release.
 
     Ten features uniform on [-1, 1], slopes uniform on [-.1, .1] anew for every table, y = w'x; five parties
     hold two features each, a sixth the label; δ = 1e-5 and ε **per party**. The paper's methods have the
@@ -191,8 +216,10 @@ say(
 say("## 1. Figure 2: does the error fall?")
 figure(
     fig, "figure2",
-    """
-    Figure 2. Chance of an error above 0.1 and 0.2, and mean error, against the number of people. OLS has
+    f"""
+    Figure 2. Chance of an error above 0.1, 0.5 and 1, and mean error, against the number of people; {SEEDS:,} tables
+    a size (the paper: 1,000). The text that we have names the level 0.1 only; 0.5 and 1 are ours, of the order at
+    which its caption is true (every pair but ε = 0.3 and 0.1 at level 0.1 shows a chance that falls). OLS has
     error 0 here, because the label has none. The true slopes have mean norm 0.18 (dotted). The corrected
     methods (DGM, de-biased) have no finite mean error where the release does not identify the slopes: what
     is drawn there is the mean of these tables, which a few of them decide.
@@ -268,24 +295,69 @@ say(
 # ## Figure 3 of the paper
 
 # %%
-fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.6), sharex=True, sharey=True)
-for ax, n in zip(axes, (BIG, SIZES[2]), strict=True):
-    for name in ("DGM", "BGM", "RMGM", "de-biased"):
+INSURANCE_ROWS = 100  # the least of the paper's grid of k: the nearest to sqrt(n)/sigma
+
+
+def insurance(seed: np.random.SeedSequence, *, table: np.ndarray) -> dict[str, float]:
+    """Return errors and smallest |eigenvalue| of one release of the insurance table, epsilon 1.
+
+    Against least squares of the same rows, with real mixing; the largest party has two columns here too.
+    """
+    rng = np.random.default_rng(seed)
+    noise_sd = math.sqrt(setting(SIZES[0], 1.0, paper=True)[1][0])
+    n, target = len(table), np.linalg.lstsq(table[:, :-1], table[:, -1], rcond=None)[0]
+    rows = table + noise_sd * rng.standard_normal(table.shape)
+    signs = rng.choice([-1.0, 1.0], (INSURANCE_ROWS, n))
+    mixed = signs @ table / math.sqrt(INSURANCE_ROWS)
+    mixed += noise_sd * rng.standard_normal(mixed.shape)
+    single = rows.T @ rows / n
+    grams = {"DGM": single - noise_sd**2 * np.eye(len(single)), "BGM": single, "RMGM": mixed.T @ mixed / n}
+    out = {}
+    for name, gram in grams.items():
+        hessian = gram[:-1, :-1] + RIDGE * np.eye(len(gram) - 1)
+        slopes = np.linalg.solve(hessian, gram[:-1, -1])
+        out[f"{name} 1"] = float(np.linalg.norm(slopes - target))
+        out[f"{name} 1 eigenvalue"] = float(abs(np.linalg.eigvalsh(hessian)).min())
+    return out
+
+
+def unit(values: np.ndarray) -> np.ndarray:
+    """Return columns moved to [0, 1] by their ranges over all rows, as the paper does."""
+    return (values - values.min(axis=0)) / np.ptp(values, axis=0)
+
+
+people = load("insurance")
+TABLE = unit(np.column_stack([people.X.to_numpy(), people.y.to_numpy()]))
+TABLE = TABLE[np.random.default_rng(0).permutation(len(TABLE))[: int(0.8 * len(TABLE))]]
+INSURED = replicate(partial(insurance, table=TABLE), SEEDS, seed=3, progress=False)
+PANELS = {
+    f"(a) synthetic, n = {BIG:,}": (CLEAN[BIG], ("DGM", "BGM", "RMGM", "de-biased")),
+    f"(b) Insurance, n = {len(TABLE):,}": (INSURED, ("DGM", "BGM", "RMGM")),
+    f"synthetic, n = {SIZES[2]:,}": (CLEAN[SIZES[2]], ("DGM", "BGM", "RMGM", "de-biased")),
+}
+fig, axes = plt.subplots(1, 3, figsize=(9.8, 3.6), sharey=True)
+for ax, (title, (found, methods)) in zip(axes, PANELS.items(), strict=True):
+    for name in methods:
         ax.scatter(
-            CLEAN[n][f"{name} 1 eigenvalue"], CLEAN[n][f"{name} 1"], s=7, alpha=0.6, color=COLORS[name],
+            found[f"{name} 1 eigenvalue"], found[f"{name} 1"], s=5, alpha=0.5, color=COLORS[name],
             label=LABELS[name], lw=0,
         )  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue| of the Hessian", title=f"n = {n:,}")
+    ax.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue| of the Hessian", title=title)
 axes[0].set_ylabel("error")
-axes[1].legend(fontsize=7)
+axes[0].legend(fontsize=6.5)
 small = CLEAN[BIG]["DGM 1 eigenvalue"] < 1e-2
 rank = CLEAN[BIG][["DGM 1", "DGM 1 eigenvalue"]].corr(method="spearman").iloc[0, 1]
 least = float(CLEAN[BIG]["de-biased 1 eigenvalue"].min())
+INSURED_ZERO = float(np.linalg.norm(np.linalg.lstsq(TABLE[:, :-1], TABLE[:, -1], rcond=None)[0]))
+INSURED_RANK = INSURED[["DGM 1", "DGM 1 eigenvalue"]].corr(method="spearman").iloc[0, 1]
+INSURED_SMALL = float((INSURED["DGM 1 eigenvalue"] < 0.1 * INSURED["RMGM 1 eigenvalue"].median()).mean())
 say("## 3. Figure 3: error against the smallest eigenvalue")
 figure(
     fig, "figure3",
     f"""
-    Figure 3. ε = 1, one point a table; left the paper's n = {BIG:,}, right a tenth of it.
+    Figure 3. ε = 1, one point a seed. (a) and (b) are the paper's: a new table and new noise each time, and new
+    noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS}). On the right
+    a tenth of the people of (a).
     """,
 )  # fmt: skip
 say(
@@ -296,6 +368,11 @@ say(
     correcting is not the only cure: k mixed rows carry the noise of k people instead of n. The de-biased
     Gram matrix of mixed rows, at the same n and ε, has its smallest eigenvalue at {least:.2f} or above
     (the truth is 1/3), because phi = n h/(2 τ² √(dk)) is {setting(BIG, 1.0, paper=False)[0].check().forecast:.0f}.
+
+    On Insurance the median error is {INSURED["DGM 1"].median():.1f} (DGM), {INSURED["RMGM 1"].median():.2f} (RMGM) and
+    {INSURED["BGM 1"].median():.2f} (BGM), where slopes of zero have {INSURED_ZERO:.2f}: with {len(TABLE):,} people and this noise no
+    method learns anything, and DGM's errors are the larger the nearer its Hessian is to singular (rank correlation
+    {INSURED_RANK:.2f}; {INSURED_SMALL:.0%} of eigenvalues below 0.1 times those of RMGM's median).
     """
 )
 

@@ -6,8 +6,8 @@
 # every one of them, and a release that an official statistician would read.
 #
 # Run it with `python vignettes/3_private_examples.py` (about half an hour on one free core). The ACS data lie
-# in the folder that the environment variable PRIVINF_DATA names; VIGNETTE_DRAWS and VIGNETTE_SYNTHETIC_DRAWS
-# set the numbers of draws. It writes the page `3_private_examples.md` and the figures beside it. All noise is
+# in the folder that the environment variable PRIVINF_DATA names; VIGNETTE_DRAWS and VIGNETTE_FEW_DRAWS set the
+# numbers of draws. It writes the page `3_private_examples.md` and the figures beside it. All noise is
 # seeded: simulation, not a private release.
 
 # %%
@@ -45,7 +45,7 @@ PAGE = Page(__file__, ".4g")
 # coefficients, the start and K are not in it and are ours.
 DELTA, RADIUS, KEEP = 1e-5, 1.0, 60
 DRAWS = int(os.environ.get("VIGNETTE_DRAWS", "100"))
-SYNTHETIC_DRAWS = int(os.environ.get("VIGNETTE_SYNTHETIC_DRAWS", "20"))
+FEW_DRAWS = int(os.environ.get("VIGNETTE_FEW_DRAWS", "20"))  # synthetic data, and the survey without sex
 SYNTHETIC_N = int(os.environ.get("VIGNETTE_N", "1000000"))
 SYNTHETIC_TEST = 20_000
 
@@ -204,7 +204,7 @@ def synthetic(p: int) -> dict[str, Study]:
     """Return the study of every loss; each draw has its own data and noise."""
     studies = {loss: Study(loss, Setting(5.0, 128, 1e-4)) for loss in PAPER_LOSSES}
     epsilon_x, epsilon_y = SYNTHETIC[p]
-    for seed in range(SYNTHETIC_DRAWS):
+    for seed in range(FEW_DRAWS):
         rng = np.random.default_rng([p, seed])
         (model, _, _), (test, X, y) = classes(SYNTHETIC_N, p, rng)
         clear, noisy = model.release(epsilon=math.inf), model.release(
@@ -251,7 +251,9 @@ def halves(n: int) -> tuple[np.ndarray, np.ndarray]:
     return order[: int(0.8 * n)], order[int(0.8 * n) :]
 
 
-def study_people(X: np.ndarray, y: np.ndarray, losses: dict[str, Setting], **noise: float) -> tuple:
+def study_people(
+    X: np.ndarray, y: np.ndarray, losses: dict[str, Setting], draws: int, **noise: float
+) -> tuple:
     """Return the study of each loss, and the test rows; the draws differ in their noise only."""
     numeric = "squared" in losses
     train, test = halves(len(y))
@@ -263,7 +265,7 @@ def study_people(X: np.ndarray, y: np.ndarray, losses: dict[str, Setting], **noi
     for study in studies.values():
         study.reference(there, X[test], y[test])
         study.clear(clear, X[test], y[test])
-    for seed in range(DRAWS):
+    for seed in range(draws):
         noisy = model.release(**noise, rng=np.random.default_rng([5, seed]))
         for study in studies.values():
             study.draw(noisy, X[test], y[test])
@@ -280,7 +282,8 @@ def classified(name: str, *, sex: bool) -> tuple:
     data = TASKS[name][0]
     X, y = in_range(data.data, data.schema, features(name, sex=sex)), 2.0 * data.y.to_numpy() - 1.0
     losses = {loss: Setting(10.0, 50, 2e-5) for loss in PAPER_LOSSES}
-    return study_people(X, y, losses, epsilon_x=ACS_EPSILON[0], epsilon_y=ACS_EPSILON[1], delta=DELTA)
+    noise = {"epsilon_x": ACS_EPSILON[0], "epsilon_y": ACS_EPSILON[1], "delta": DELTA}
+    return study_people(X, y, losses, DRAWS if sex else FEW_DRAWS, **noise)
 
 
 def dollars(*, sex: bool) -> tuple:
@@ -288,7 +291,7 @@ def dollars(*, sex: bool) -> tuple:
     data, columns = load("acs_income", response="income"), features("income", sex=sex)
     X, y = in_range(data.data, data.schema, columns), in_range(data.data, data.schema, ["income"])[:, 0]
     noise = {"epsilon_x": ACS_EPSILON[0], "epsilon_y": ACS_EPSILON[1], "delta": DELTA / 2}
-    return study_people(X, y, {"squared": Setting(10.0, 128, 5e-6)}, **noise)
+    return study_people(X, y, {"squared": Setting(10.0, 128, 5e-6)}, DRAWS if sex else FEW_DRAWS, **noise)
 
 
 ACS, PLAIN = {}, {}
@@ -364,7 +367,7 @@ say(
     Bernoulli transforms take the bias out of the gradient. This page makes Figures 1 to 8 again, adds the
     M-estimator of `IWPGLM` to every figure (all copies are there at once, so nothing forces a single pass),
     and ends with what the paper does not have: intervals. Every number comes from
-    `vignettes/3_private_examples.py`: {DRAWS} draws a curve of the survey and {SYNTHETIC_DRAWS}
+    `vignettes/3_private_examples.py`: {DRAWS} draws a curve of the survey and {FEW_DRAWS}
     of the synthetic data (the paper: 100). The noise is seeded, so nothing here is a private release.
 
     The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and label,
@@ -387,7 +390,7 @@ for i, (loss, title) in enumerate(PAPER_LOSSES.items()):
         best = np.array(study.best)[:, None]
         draw_curves(
             axes[i, j], study,
-            {name: np.array(curves) - best if len(curves) == SYNTHETIC_DRAWS else np.zeros((0, 1))
+            {name: np.array(curves) - best if len(curves) == FEW_DRAWS else np.zeros((0, 1))
              for name, curves in study.losses.items()},
         )  # fmt: skip
         axes[i, j].set_title(f"{title}, p = {p}, ε = {sum(SYNTHETIC[p]):g}")
@@ -399,7 +402,7 @@ figure(
     fig, "figure1_5",
     f"""
     Figures 1 and 5 of the paper, with the M-estimator. n = {SYNTHETIC_N:,}, features in [-1, 1]^p, penalty 5,
-    step 1e-4; mean of {SYNTHETIC_DRAWS} draws of data and noise. Band and bar: 80% of the draws of IWP-SGD and of the
+    step 1e-4; mean of {FEW_DRAWS} draws of data and noise. Band and bar: 80% of the draws of IWP-SGD and of the
     M-estimator.
     """,
 )  # fmt: skip
@@ -513,7 +516,7 @@ for number, (loss, title) in zip((2, 6), PAPER_LOSSES.items(), strict=True):
     )  # fmt: skip
 rows = {f"{title}, {TASKS[n][2]}": ACS[n][0][loss] for loss, title in PAPER_LOSSES.items() for n in TASKS}
 table(gaps(rows).rename(columns={"": "last test loss above the least"}))
-say("Without sex, as in the paper's appendix:")
+say(f"Without sex, as in the paper's appendix ({FEW_DRAWS} draws):")
 table(
     gaps(
         {f"{title}, {TASKS[n][2]}": PLAIN[n][0][loss] for loss, title in PAPER_LOSSES.items() for n in TASKS}
@@ -631,7 +634,7 @@ figure(
     Figure 8 of the paper, with the M-estimator: squared loss, penalty 10, step 5e-6, {DRAWS} draws of the noise.
     """,
 )  # fmt: skip
-both = {"squared loss, income": study, "the same without sex": PLAIN_INCOME[0]["squared"]}
+both = {"squared loss, income": study, f"the same without sex, {FEW_DRAWS} draws": PLAIN_INCOME[0]["squared"]}
 table(gaps(both).rename(columns={"": "last test loss above the least"}), ".3g")
 steps = int(study.batches[-1])
 say(

@@ -11,6 +11,7 @@ from scipy.special import expit
 from privinf.errors import ArgumentError
 from privinf.iwp.bias import risk_bias
 from privinf.iwp.equation import ExampleScores
+from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import LabelNoise
 from privinf.iwp.theory import (
     gradient_constant,
@@ -168,3 +169,20 @@ def test_bad_arguments_are_refused():
         sgd_error_bound(10, step=1.0, convexity=1.0, smoothness=1.0, distance=1.0, variance=1.0)
     with pytest.raises(ArgumentError, match="convexity"):
         sgd_error_bound(10, step=0.1, convexity=2.0, smoothness=1.0, distance=1.0, variance=1.0)
+
+
+def test_the_steps_of_the_theorem_are_those_of_fit_sgd():
+    """Batches of one, quadratic loss, a label under response: the update that the tables simulate."""
+    rng, step, noise, epsilon = np.random.default_rng(9), 0.05, 0.5, 1.0
+    keep = float(expit(epsilon))
+    noisy, codes = rng.standard_normal((80, 2)), rng.integers(0, 2, 80)
+    system = ExampleScores(
+        noisy, codes, [noise, noise], loss="quadratic", correction="exact",
+        label=LabelNoise(2, keep, 1.0 - keep),
+    )  # fmt: skip
+    theta = np.zeros(2)
+    for x, sent in zip(noisy, (2.0 * codes - 1.0) / (2.0 * keep - 1.0), strict=True):
+        theta = theta - step * (x * (x @ theta - sent) - noise * theta)
+        theta /= max(1.0, float(np.linalg.norm(theta)))
+    path = fit_sgd(system, theta_radius=1.0, batch=1, step=step).path
+    np.testing.assert_allclose(path.last, theta, rtol=1e-9)
