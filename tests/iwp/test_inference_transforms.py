@@ -250,3 +250,46 @@ def test_lemma_d2_against_simulation_and_the_transform_itself():
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ArgumentError):
         call()
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_the_transform_is_its_series_of_derivatives(name):
+    """Theorem 3.3: sum_k (s2/2)^k/k! f^(2k)."""
+    form, s2 = CLOSED[name][0], 0.6
+    total, factor = np.zeros_like(POINTS), 1.0
+    for k in range(30):
+        total += factor * form.derivative(2 * k)(POINTS)
+        factor *= s2 / 2 / (k + 1)
+    np.testing.assert_allclose(total, form.transform(s2)(POINTS), rtol=1e-10, atol=1e-12)
+
+
+def test_the_transform_is_linear_and_increasing():
+    """Propositions B.2 and B.3: of f + 2 g, and of a square, which is never below zero."""
+    f, g = CLOSED["linear sine"][0], CLOSED["damped wave"][0]
+    both = (f + 2.0 * g).transform(0.6)(POINTS)
+    np.testing.assert_allclose(both, f.transform(0.6)(POINTS) + 2.0 * g.transform(0.6)(POINTS), rtol=1e-12)
+    assert ((f * f).transform(0.6)(np.linspace(-5.0, 5.0, 201)) > 0.0).all()
+
+
+def test_the_exponential_loss_is_in_the_class():
+    """Proposition B.4: e^(|theta| |x|) <= e^(|theta|^2/4a) e^(a x^2), equal at |x| = |theta|/2a."""
+    x = np.linspace(0.0, 20.0, 2001)
+    for norm, a in ((1.0, 0.05), (3.0, 0.5)):
+        gap = norm**2 / (4 * a) + a * x**2 - norm * x
+        assert gap.min() >= -1e-9
+        assert gap[np.argmin(np.abs(x - norm / (2 * a)))] < 1e-3
+
+
+@pytest.mark.parametrize("name", ["polynomial", "exponential", "damped wave"])
+def test_the_inverse_commutes_with_the_gradient(name):
+    """Proposition D.1: the gradient in theta of W^-1[f(x'theta)] is W^-1 of the gradient, equation (16)."""
+    form, x = CLOSED[name][0], np.array([0.4, -0.7, 1.2])
+    theta, noise = np.array([0.5, 0.2, -0.3]), np.array([0.3, 0.8, 0.0])
+
+    def inverse(point):
+        return float(form.inverse(float(point @ (noise * point)))(x @ point))
+
+    steps = 1e-5 * np.eye(3)
+    numeric = [(inverse(theta + step) - inverse(theta - step)) / 2e-5 for step in steps]
+    found = inverse_linear_product(form.derivative(), x[None], theta, noise)[0]
+    np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-8)

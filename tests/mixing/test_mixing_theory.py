@@ -133,3 +133,20 @@ def test_bad_arguments_are_refused():
         mixed_rows_bound(0.1, ONE, n=10, rows=2, noise_variance=-1.0)
     with pytest.raises(ArgumentError, match="beta"):
         inner_products_bound(1.5, rows=10, vectors=2)
+
+
+def test_lemmas_3_5_and_6():
+    """Bounds of a logarithm (the third fails just above 1, and holds with 4), a normal tail, a product."""
+    x = np.linspace(1e-3, 0.999, 500)
+    assert (-np.log1p(-x) - x >= x**2 / 2.0).all()
+    assert (x - np.log1p(x) >= x**2 / 4.0).all()
+    above = np.linspace(1.001, 50.0, 500)
+    assert 1.1 - math.log(2.1) < 1.1 / 2.0
+    assert (above - np.log1p(above) >= above / 4.0).all()
+    for t in (0.1, 1.0, 4.0):
+        assert math.erfc(t / math.sqrt(2.0)) <= 2.0 / (math.sqrt(2.0 * math.pi) * t) * math.exp(-(t**2) / 2.0)
+    a, b = np.random.default_rng(4).standard_normal((2, 100_000))
+    plus, minus = (a + b) ** 2 / 2.0, (a - b) ** 2 / 2.0
+    np.testing.assert_allclose(a * b, (plus - minus) / 2.0, atol=1e-12)
+    assert abs(np.corrcoef(plus, minus)[0, 1]) < 0.02
+    assert plus.mean() == pytest.approx(1.0, abs=0.03)
