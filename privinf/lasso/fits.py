@@ -30,7 +30,7 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.missed import missed_column_test
+from privinf.lasso.missed import Suspects, find_suspects, missed_column_test
 from privinf.lasso.plan import (
     RESPONSE_SHARE,
     Accounting,
@@ -90,9 +90,9 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
-    fit, chosen = _selection(sums, plan, rows.constant)
-    debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
-    missed = missed_column_test(sums, rows, fit, chosen, debiased, plan)
+    fit, suspects, chosen = _selection(sums, plan, rows.constant)
+    debiased = _debiased(sums, fit, chosen, suspects, plan, rows.constant, options.score_target)
+    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
@@ -110,9 +110,9 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     before = len(ledger.entries)
     server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
     sums = SparseSums(server, rows.units(), n)
-    fit, chosen = _selection(sums, plan, rows.constant)
-    debiased = _debiased(sums, fit, chosen, plan, rows.constant, options.score_target)
-    missed = missed_column_test(sums, rows, fit, chosen, debiased, plan, server)
+    fit, suspects, chosen = _selection(sums, plan, rows.constant, plan.clip)
+    debiased = _debiased(sums, fit, chosen, suspects, plan, rows.constant, options.score_target)
+    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan, server)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
@@ -121,8 +121,10 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     )  # fmt: skip
 
 
-def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple[SparseFit, list[int]]:
-    """Return the sparse fit and the targets."""
+def _selection(
+    sums: SparseSums, plan: LassoPlan, constant: int | None, clip: float | None = None
+) -> tuple[SparseFit, Suspects | None, list[int]]:
+    """Return the sparse fit, the columns that it first had missed, and the targets."""
     always = () if constant is None else (constant,)
     if "means" in plan.extras:
         sums.center((1.0 - RESPONSE_SHARE) * plan.price("means"), always)
@@ -135,16 +137,18 @@ def _selection(sums: SparseSums, plan: LassoPlan, constant: int | None) -> tuple
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
         always=always,
     )  # fmt: skip
+    fit, suspects = find_suspects(sums, fit, plan.targets or (), plan, constant, clip)
     chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")
-    return fit, chosen
+    return fit, suspects, chosen
 
 
 def _debiased(
     sums: SparseSums,
     fit: SparseFit,
     chosen: list[int],
+    suspects: Suspects | None,
     plan: LassoPlan,
     constant: int | None,
     target: ScoreTarget,
@@ -152,6 +156,8 @@ def _debiased(
     prices = plan.shares.debiasing(plan.rho, every=plan.every)
     if plan.every:
         return debias_all(sums, fit, prices)
+    if suspects is not None and math.isfinite(plan.rho):
+        prices = replace(prices, score=prices.score - suspects.further)
     excluded = () if constant is None else (constant,)
     return debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=excluded, target=target)
 

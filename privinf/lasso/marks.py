@@ -31,11 +31,16 @@ ASTRAY_COLUMN = (
 LEVEL, FOUND = 0.05, 0.8
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 WHOLE_NUMBERS = ("columns", "kept", "standing_out")
-REJECTED = (
-    "Not to be trusted: more columns matter than are kept. {} is not among the {} that are kept and stands "
-    "out (z = {:.2f}, p = {:.2g} over {} columns). Keep {} or more; if columns still stand out then, "
+EXHAUSTED_SEARCH = (
+    "Not to be trusted: more columns matter than are kept. Outside the {} that are kept {} (z = {:.2f}, "
+    "p = {:.2g} over {} columns), and more are likely to. Keep {} or more; if columns still stand out then, "
     "sparsity does not hold, and no choice of columns makes the intervals right."
 )
+JOINED = (
+    "More columns matter than the {} that are kept: {} (z = {:.2f}, p = {:.2g} over {} columns) and joined "
+    "the fit; then no other did. Intervals allow for it"
+)
+DROPPED = " {} of the columns that were picked and not kept stand out, too, and are allowed for."
 NOTHING_SEEN = (
     "Was a column missed? Of {} columns outside the fit {} stands out most: z = {:.2f}, p = {:.2g}. An "
     "effect of {:.2g} standard errors (without privacy) would have been seen with probability {:.1g}{}."
@@ -113,7 +118,7 @@ class MissedColumnTest:
     Attributes
     ----------
     column : str
-        The column that stands out most.
+        The column outside the fit that stood out most.
     statistic : float
         T, its size over its standard error.
     pvalue : float
@@ -123,7 +128,12 @@ class MissedColumnTest:
     kept : int
         Columns that the fit keeps.
     standing_out : int
-        Columns outside the fit that were seen to stand out: of all those looked at.
+        Columns beside the kept ones that were seen to stand out: found here, or picked and not kept.
+    found : tuple of str
+        Those found here, which joined the fit: intervals allow for them.
+    exhausted : bool
+        Whether the last that was looked at still stood out, so that more are likely to: intervals come with a
+        warning.
     seen_from : float
         Effect, in standard errors without privacy, that is seen with probability .8 (with all columns as
         targets: in their own standard errors).
@@ -142,6 +152,8 @@ class MissedColumnTest:
     columns: int
     kept: int
     standing_out: int
+    found: tuple[str, ...]
+    exhausted: bool
     seen_from: float
     correlation: float
     bias: tuple[float, ...]
@@ -153,11 +165,13 @@ class MissedColumnTest:
         plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
         plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
         bias = tuple(float(value) for value in settings["bias"])
-        return cls(column=str(settings["column"]), bias=bias, **plain)
+        found = tuple(str(name) for name in settings["found"])
+        exhausted = bool(settings["exhausted"])
+        return cls(column=str(settings["column"]), bias=bias, found=found, exhausted=exhausted, **plain)
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
-        return asdict(self) | {"bias": list(self.bias)}
+        return asdict(self) | {"bias": list(self.bias), "found": list(self.found)}
 
     @property
     def rejects(self) -> bool:
@@ -167,10 +181,13 @@ class MissedColumnTest:
     @property
     def note(self) -> str:
         """What the summary says."""
-        if self.rejects:
-            keep = self.kept + max(self.standing_out, 1)
-            return REJECTED.format(self.column, self.kept, self.statistic, self.pvalue, self.columns, keep)
         bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
-        return NOTHING_SEEN.format(
-            self.columns, self.column, self.statistic, self.pvalue, self.seen_from, FOUND, bias
-        )
+        names = ", ".join(self.found or (self.column,))
+        out = f"{names} stand{'s' * (len(self.found) < 2)} out"
+        first = (self.statistic, self.pvalue, self.columns)
+        if self.exhausted:
+            return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
+        if self.found:
+            return JOINED.format(self.kept, out, *first) + f"{bias}."
+        dropped = DROPPED.format(self.standing_out) * (self.standing_out > 0)
+        return NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias) + dropped

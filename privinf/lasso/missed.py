@@ -1,13 +1,9 @@
 r"""Was a column missed: the most suspicious column outside the fit, tested as a target would be.
 
-After a sparse fit that keeps S, with the picked columns P in every precision column, the suspect l is
-
-- a column that was picked and dropped again, if one stands out of its errors by more than `SUSPICIOUS` (where
-  the fit chooses the number of columns none is: what was picked is in every precision column, and S is P),
-- else the column outside P with the largest noisy ``|sum clip(x_l r, B)|``, peeled.
-
-With r the residuals without l, w_l the precision column of l on P (a noisy Gram matrix of its own) and
-u_l = w_l'x / sqrt(w_ll), one release gives mean and mean square of clip(u_l r, C) (``target_scores``), and
+After a sparse fit whose picked columns P are in every precision column, the suspect l is the column outside P
+with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
+precision column of l on P (a noisy Gram matrix of its own) and u_l = w_l'x / sqrt(w_ll), one release gives
+mean and mean square of clip(u_l r, C) (``target_scores``), and
 
     T = s / sqrt( v / n + t^2 + kappa^2 N_l ),
 
@@ -18,13 +14,19 @@ sampling error, their noise and their bias, if errors are skewed, all drop out. 
 uncorrelated with the columns of P, and only errors whose skewness goes along with u_l itself have
 E clip(u_l r, C) away from 0.
 
-**Null law.** If no column outside S has an effect, every column's own T is about standard normal. The suspect
-was chosen on the same rows, but its T is one of those of all m columns outside S: by Bonferroni
+**What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
+the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
+and biases no target. Then the next suspect is looked for, up to `ROUNDS` of them; what the further ones cost
+is taken from the scores' price, which is what it was where none is needed. If the last of them still stands
+out, more columns matter than were found, and intervals are marked. Columns that were picked and not kept are
+in P: their effects are estimated and bias nothing, however large.
+
+**Null law.** If no column outside P has an effect, every column's own T is about standard normal. The suspect
+was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
 
     P(T > c) <= m 2 (1 - Phi(c)),      p-value  min(1, m 2 (1 - Phi(T))).
 
-Targets that were not kept have a T already, of their debiased coordinates, and count as suspects where there
-are other targets: to themselves they are not missing.
+Targets are suspects where there are others: to itself a target is not missing.
 
 **What is seen.** An effect of z standard errors (those without privacy) moves the clipped sum by z sqrt(n)
 times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of sd h if it
@@ -42,8 +44,9 @@ privacy). A correlation that neighbours are picked by is seen likewise.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -59,14 +62,15 @@ from privinf.lasso.radii import product_moments, product_radius, residual_moment
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
 from privinf.lasso.sums import Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, SparseFit, error_covariance
+from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, SparseFit, error_covariance, positions
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
-from privinf.typing import PlainValue
+from privinf.typing import Flags, Floats, PlainValue
 
+Fit = TypeVar("Fit")
 # Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
 PICK, SIZE, GRAM = 0.5, 0.03, 0.12
-# A dropped column of so many errors is tested without a further pick.
-SUSPICIOUS = 3.0
+# So many columns may be found, one after the other.
+ROUNDS = 4
 SUSPECT = "the most suspicious column"
 # Clips of products that are picked from, in units of the residuals.
 PICK_CLIPS = np.geomspace(0.1, 2.0, 24)
@@ -80,18 +84,41 @@ NO_SLOPES: dict[str, PlainValue] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Suspects:
-    """Columns outside a fit and their statistics; `seen_from` as in `MissedColumnTest`."""
+    """Columns outside a fit that were looked at, one after the other, and their statistics.
+
+    Attributes
+    ----------
+    statistics : dict of int to float
+        T of each, in order: all but the last stand out.
+    columns : int
+        Number of columns outside the fit.
+    seen_from : float
+        As in `MissedColumnTest`.
+    further : float
+        Price of all but the first, zCDP.
+    """
 
     statistics: dict[int, float]
     columns: int
     seen_from: float
+    further: float = 0.0
 
     @property
     def critical(self) -> float:
         """The statistic that rejects."""
         return critical_value(self.columns)
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Those that stand out."""
+        return tuple(j for j, t in self.statistics.items() if t > self.critical)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last of them still does."""
+        return len(self.found) == len(self.statistics) > 0
 
 
 def critical_value(columns: int) -> float:
@@ -99,22 +126,22 @@ def critical_value(columns: int) -> float:
     return upper_quantile(LEVEL / 2.0 / columns)
 
 
-def find_suspect(
+def find_suspects(
     sums: SparseSums,
     fit: SparseFit,
     targets: Sequence[int],
     plan: LassoPlan,
     constant: int | None,
     clip: float | None = None,
-) -> Suspects | None:
-    """Return the most suspicious column outside a fit with its statistic; None if none is left.
+) -> tuple[SparseFit, Suspects | None]:
+    """Return a fit with what it had missed, and the suspects; None if no column is left.
 
     Parameters
     ----------
     sums : SparseSums
     fit : SparseFit
     targets : sequence of int
-        Never suspects. Where they are all columns, nothing else is left to look at.
+        One alone is no suspect. Where they are all columns, nothing else is left to look at.
     plan : LassoPlan
     constant : int, optional
         Column that is always in the fit.
@@ -124,39 +151,58 @@ def find_suspect(
 
     Notes
     -----
-    **Privacy.** Spends the plan's price of it, less the pick's part where none is needed.
+    **Privacy.** Spends the plan's price of it for the first suspect and, only where that stands out, for each
+    further one.
     """
     if plan.every:
-        return _none_beside_all(sums, fit)
-    rho, excluded = plan.price("missed"), () if constant is None else (constant,)
-    p = len(sums.units.scale)
-    inside = fit.picked if plan.automatic else fit.support
-    outside = p - len(set(inside) | set(excluded))
-    allowed = np.ones(p, dtype=bool)
-    allowed[[*fit.picked, *targets, *excluded]] = False
-    sizes = np.abs(fit.picked_beta) / fit.picked_errors
-    known = {*inside, *targets, *excluded}
-    ratio = {j: float(t) for j, t in zip(fit.picked, sizes, strict=True) if j not in known}
-    first = max(ratio, key=lambda j: ratio[j], default=None)
-    dropped = first is not None and ratio[first] > SUSPICIOUS
-    if not dropped and not allowed.any():
-        return None
-    bound, pick_seen = pick_clip(sums.n, int(allowed.sum()) or 1, PICK * rho)
-    if dropped:
-        assert first is not None
-        suspect, score = first, 1.0 - GRAM
-    else:
-        bound = (bound if clip is None else clip) * fit.scale
-        suspect = sums.pick(fit.picked, fit.picked_beta, bound, 1, allowed, PICK * rho, SUSPECT)[0]
-        score = 1.0 - GRAM - PICK
-    if suspect not in sums.units.sized:
-        score -= SIZE
-        sums.size_columns([suspect], SIZE * rho)
-    statistic = _studentised(sums, fit, suspect, GRAM * rho, score * rho)
+        return fit, _none_beside_all(sums, fit)
+    rho = plan.price("missed")
+    excluded = [*([] if constant is None else [constant]), *(targets if len(targets) == 1 else [])]
+    outside = len(_allowed(sums, fit, excluded).nonzero()[0])
+    if not outside:
+        return fit, None
+    bound, pick_seen = pick_clip(sums.n, outside, PICK * rho)
     own = math.sqrt(product_radius(sums.n, (1.0 - PICK - SIZE - GRAM) * rho).variance)
     need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * own
-    statistics = {j: t for j, t in ratio.items() if t > critical_value(outside)} | {suspect: statistic}
-    return Suspects(statistics, outside, max(need, pick_seen))
+
+    def look(fit: SparseFit) -> tuple[int, float, SparseFit]:
+        limit = (bound if clip is None else clip) * fit.scale
+        allowed = _allowed(sums, fit, excluded)
+        suspect = sums.pick(fit.picked, fit.picked_beta, limit, 1, allowed, PICK * rho, SUSPECT)[0]
+        return suspect, *_tested(sums, fit, suspect, rho, plan.automatic)
+
+    return searched(fit, look, outside, max(need, pick_seen), rho)
+
+
+def searched(
+    fit: Fit, look: Callable[[Fit], tuple[int, float, Fit]], outside: int, seen: float, rho: float
+) -> tuple[Fit, Suspects]:
+    """Return a fit with what it had missed, and the suspects.
+
+    Parameters
+    ----------
+    fit
+    look : callable
+        Returns the most suspicious column outside a fit, its statistic, and the fit with it.
+    outside : int
+        Number of columns outside the fit.
+    seen, rho : float
+        What is seen, and the price of a look.
+    """
+    statistics: dict[int, float] = {}
+    for _ in range(min(ROUNDS, outside)):
+        suspect, statistic, wider = look(fit)
+        statistics[suspect] = statistic
+        if statistic <= critical_value(outside):
+            break
+        fit = wider
+    return fit, Suspects(statistics, outside, seen, (len(statistics) - 1) * rho)
+
+
+def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
+    allowed = np.ones(len(sums.units.scale), dtype=bool)
+    allowed[[*fit.picked, *excluded]] = False
+    return allowed
 
 
 def _none_beside_all(sums: SparseSums, fit: SparseFit) -> Suspects | None:
@@ -166,21 +212,25 @@ def _none_beside_all(sums: SparseSums, fit: SparseFit) -> Suspects | None:
     return Suspects({}, outside, need) if outside else None
 
 
-def _studentised(sums: SparseSums, fit: SparseFit, suspect: int, gram_rho: float, rho: float) -> float:
-    clear = math.isinf(rho)
-    others = [i for i, j in enumerate(fit.picked) if j != suspect]
-    support, beta = [fit.picked[i] for i in others], fit.picked_beta[others]
-    union = [suspect, *support]
+def _tested(
+    sums: SparseSums, fit: SparseFit, suspect: int, rho: float, keep: bool
+) -> tuple[float, SparseFit]:
+    """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
+    clear, score_rho = math.isinf(rho), (1.0 - GRAM - PICK) * rho
+    if suspect not in sums.units.sized:
+        score_rho -= 0.0 if clear else SIZE * rho
+        sums.size_columns([suspect], SIZE * rho)
+    union = [suspect, *fit.picked]
     norm = math.inf if clear else math.sqrt(GRAM_ROOM * len(union))
-    noisy, gram_sd = sums.gram(union, norm, gram_rho, "Gram matrix of the suspect")
+    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, "Gram matrix of the suspect")
     gram = floored(noisy)
     column = precision_columns(gram, [range(len(union))])
     unit = math.sqrt(column[0, 0])
-    radius = product_radius(sums.n, rho).bound
+    radius = product_radius(sums.n, score_rho).bound
     bound = min(radius, ALL_BUT_INFINITE) * fit.scale
-    score = Score(union, column / unit, math.inf, bound, support, beta)
+    score = Score(union, column / unit, math.inf, bound, fit.picked, fit.picked_beta)
     mean, sd = sums.target_scores(
-        score, [suspect], rho, "score of the suspect", weights=np.array([unit]), **NO_SLOPES
+        score, [suspect], score_rho, "score of the suspect", weights=np.array([unit]), **NO_SLOPES
     )
     slope, normal = product_moments(radius)
     square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
@@ -188,8 +238,24 @@ def _studentised(sums: SparseSums, fit: SparseFit, suspect: int, gram_rho: float
         square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
     error = error_covariance(np.asarray(np.linalg.inv(gram[1:, 1:])), fit, sums.n)
     noise = column_noise_variance(column, gram_sd, np.arange(1, len(union)), error)[0] / column[0, 0]
-    variance = square / sums.n + (sd * bound) ** 2 + slope**2 * float(noise)
-    return abs(float(mean[0])) * bound / math.sqrt(variance)
+    own = (sd * bound) ** 2 + slope**2 * float(noise)
+    size, error_of_size = float(mean[0]) * bound, math.sqrt(square / sums.n + own)
+    effect = unit * size / slope
+    wider = _joined(fit, suspect, effect * column[:, 0] / column[0, 0], unit * error_of_size / slope, keep)
+    return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / slope))
+
+
+def _joined(fit: SparseFit, column: int, change: Floats, error: float, keep: bool) -> SparseFit:
+    """Return the fit with one more column; `change`: its coefficient, and what it changes of the others."""
+    beta = fit.picked_beta + change[1:]
+    wider = replace(
+        fit, picked=[*fit.picked, column], picked_beta=np.append(beta, change[0]),
+        picked_errors=np.append(fit.picked_errors, error),
+    )  # fmt: skip
+    if not keep:
+        return wider
+    kept = fit.beta + change[1 + positions(fit.support, fit.picked)]
+    return replace(wider, support=[*fit.support, column], beta=np.append(kept, change[0]))
 
 
 def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
@@ -265,6 +331,7 @@ def missed_column_test(
     rows: LassoRows,
     fit: SparseFit,
     targets: Sequence[int],
+    suspects: Suspects | None,
     debiased: DebiasedFit,
     plan: LassoPlan,
     vectors: VectorServer | None = None,
@@ -276,7 +343,9 @@ def missed_column_test(
     sums : SparseSums
     rows : LassoRows
     fit : SparseFit
+        With the suspects that were found.
     targets : sequence of int
+    suspects : Suspects or None
     debiased : DebiasedFit
         Of the targets.
     plan : LassoPlan
@@ -285,31 +354,71 @@ def missed_column_test(
 
     Notes
     -----
-    **Privacy.** Spends what `find_suspect` does.
+    **Privacy.** Post-processing.
     """
-    clip, releases = (None, ()) if vectors is None else (plan.clip, vectors.releases)
-    suspects = find_suspect(sums, fit, targets, plan, rows.constant, clip)
     if suspects is None:
         return None
-    parts, found, inside = debiased.coordinates, dict(suspects.statistics), {rows.constant}
-    inside |= set(fit.picked if plan.automatic else fit.support)
-    errors = np.sqrt(parts.variance)
-    if len(targets) > 1:
+    parts, statistics, found = debiased.coordinates, suspects.statistics, suspects.found
+    errors, exhausted = np.sqrt(parts.variance), suspects.exhausted
+    if plan.every:
         sizes = np.abs(parts.params) / errors
-        found |= {j: float(t) for j, t in zip(targets, sizes, strict=True) if j not in inside}
-    seen, correlation = _sight(suspects, sums, fit, debiased, plan, releases)
-    column = max(found, key=lambda j: found[j])
-    bias = correlation * seen * np.sqrt(parts.sampling)
+        statistics = {j: float(t) for j, t in zip(targets, sizes, strict=True) if j not in fit.support}
+        exhausted = max(statistics.values()) > suspects.critical
+    known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
+    releases = () if vectors is None else vectors.releases
+    return test_of(
+        replace(suspects, statistics=statistics), exhausted, rows, [j for j in fit.support if j not in found],
+        known, _sight(suspects, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
+        sums.units.scale[list(targets)],
+    )  # fmt: skip
+
+
+def test_of(
+    suspects: Suspects,
+    exhausted: bool,
+    rows: LassoRows,
+    kept: Sequence[int],
+    known: Mapping[int, float],
+    sight: tuple[float, float],
+    sampling: Floats,
+    errors: Floats,
+    unit: Floats,
+) -> MissedColumnTest:
+    """Return the test in names and user units.
+
+    Parameters
+    ----------
+    suspects : Suspects
+    exhausted : bool
+        Whether more are likely to matter.
+    rows : LassoRows
+    kept : sequence of int
+        Columns that the fit kept by itself.
+    known : mapping of int to float
+        Coefficients over their errors of all columns in the fit.
+    sight : tuple of float
+        From where on effects, and correlations with targets, are found.
+    sampling, errors : ndarray, shape (k,)
+        Standard errors of the targets: without privacy, and whole.
+    unit : ndarray, shape (k,)
+        What divides the targets' coefficients.
+    """
+    statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *suspects.found}
+    column = max(statistics, key=lambda j: statistics[j])
+    dropped = [t for j, t in known.items() if j not in fixed | {*kept}]
+    bias = correlation * seen * sampling
     return MissedColumnTest(
         column=rows.names[column],
-        statistic=found[column],
-        pvalue=min(1.0, 2.0 * suspects.columns * float(ndtr(-found[column]))),
+        statistic=statistics[column],
+        pvalue=min(1.0, 2.0 * suspects.columns * float(ndtr(-statistics[column]))),
         columns=suspects.columns,
-        kept=len(set(fit.support) - {rows.constant}),
-        standing_out=sum(t > suspects.critical for t in found.values()),
+        kept=len({*kept} - fixed),
+        standing_out=sum(int(t > suspects.critical) for t in [*dropped, *statistics.values()]),
+        found=tuple(rows.names[j] for j in suspects.found),
+        exhausted=bool(exhausted),
         seen_from=seen,
         correlation=correlation,
-        bias=tuple(float(value) for value in bias / sums.units.scale[list(targets)]),
+        bias=tuple(float(value) for value in bias / unit),
         bias_in_errors=float((bias / errors).max()),
     )
 

@@ -308,8 +308,9 @@ class DebiasedLasso:
             Release these too: attributes of the same names. The bias bound needs the eigenvalues.
         shares : mapping, optional
             All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
-            own_selection and own_refit), missed (the test for columns outside the fit, .05; not for
-            ``targets="all"``), and means if they are released; they sum to one.
+            own_selection and own_refit), missed (the test for columns outside the fit, .05, and as much of
+            the score's for each that it finds; not for ``targets="all"``), and means if they are released;
+            they sum to one.
         extra_shares : mapping, optional
             Of the whole budget, before `shares` divide what is left: bootstrap (.15), eigenvalues (.05),
             noise_variance (.03).

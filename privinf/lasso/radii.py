@@ -259,13 +259,19 @@ class ResidualSizes:
         Its 68% point: the sd of normal residuals, a scale of the middle of any others.
     spread : float
         Root of the second moment of the cells that stand out of their noise.
-    two_valued : bool
-        Whether all but a tenth is in two cells.
+    far : float
+        The end of the farther cell, if all but a tenth is in two cells: the residuals of a response of two
+        values. Else 0.
     """
 
     middle: float
     spread: float
-    two_valued: bool
+    far: float = 0.0
+
+    @property
+    def two_valued(self) -> bool:
+        """Whether all but a tenth is in two cells."""
+        return self.far > 0.0
 
     @property
     def scale(self) -> float:
@@ -281,6 +287,7 @@ class ResidualSizes:
         least = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
         cells = np.where(counts.values > least, counts.values, 0.0) / counts.rows
         middles = np.concatenate([[0.0], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
-        two = float(np.sort(cells)[-2:].sum())
+        two = np.sort(np.argsort(cells)[-2:])
+        far = float(edges[min(int(two[-1]), len(edges) - 1)]) if cells[two].sum() > TWO_CELLS else 0.0
         middle = float(histogram_quantile(counts, edges, ONE_SD))
-        return cls(middle, math.sqrt(float(cells @ middles**2)), two > TWO_CELLS)
+        return cls(middle, math.sqrt(float(cells @ middles**2)), far)

@@ -383,7 +383,8 @@ class LassoResults(Results):
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect, and what one too small to see could do.
 
-        Where it rejects at 5%, intervals come with a warning. See `privinf.lasso.missed`.
+        What it finds joins the fit; where more are likely, intervals come with a warning. See
+        `privinf.lasso.missed`.
 
         Raises
         ------
@@ -554,7 +555,7 @@ class LassoResults(Results):
     def _warn_if_weak(self, asked: str) -> None:
         if "tail" in self._settings and (ratio := self.score_tail.ratio) > HEAVY:
             warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
-        if "missed" in self._settings and (missed := self.missed_column_test).rejects:
+        if "missed" in self._settings and (missed := self.missed_column_test).exhausted:
             warn(f"{asked}: {missed.note}", WeakIdentificationWarning)
         for text in changed_target(self._settings):
             warn(f"{asked}: {text}", ChangedTargetWarning)

@@ -17,7 +17,9 @@ Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v 
     beta <- beta + L^-T mean[v psi_R(r)] / (A1(C) B1(R)),
 
 whose sum over records has the l2 sensitivity 2 C R before the preconditioner. The end point solves
-E[v psi_R(r)] = 0: the noise of G~ changes the way there, not the place.
+E[v psi_R(r)] = 0: the noise of G~ changes the way there, not the place. Where a response was seen to have
+two values no residual is clipped: it would be the rarer one's, whose rate goes with x, and coefficients would
+end at a part of theirs.
 """
 
 from __future__ import annotations
@@ -166,10 +168,11 @@ def sparse_fit(
     scale_count = len(sizes) + len(STEPS)
     support, beta = list(always), np.zeros(len(always))
     scale = first = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
+    far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
         if block:
-            beta, errors = _cheap_fit(sums, support, beta, scale, clip, cheap)
+            beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), cheap)
             out = int((np.abs(beta) > threshold * errors)[len(always) :].sum())
             if threshold and out <= len(support) - len(always) - extra:
                 left += sum(sizes[block:]) / picks * budget.selection + (len(sizes) - 1 - block) * cheap
@@ -181,7 +184,7 @@ def sparse_fit(
         sums.size_columns(new, budget.sizes / len(sizes))
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
-    whole = _full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
+    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, budget.scales / scale_count)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled)
 

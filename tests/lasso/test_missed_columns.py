@@ -9,7 +9,7 @@ import pytest
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
-from privinf.lasso.missed import PICK, critical_value, find_suspect, found_correlation, pick_clip
+from privinf.lasso.missed import PICK, critical_value, find_suspects, found_correlation, pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
@@ -67,7 +67,7 @@ def test_the_statistic_of_a_column_is_standard_normal():
         y, X = draw(seed, 2_000, skewed=True)
         sums = sums_of(y, X[:, 17:24], seed)
         fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1, 4, 5, 6])
-        found.append(find_suspect(sums, fit, [4, 5, 6], plan, None).statistics[1])
+        found.append(find_suspects(sums, fit, [4, 5, 6], plan, None)[1].statistics[1])
     # Half-normal: mean square 1, of which 80 have a standard error of .16.
     assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
 

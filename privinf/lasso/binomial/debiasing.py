@@ -26,13 +26,6 @@ the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the
 The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is whole, so
 that correlated targets do not leak into one another where rows are weighted down.
 
-**Was a column missed?** The column outside the fit with the largest noisy product with the residuals, peeled
-at the first fit, is debiased beside the targets, as one of them: its coefficient over its standard error is
-T, standard normal if no column outside matters. It was chosen among m columns on the same rows: by Bonferroni
-the p-value is m P(|Z| > |T|). An effect of z standard errors (those without privacy) moves the clipped sum by
-z sqrt(n c) A, A = 2 Phi(B / q) - 1, and is peeled as in `privinf.lasso.missed`; the larger of what peeling
-and T need is what would have been seen.
-
 The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
 mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
 """
@@ -46,7 +39,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privinf.errors import NotAvailableError
-from privinf.inference.estimate import two_sided_pvalue, upper_quantile
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
@@ -57,17 +49,13 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import FIRST_LOOK, LogisticFit, two_looks
-from privinf.lasso.marks import FOUND, LEVEL
-from privinf.lasso.missed import picked_from
 from privinf.lasso.precision import clearance, column_noise_variance, floored
-from privinf.lasso.radii import residual_moments
 from privinf.lasso.thresholding import CLEAR, positions
 from privinf.typing import Floats
 
-UNION_LABEL, SUSPECT_LABEL = "Gram matrix of targets and neighbours", "the most suspicious column"
+UNION_LABEL = "Gram matrix of targets and neighbours"
 # Neighbours of a target, where their number is not given: as many as the noise of the Gram matrix affords.
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS, AFFORDED, TYPICAL = 2, 25, 0.03, 40
-SUSPECT_NEIGHBOURS = 4
 # M must stand so many sds of its noise above zero; a step longer than this in the predictor is not local.
 STANDING, FAR = 4.0, 1.0
 FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f}, root mean square: too far for one step"
@@ -76,7 +64,7 @@ WEAK_UNION = "the noise of the Gram matrix of targets and neighbours is as large
 
 @dataclass(frozen=True, slots=True)
 class DebiasPrices:
-    """Prices in zCDP: neighbours, Gram matrix, sizes of its columns, suspect, secant matrix, meat, score."""
+    """Prices in zCDP: neighbours, Gram matrix, sizes of columns, a suspect, secant matrix, meat, score."""
 
     neighbours: float
     gram: float
@@ -85,23 +73,6 @@ class DebiasPrices:
     secant: float
     meat: float
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class LogisticSuspect:
-    """The most suspicious of `columns` outside the fit: position, T, p-value, and what would have been seen.
-
-    Attributes
-    ----------
-    seen_from : float
-        Effect, in standard errors without privacy, that is seen with probability .8.
-    """
-
-    position: int
-    statistic: float
-    pvalue: float
-    columns: int
-    seen_from: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +88,6 @@ class DebiasedLogistic:
         Columns of the Gram matrix.
     signs : tuple of str
         What speaks against the step.
-    suspect : LogisticSuspect or None
-        None where all columns are in the fit.
     noise : mapping of str to ndarray, shape (k, k)
         Named terms of `privacy`.
     """
@@ -128,7 +97,6 @@ class DebiasedLogistic:
     privacy: Floats
     union: list[int]
     signs: tuple[str, ...] = ()
-    suspect: LogisticSuspect | None = None
     noise: Mapping[str, Floats] = field(default_factory=dict)
 
 
@@ -144,7 +112,7 @@ def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> i
     kappa = curvature_bound(fit.spread, TYPICAL, MOST_ROWS) / TYPICAL
     price = 2.0 * (1.0 - FIRST_LOOK) * rho
     room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support)
-    room -= 2.0 + SUSPECT_NEIGHBOURS
+    room -= 1.0
     return int(np.clip(room / targets, LEAST_NEIGHBOURS, MOST_NEIGHBOURS))
 
 
@@ -155,10 +123,9 @@ def debias_logistic(
     prices: DebiasPrices,
     *,
     neighbours: int,
-    clip: float,
     excluded: Sequence[int] = (),
 ) -> DebiasedLogistic:
-    """Return the debiased coefficients of some columns, and whether one was missed.
+    """Return the debiased coefficients of some columns.
 
     Parameters
     ----------
@@ -168,8 +135,6 @@ def debias_logistic(
     prices : DebiasPrices
     neighbours : int
         Picked for every target, beside the columns of the fit.
-    clip : float
-        B of the suspect's product in multiples of the response's sd.
     excluded : sequence of int
         Columns that may not be neighbours, such as one of ones.
 
@@ -180,15 +145,9 @@ def debias_logistic(
 
     Notes
     -----
-    **Privacy.** Spends what `prices` say.
+    **Privacy.** Spends what `prices` say but for the suspects'.
     """
-    named, outside = len(targets), np.ones(len(sums.sparse.units.scale), dtype=bool)
-    outside[[*fit.point.support, *targets, *excluded]] = False
-    bound, scale = clip * math.sqrt(fit.spread.rate * (1.0 - fit.spread.rate)), 0.0
-    if outside.any():
-        suspects, scale = sums.pick(fit.point, bound, 1, outside, prices.suspect, SUSPECT_LABEL)
-        targets = [*targets, *suspects]
-    union = _union(sums, fit, targets, named, neighbours, excluded, prices.neighbours)
+    union = _union(sums, fit, targets, neighbours, excluded, prices.neighbours)
     sums.sparse.size_columns(union, prices.sizes)
     whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
     first = 1 + positions(targets, union)
@@ -214,50 +173,28 @@ def debias_logistic(
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
     signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < CLEAR)
     params, privacy = fit.point.on(targets) + lead @ score.mean, lead @ noise @ lead.T + np.diag(column)
-    suspect = None
-    if len(targets) > named:
-        ratio = math.sqrt(1.0 + privacy[-1, -1] / sampling[-1, -1])
-        seen = _seen_from(sums.n, fit, bound, scale, int(outside.sum()), ratio)
-        t = abs(float(params[-1])) / math.sqrt(sampling[-1, -1] + privacy[-1, -1])
-        pvalue = min(1.0, int(outside.sum()) * float(two_sided_pvalue(t)))
-        suspect = LogisticSuspect(targets[-1], t, pvalue, int(outside.sum()), seen)
-    asked = np.ix_(range(named), range(named))
-    return DebiasedLogistic(
-        params[:named], sampling[asked], privacy[asked], union, tuple(signs), suspect,
-        {"score noise": score.sd**2 * (lead @ lead.T)[asked], "Hessian noise": (lead @ moves @ lead.T)[asked],
-         "precision columns": np.diag(column)[asked]},
-    )  # fmt: skip
-
-
-def _seen_from(n: int, fit: LogisticFit, bound: float, scale: float, columns: int, ratio: float) -> float:
-    """Return which effect is seen: peeled before columns of noise, and tested at `ratio` standard errors."""
-    moments = residual_moments(bound / max(fit.spread.rate, 1.0 - fit.spread.rate))
-    peeled = picked_from(n * fit.spread.curvature, columns, scale, *moments)
-    return max(peeled, ratio * (upper_quantile(LEVEL / 2.0 / columns) + upper_quantile(1.0 - FOUND)))
+    terms = {
+        "score noise": score.sd**2 * (lead @ lead.T),
+        "Hessian noise": lead @ moves @ lead.T,
+        "precision columns": np.diag(column),
+    }
+    return DebiasedLogistic(params, sampling, privacy, union, tuple(signs), terms)
 
 
 def _union(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
-    named: int,
     neighbours: int,
     excluded: Sequence[int],
     rho: float,
 ) -> list[int]:
-    """Return picked columns, targets and their neighbours: few of a suspect, which follows the `named`."""
-    picked = fit.point.support
+    """Return picked columns, targets and their neighbours."""
+    found = [*fit.point.support, *targets]
     allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
-    allowed[:, [*picked, *targets, *excluded]] = False
-    found, free, each = [*picked, *targets], int(allowed[0].sum()), rho / len(targets)
-    for part, most in (
-        (slice(0, named), neighbours),
-        (slice(named, None), min(neighbours, SUSPECT_NEIGHBOURS)),
-    ):
-        asked, count = targets[part], min(most, free)
-        if asked and count:
-            near = sums.sparse.neighbours(asked, count, allowed[part], each * len(asked))
-            found += [j for chosen in near for j in chosen]
+    allowed[:, [*found, *excluded]] = False
+    if count := min(neighbours, int(allowed[0].sum())):
+        found += [j for chosen in sums.sparse.neighbours(targets, count, allowed, rho) for j in chosen]
     return list(dict.fromkeys(found))
 
 

@@ -17,6 +17,7 @@ from privinf.lasso.binomial.debiasing import (
     afforded_neighbours,
     debias_logistic,
 )
+from privinf.lasso.binomial.missed import find_logistic_suspects
 from privinf.lasso.binomial.sums import LogisticSums
 from privinf.lasso.binomial.thresholding import (
     PEELS,
@@ -27,8 +28,8 @@ from privinf.lasso.binomial.thresholding import (
     sparse_logistic,
 )
 from privinf.lasso.fits import LassoOptions, plan_of
-from privinf.lasso.marks import LEVEL, MissedColumnTest
-from privinf.lasso.missed import found_correlation
+from privinf.lasso.marks import MissedColumnTest
+from privinf.lasso.missed import Suspects, found_correlation, test_of
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, server_of
@@ -152,17 +153,22 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
         targets=plan.targets or (),
         excluded=excluded,
     )
+    fit, suspects = find_logistic_suspects(
+        sums, fit, prices.suspect, clip=plan.clip, keep=plan.automatic, excluded=excluded
+    )
+    if suspects is not None and suspects.further:
+        prices = replace(prices, score=prices.score - suspects.further)
     chosen = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")
     count = options.precision_sparsity
     if count is None:
         count = afforded_neighbours(fit, len(chosen), sums.n, prices.gram)
-    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, clip=plan.clip, excluded=excluded)
+    debiased = debias_logistic(sums, fit, chosen, prices, neighbours=count, excluded=excluded)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    price = prices.neighbours / (len(chosen) + 1)
+    price = prices.neighbours / len(chosen)
     correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
-    missed = _missed(rows, sums, fit, chosen, debiased, correlation)
+    missed = None if suspects is None else _missed(rows, sums, fit, chosen, suspects, debiased, correlation)
     return _results(rows, plan, sums, fit, chosen, debiased, missed, report)
 
 
@@ -171,27 +177,22 @@ def _missed(
     sums: LogisticSums,
     fit: LogisticFit,
     chosen: list[int],
+    suspects: Suspects,
     debiased: DebiasedLogistic,
     correlation: float,
-) -> MissedColumnTest | None:
-    """Return the test that no column was missed; None where all are in the fit."""
-    suspect = debiased.suspect
-    if suspect is None:
-        return None
-    sampling, privacy = (np.diag(part) for part in (debiased.sampling, debiased.privacy))
-    bias = correlation * suspect.seen_from * np.sqrt(sampling)
-    return MissedColumnTest(
-        column=rows.names[suspect.position],
-        statistic=suspect.statistic,
-        pvalue=suspect.pvalue,
-        columns=suspect.columns,
-        kept=len(fit.kept),
-        standing_out=int(suspect.pvalue < LEVEL),
-        seen_from=suspect.seen_from,
-        correlation=correlation,
-        bias=tuple(float(value) for value in bias / sums.sparse.units.scale[chosen]),
-        bias_in_errors=float((bias / np.sqrt(sampling + privacy)).max()),
-    )
+) -> MissedColumnTest:
+    """Return the test that no column was missed."""
+    support, sampling = fit.point.support, np.diag(debiased.sampling)
+    errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, sums.n)))[1:]
+    known = dict(zip(support, np.abs(fit.point.beta) / errors, strict=True))
+    kept = [support[i] for i in fit.kept]
+    for j in chosen:
+        known.pop(j, None)
+    return test_of(
+        suspects, suspects.exhausted, rows, [j for j in kept if j not in suspects.found], known,
+        (suspects.seen_from, correlation), np.sqrt(sampling),
+        np.sqrt(sampling + np.diag(debiased.privacy)), sums.sparse.units.scale[chosen],
+    )  # fmt: skip
 
 
 def _results(

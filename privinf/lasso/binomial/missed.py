@@ -1,0 +1,129 @@
+r"""Was a column missed by a sparse logistic fit: as in `privinf.lasso.missed`, with weighted scores.
+
+The suspect l is the column outside the fit's P (picked columns and targets) with the largest noisy
+``|sum clip(x_j, B / q) e|``. With z = (1, x_P, x_l) and G~ the noisy mean of c z z', w_l = G~^-1 e_l and
+``u = w_l'z / sqrt(w_ll)``, the weighted score has the mean
+
+    E w u e = kappa b_l / sqrt(w_ll),
+
+kappa the slope of weighted scores, and T is its noisy value over its standard error,
+
+    T = s / sqrt( (A2 / n) + t^2 + kappa^2 N_l ),
+
+A2 the weighted score's square at a right mean, t the noise of s, N_l what the noise of G~ does to the errors
+of the coefficients on P. If T rejects, l joins P with ``b_l = sqrt(w_ll) s / kappa``, and constant and
+coefficients move by ``b_l w_l / w_ll`` beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from privinf.inference.estimate import upper_quantile
+from privinf.lasso.binomial.sums import Directions, LogisticSums, Point, Spread, curvature_bound, weights_of
+from privinf.lasso.binomial.thresholding import LogisticFit
+from privinf.lasso.marks import FOUND
+from privinf.lasso.missed import GRAM, PICK, SIZE, SUSPECT, Suspects, critical_value, picked_from, searched
+from privinf.lasso.precision import column_noise_variance, floored
+from privinf.lasso.radii import residual_moments
+from privinf.lasso.sums import UNCLIPPED
+from privinf.typing import Flags, Floats
+
+
+def find_logistic_suspects(
+    sums: LogisticSums, fit: LogisticFit, rho: float, *, clip: float, keep: bool, excluded: Sequence[int]
+) -> tuple[LogisticFit, Suspects | None]:
+    """Return a fit with what it had missed, and the suspects; None if no column is left.
+
+    Parameters
+    ----------
+    sums : LogisticSums
+    fit : LogisticFit
+    rho : float
+        Price of one suspect, zCDP.
+    clip : float
+        B of the products in multiples of the response's sd.
+    keep : bool
+        Whether what is found is among the kept columns.
+    excluded : sequence of int
+        Columns that may not be suspects, such as one of ones.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho` for the first suspect and, only where that stands out, for each further one.
+    """
+    outside = int(_allowed(sums, fit, excluded).sum())
+    if not outside:
+        return fit, None
+    rate, scales = fit.spread.rate, []
+    bound = clip * math.sqrt(rate * (1.0 - rate))
+
+    def look(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
+        found, scale = sums.pick(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
+        scales.append(scale)
+        return found[0], *_tested(sums, fit, found[0], rho, keep)
+
+    wider, suspects = searched(fit, look, outside, 0.0, rho)
+    moments = residual_moments(bound / max(rate, 1.0 - rate))
+    peeled = picked_from(sums.n * fit.spread.curvature, outside, scales[0], *moments)
+    need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * _relative_error(sums, fit, rho)
+    return wider, replace(suspects, seen_from=max(peeled, need))
+
+
+def _allowed(sums: LogisticSums, fit: LogisticFit, excluded: Sequence[int]) -> Flags:
+    allowed = np.ones(len(sums.sparse.units.scale), dtype=bool)
+    allowed[[*fit.point.support, *excluded]] = False
+    return allowed
+
+
+def _relative_error(sums: LogisticSums, fit: LogisticFit, rho: float) -> float:
+    """Return the error of one score in units of its error without privacy."""
+    price = (1.0 - PICK - SIZE - GRAM) * rho
+    weights = weights_of(fit.spread, 1, sums.n, price)
+    noise = 0.0 if math.isinf(rho) else 4.0 * weights.score**2 / (2.0 * price * sums.n)
+    return math.sqrt(weights.square + noise) / weights.slope
+
+
+def _tested(
+    sums: LogisticSums, fit: LogisticFit, suspect: int, rho: float, keep: bool
+) -> tuple[float, LogisticFit]:
+    """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
+    clear, score_rho = math.isinf(rho), (1.0 - GRAM - PICK) * rho
+    if suspect not in sums.sparse.units.sized:
+        score_rho -= 0.0 if clear else SIZE * rho
+        sums.sparse.size_columns([suspect], SIZE * rho)
+    columns, size = [*fit.point.support, suspect], 2 + len(fit.point.support)
+    white = np.zeros((size, size))
+    white[:-1, :-1], white[-1, -1] = fit.root, 1.0 / math.sqrt(fit.spread.curvature)
+    top = UNCLIPPED if clear else curvature_bound(fit.spread, size, 0.99)
+    found = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, "Gram matrix of the suspect")
+    gram = floored(found.mean)
+    inverse = np.asarray(np.linalg.inv(gram))
+    column = inverse @ white[-1]  # of v = white'z
+    unit = math.sqrt(float(white[-1] @ column))
+    weights = weights_of(fit.spread, 1, sums.n, score_rho)
+    along = Directions(columns, (white @ column)[:, None] / unit)
+    score = sums.score(fit.point, along, weights, score_rho, "score of the suspect")
+    moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
+    noise = column_noise_variance(column[:, None], found.sd, np.arange(size), moved)[0] / unit**2
+    own = score.sd**2 + weights.slope**2 * float(noise)
+    value, error = float(score.mean[0]), math.sqrt(weights.square / sums.n + own)
+    direction = white @ column / unit
+    wider = _joined(fit, suspect, direction, value / weights.slope, keep)
+    return abs(value) / error, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / weights.slope))
+
+
+def _joined(fit: LogisticFit, column: int, direction: Floats, step: float, keep: bool) -> LogisticFit:
+    """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
+    at, size = fit.point, len(direction)
+    theta = np.append(at.whole, 0.0) + step * direction
+    root = np.zeros((size, size))
+    root[:-1, :-1], root[:, -1] = fit.root, direction
+    spread = Spread(fit.spread.rate, math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature)))
+    point = Point([*at.support, column], theta[1:], float(theta[0]))
+    kept = [*fit.kept, len(at.support)] if keep else fit.kept
+    return replace(fit, point=point, kept=kept, spread=spread, root=root)
