@@ -182,8 +182,8 @@ class MissedColumnTest:
     def note(self) -> str:
         """What the summary says."""
         bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
-        names = ", ".join(self.found or (self.column,))
-        out = f"{names} stand{'s' * (len(self.found) < 2)} out"
+        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
+        out = f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
         first = (self.statistic, self.pvalue, self.columns)
         if self.exhausted:
             return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)

@@ -26,7 +26,8 @@ was chosen on the same rows, but its T is one of those of all m columns outside 
 
     P(T > c) <= m 2 (1 - Phi(c)),      p-value  min(1, m 2 (1 - Phi(T))).
 
-Targets are suspects where there are others: to itself a target is not missing.
+Targets are suspects where there are others: to itself a target is not missing. Those that did not join and
+whose debiased coordinate stands out are columns that were missed for the others, too, and mark the intervals.
 
 **What is seen.** An effect of z standard errors (those without privacy) moves the clipped sum by z sqrt(n)
 times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of sd h if it
@@ -196,7 +197,8 @@ def searched(
         if statistic <= critical_value(outside):
             break
         fit = wider
-    return fit, Suspects(statistics, outside, seen, (len(statistics) - 1) * rho)
+    further = (len(statistics) - 1) * rho if len(statistics) > 1 else 0.0
+    return fit, Suspects(statistics, outside, seen, further)
 
 
 def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
@@ -358,23 +360,26 @@ def missed_column_test(
     """
     if suspects is None:
         return None
-    parts, statistics, found = debiased.coordinates, suspects.statistics, suspects.found
-    errors, exhausted = np.sqrt(parts.variance), suspects.exhausted
-    if plan.every:
-        sizes = np.abs(parts.params) / errors
-        statistics = {j: float(t) for j, t in zip(targets, sizes, strict=True) if j not in fit.support}
-        exhausted = max(statistics.values()) > suspects.critical
+    parts, found, exhausted = debiased.coordinates, suspects.found, suspects.exhausted
+    errors = np.sqrt(parts.variance)
+    if len(targets) > 1:
+        sizes = zip(targets, np.abs(parts.params) / errors, strict=True)
+        inside = set(fit.support if plan.every else fit.picked)
+        beside = {j: float(t) for j, t in sizes if j not in inside}
+        exhausted |= max(beside.values(), default=0.0) > suspects.critical
+        suspects = replace(suspects, statistics=suspects.statistics | beside)
     known = dict(zip(fit.picked, np.abs(fit.picked_beta) / fit.picked_errors, strict=True))
     releases = () if vectors is None else vectors.releases
     return test_of(
-        replace(suspects, statistics=statistics), exhausted, rows, [j for j in fit.support if j not in found],
-        known, _sight(suspects, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
+        suspects, found, exhausted, rows, fit.support, known,
+        _sight(suspects, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
         sums.units.scale[list(targets)],
     )  # fmt: skip
 
 
 def test_of(
     suspects: Suspects,
+    found: Sequence[int],
     exhausted: bool,
     rows: LassoRows,
     kept: Sequence[int],
@@ -389,11 +394,13 @@ def test_of(
     Parameters
     ----------
     suspects : Suspects
+    found : sequence of int
+        Those that joined the fit.
     exhausted : bool
         Whether more are likely to matter.
     rows : LassoRows
     kept : sequence of int
-        Columns that the fit kept by itself.
+        Kept columns, with or without those found.
     known : mapping of int to float
         Coefficients over their errors of all columns in the fit.
     sight : tuple of float
@@ -403,7 +410,7 @@ def test_of(
     unit : ndarray, shape (k,)
         What divides the targets' coefficients.
     """
-    statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *suspects.found}
+    statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *found}
     column = max(statistics, key=lambda j: statistics[j])
     dropped = [t for j, t in known.items() if j not in fixed | {*kept}]
     bias = correlation * seen * sampling
@@ -414,7 +421,7 @@ def test_of(
         columns=suspects.columns,
         kept=len({*kept} - fixed),
         standing_out=sum(int(t > suspects.critical) for t in [*dropped, *statistics.values()]),
-        found=tuple(rows.names[j] for j in suspects.found),
+        found=tuple(rows.names[j] for j in found),
         exhausted=bool(exhausted),
         seen_from=seen,
         correlation=correlation,

@@ -38,16 +38,7 @@ def fitted(seed, n=6_000, epsilon=3.0, effect=0.0, skewed=False, **options):
 def test_it_rarely_rejects_where_no_column_was_missed(skewed):
     found = [fitted(seed, skewed=skewed).missed_column_test for seed in range(25)]
     assert np.mean([test.rejects for test in found]) <= binomial_limits(0.05, 25)[1]
-    assert all(test.columns == P - 2 for test in found)
-
-
-@pytest.mark.parametrize(("n", "epsilon"), [(6_000, 4.0), (12_000, 3.0)])
-def test_what_is_seen_is_seen(n, epsilon):
-    effect = fitted(0, n, epsilon).missed_column_test.seen_from
-    assert 4.0 < effect < 7.0
-    found = [fitted(seed, n, epsilon, effect).missed_column_test for seed in range(20)]
-    hits = [test.rejects and test.column == "x31" for test in found]
-    assert np.mean(hits) >= binomial_limits(0.8, 20)[0]
+    assert all(test.columns == P - 4 for test in found)
 
 
 def sums_of(y, X, rng):
@@ -55,19 +46,58 @@ def sums_of(y, X, rng):
     return SparseSums(TrustedServer(rows.federation, rng=rng), rows.units(), rows.total)
 
 
+def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
+    """A fit of the two strong columns alone, and the suspects outside it."""
+    y, X = draw(seed, n, effect)
+    sums = sums_of(y, X, seed)
+    plan = planned(rho, list(targets), [f"x{j + 1}" for j in range(P)])
+    prices = plan.shares.thresholding(rho)
+    fit = sparse_fit(sums, 2, prices, extra=0)
+    assert set(fit.picked) == {0, 20}
+    return find_suspects(sums, fit, targets, plan, None, **options)
+
+
+def planned(rho, targets, names):
+    return check_plan(
+        rho=rho, delta=1e-4, sparsity=2, max_sparsity=None, targets=targets, precision_sparsity=None,
+        iterations=None, clip=None, center="declared", shares=None, names=names, constant=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "rho"), [(6_000, 0.4), (12_000, 0.3)])
+def test_what_is_seen_is_seen_and_joins(n, rho):
+    effect = searched(0, n, rho)[1].seen_from
+    assert 4.0 < effect < 7.0
+    found = [searched(seed, n, rho, effect) for seed in range(20)]
+    assert np.mean([30 in suspects.found for _, suspects in found]) >= binomial_limits(0.8, 20)[0]
+    for fit, suspects in found:
+        assert set(fit.picked) == {0, 20, *suspects.found}
+        assert suspects.further == pytest.approx((len(suspects.statistics) - 1) * 0.05 * rho, rel=1e-3)
+
+
+def test_a_column_that_joins_has_the_coefficients_of_least_squares():
+    y, X = draw(1, 6_000, 20.0)
+    fit, suspects = searched(1, rho=math.inf, effect=20.0)
+    assert suspects.found[0] == 30
+    ratio = fit.picked_beta / np.linalg.lstsq(X[:, fit.picked], y, rcond=None)[0]
+    assert ratio / ratio[0] == pytest.approx(1.0, abs=0.02)  # all columns have one size
+
+
+def test_an_unkept_target_is_no_suspect_to_itself():
+    alone, beside = (searched(2, effect=40.0, targets=targets)[1] for targets in ((30,), (30, 10)))
+    assert 30 not in alone.statistics
+    assert beside.found == (30,)
+
+
 def test_the_statistic_of_a_column_is_standard_normal():
     """One column is left to be picked, its neighbours are in the fit: no maximum is taken."""
     budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
-    plan = check_plan(
-        rho=0.4, delta=1e-4, sparsity=3, max_sparsity=None, targets=[4, 5, 6], precision_sparsity=None,
-        iterations=None, clip=None, center="declared", shares=None, names=list("abcdefg"), constant=None,
-    )  # fmt: skip
-    found = []
+    plan, found = planned(0.4, [0], list("abcd")), []
     for seed in range(80):
         y, X = draw(seed, 2_000, skewed=True)
-        sums = sums_of(y, X[:, 17:24], seed)
-        fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1, 4, 5, 6])
-        found.append(find_suspects(sums, fit, [4, 5, 6], plan, None)[1].statistics[1])
+        sums = sums_of(y, X[:, 17:21], seed)
+        fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1])
+        found.append(find_suspects(sums, fit, [0], plan, None)[1].statistics[1])
     # Half-normal: mean square 1, of which 80 have a standard error of .16.
     assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
 
@@ -95,15 +125,37 @@ def test_more_budget_and_rows_see_more():
     assert critical_value(100) == pytest.approx(3.48, abs=0.01)
 
 
-def test_a_missed_column_marks_the_intervals_and_is_named():
-    fit = fitted(0, effect=40.0, sparsity=1)
+def crowded(kept):
+    """Twelve strong columns, of which so many are kept."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6_000, P))
+    y = X[:, :12] @ np.resize([0.5, -0.5], 12) + rng.standard_normal(6_000)
+    model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-8, 8))
+    return model.fit(epsilon=3.0, sparsity=kept, targets=[0, 20], rng=0)
+
+
+def test_many_missed_columns_mark_the_intervals_and_are_named():
+    fit = crowded(2)
     test = fit.missed_column_test
     assert test.rejects
-    assert test.column in ("x1", "x21", "x31")
-    assert test.standing_out >= 1
+    assert test.exhausted
+    assert set(test.found) <= {f"x{j + 1}" for j in range(12)}
+    assert test.standing_out >= 4
     with pytest.warns(WeakIdentificationWarning, match="more columns matter than are kept"):
         fit.conf_int()
     assert "Keep" in " ".join(str(fit.summary()).split())
+
+
+def test_few_missed_columns_join_the_fit_and_mark_nothing():
+    fit = crowded(8)
+    test = fit.missed_column_test
+    assert test.rejects
+    assert not test.exhausted
+    assert len(test.found) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeakIdentificationWarning)
+        fit.conf_int()
+    assert "joined the fit" in " ".join(str(fit.summary()).split())
 
 
 def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_could_be():
@@ -112,18 +164,9 @@ def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_co
         warnings.simplefilter("error", WeakIdentificationWarning)
         fit.conf_int()
     test, text = fit.missed_column_test, " ".join(str(fit.summary()).split())
-    assert "Was a column missed? Of 38 columns" in text
+    assert "Was a column missed? Of 36 columns" in text
     assert len(test.bias) == 2
     assert np.allclose(max(np.array(test.bias) / fit.bse), test.bias_in_errors)
-
-
-def test_an_unkept_target_is_no_suspect_to_itself():
-    alone = fitted(2, effect=40.0, targets=[30]).missed_column_test
-    beside = fitted(2, effect=40.0, targets=[30, 10]).missed_column_test
-    assert alone.column != "x31"
-    assert not alone.rejects
-    assert beside.rejects
-    assert beside.column == "x31"
 
 
 def test_where_all_columns_are_targets_it_is_free():
@@ -149,9 +192,8 @@ def test_a_fit_that_keeps_all_columns_has_nothing_to_miss():
 
 
 def test_without_noise_it_is_a_score_test():
-    fit = fitted(6, epsilon=math.inf)
-    assert fit.missed_column_test.statistic < 4.0
-    assert fitted(6, epsilon=math.inf, effect=8.0).missed_column_test.column == "x31"
+    assert fitted(6, epsilon=math.inf).missed_column_test.statistic < 4.0
+    assert searched(6, rho=math.inf, effect=8.0)[1].found == (30,)
 
 
 def test_it_survives_a_file(tmp_path):

@@ -18,8 +18,12 @@ from privinf.errors import (
     SchemaError,
     WeakIdentificationWarning,
 )
+from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import LogisticShares
-from privinf.lasso.binomial.sums import Spread, curvature_bound, weights_of
+from privinf.lasso.binomial.missed import find_logistic_suspects
+from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
+from privinf.lasso.binomial.thresholding import LogisticBudget, sparse_logistic
+from privinf.lasso.sums import SparseSums
 from privinf.simulation import binomial_limits
 
 N, P, TRUE = 12_000, 40, {2: 0.6, 9: -0.5, 20: 0.5}
@@ -81,6 +85,28 @@ def test_without_noise_a_debiased_target_is_the_oracle_up_to_its_neighbours():
         place = near.index(target)
         assert abs(fit.params[f"x{target + 1}"] - oracle.params[place]) < 0.6 * oracle.bse[place]
         assert fit.bse[f"x{target + 1}"] == pytest.approx(oracle.bse[place], rel=0.1)
+
+
+def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
+    y, X = draw(6, n=8_000, p=30)
+    fit = pi.DebiasedLasso(y, X, x_bound=6.0, family="binomial")
+    sums = LogisticSums(SparseSums(TrustedServer(fit._rows.federation, rng=0), fit._rows.units(), len(y)))
+    budget = LogisticBudget(*(4 * [math.inf]))
+    first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
+    assert 9 not in first.point.support
+    wider, suspects = find_logistic_suspects(sums, first, math.inf, clip=1.5, keep=True, excluded=[])
+    assert suspects.found == (9,)
+    columns = wider.point.support
+    logit = sm.Logit(y, sm.add_constant(X[:, columns])).fit(disp=0)
+    ours = wider.point.beta / sums.sparse.units.scale[columns]
+    # One Newton step from 0 along what the other columns leave of it.
+    assert ours[-1] == pytest.approx(logit.params[-1], abs=2.5 * logit.bse[-1])
+    assert np.abs(ours - logit.params[1:]).max() < 3.0 * logit.bse.max()
+    assert wider.kept[-1] == len(columns) - 1
+    covariance = wider.root @ wider.root.T / len(y)
+    np.testing.assert_allclose(
+        np.sqrt(np.diag(covariance))[1:] / sums.sparse.units.scale[columns], logit.bse[1:], rtol=0.1
+    )
 
 
 @pytest.mark.slow

@@ -189,7 +189,7 @@ def _missed(
     for j in chosen:
         known.pop(j, None)
     return test_of(
-        suspects, suspects.exhausted, rows, [j for j in kept if j not in suspects.found], known,
+        suspects, suspects.found, suspects.exhausted, rows, kept, known,
         (suspects.seen_from, correlation), np.sqrt(sampling),
         np.sqrt(sampling + np.diag(debiased.privacy)), sums.sparse.units.scale[chosen],
     )  # fmt: skip
