@@ -27,6 +27,7 @@ from privinf.lasso.nodewise import (
     kept_entries,
     noise_of_column,
 )
+from privinf.lasso.picks import picked_from
 from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
@@ -114,6 +115,33 @@ def neighbour_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed
     found = 2.0 * budget.neighbours * scale**2 / targets
     held = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
     return int(min(max(min(found, held), LEAST), MOST))
+
+
+def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float) -> float:
+    """Return the correlation with a target from which on a column is picked as its neighbour.
+
+    Parameters
+    ----------
+    n, columns : int
+    picks : int
+        Neighbours of every target; 0: nothing is looked for.
+    rho : float
+        Price of one target's picks, zCDP.
+    bound : float
+        Where columns are clipped, in units of their size.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers. If no more columns are correlated as much than there are picks.
+    """
+    if picks < 1:
+        return 1.0
+    if math.isinf(rho):
+        bound, scale = math.inf, 0.0
+    else:
+        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / picks)
+    slope, square = residual_moments(bound)
+    return min(1.0, picked_from(n, columns, scale, slope**2, square**2) / math.sqrt(n))
 
 
 def target_columns(

@@ -30,7 +30,9 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.missed import Suspects, find_suspects, missed_column_test
+from privinf.lasso.marks import MissedColumnTest
+from privinf.lasso.missed import find_suspects, missed_column_test
+from privinf.lasso.picks import VectorServer
 from privinf.lasso.plan import (
     RESPONSE_SHARE,
     Accounting,
@@ -90,9 +92,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
-    fit, suspects, chosen = _selection(sums, plan, rows.constant)
-    debiased = _debiased(sums, fit, chosen, suspects, plan, rows.constant, options.score_target)
-    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan)
+    fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
@@ -110,9 +110,7 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     before = len(ledger.entries)
     server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
     sums = SparseSums(server, rows.units(), n)
-    fit, suspects, chosen = _selection(sums, plan, rows.constant, plan.clip)
-    debiased = _debiased(sums, fit, chosen, suspects, plan, rows.constant, options.score_target)
-    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan, server)
+    fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target, server)
     extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
@@ -121,11 +119,11 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     )  # fmt: skip
 
 
-def _selection(
-    sums: SparseSums, plan: LassoPlan, constant: int | None, clip: float | None = None
-) -> tuple[SparseFit, Suspects | None, list[int]]:
-    """Return the sparse fit, the columns that it first had missed, and the targets."""
-    always = () if constant is None else (constant,)
+def _fitted(
+    sums: SparseSums, rows: LassoRows, plan: LassoPlan, aim: ScoreTarget, vectors: VectorServer | None = None
+) -> tuple[SparseFit, list[int], DebiasedFit, MissedColumnTest | None]:
+    """Return the sparse fit, its targets, them debiased, and what it first had missed."""
+    always = () if rows.constant is None else (rows.constant,)
     if "means" in plan.extras:
         sums.center((1.0 - RESPONSE_SHARE) * plan.price("means"), always)
     if (price := plan.response_price) > 0.0:
@@ -133,33 +131,23 @@ def _selection(
     sums.centred = not plan.every and not always
     fit = sparse_fit(
         sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=plan.every), blocks=plan.blocks,
-        clip=plan.clip,
+        clip=plan.clip, always=always,
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
-        always=always,
     )  # fmt: skip
-    fit, suspects = find_suspects(sums, fit, plan.targets or (), plan, constant, clip)
+    clip = None if vectors is None else plan.clip
+    fit, suspects = find_suspects(sums, fit, plan.targets or (), plan, rows.constant, clip)
     chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")
-    return fit, suspects, chosen
-
-
-def _debiased(
-    sums: SparseSums,
-    fit: SparseFit,
-    chosen: list[int],
-    suspects: Suspects | None,
-    plan: LassoPlan,
-    constant: int | None,
-    target: ScoreTarget,
-) -> DebiasedFit:
-    prices = plan.shares.debiasing(plan.rho, every=plan.every)
-    if plan.every:
-        return debias_all(sums, fit, prices)
-    if suspects is not None and math.isfinite(plan.rho):
+    prices, count = plan.shares.debiasing(plan.rho, every=plan.every), plan.neighbours
+    if suspects is not None and suspects.further:
         prices = replace(prices, score=prices.score - suspects.further)
-    excluded = () if constant is None else (constant,)
-    return debias(sums, fit, chosen, prices, neighbours=plan.neighbours, excluded=excluded, target=target)
+    if plan.every:
+        debiased = debias_all(sums, fit, prices)
+    else:
+        debiased = debias(sums, fit, chosen, prices, neighbours=count, excluded=always, target=aim)
+    missed = missed_column_test(sums, rows, fit, chosen, suspects, debiased, plan, vectors)
+    return fit, chosen, debiased, missed
 
 
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.rows import LassoRows
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
@@ -36,11 +38,11 @@ EXHAUSTED_SEARCH = (
     "p = {:.2g} over {} columns), and more are likely to. Keep {} or more; if columns still stand out then, "
     "sparsity does not hold, and no choice of columns makes the intervals right."
 )
-JOINED = (
+FOUND_LATER = (
     "More columns matter than the {} that are kept: {} (z = {:.2f}, p = {:.2g} over {} columns) and joined "
     "the fit; then no other did. Intervals allow for it"
 )
-DROPPED = " {} of the columns that were picked and not kept stand out, too, and are allowed for."
+NOT_KEPT = " {} of the columns that were picked and not kept stand out, too, and are allowed for."
 NOTHING_SEEN = (
     "Was a column missed? Of {} columns outside the fit {} stands out most: z = {:.2f}, p = {:.2g}. An "
     "effect of {:.2g} standard errors (without privacy) would have been seen with probability {:.1g}{}."
@@ -188,6 +190,101 @@ class MissedColumnTest:
         if self.exhausted:
             return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
         if self.found:
-            return JOINED.format(self.kept, out, *first) + f"{bias}."
-        dropped = DROPPED.format(self.standing_out) * (self.standing_out > 0)
+            return FOUND_LATER.format(self.kept, out, *first) + f"{bias}."
+        dropped = NOT_KEPT.format(self.standing_out) * (self.standing_out > 0)
         return NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias) + dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """Columns outside a fit that were looked at, one after the other, and their statistics.
+
+    Attributes
+    ----------
+    statistics : dict of int to float
+        T of each, in order: all but the last stand out.
+    columns : int
+        Number of columns outside the fit.
+    seen_from : float
+        As in `MissedColumnTest`.
+    further : float
+        Price of all but the first, zCDP.
+    """
+
+    statistics: dict[int, float]
+    columns: int
+    seen_from: float
+    further: float = 0.0
+
+    @property
+    def critical(self) -> float:
+        """The statistic that rejects."""
+        return critical_value(self.columns)
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Those that stand out."""
+        return tuple(j for j, t in self.statistics.items() if t > self.critical)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last of them still does."""
+        return len(self.found) == len(self.statistics) > 0
+
+
+def critical_value(columns: int) -> float:
+    """Return the statistic from which on the test over so many columns rejects."""
+    return upper_quantile(LEVEL / 2.0 / columns)
+
+
+def test_of(
+    suspects: Suspects,
+    found: Sequence[int],
+    exhausted: bool,
+    rows: LassoRows,
+    kept: Sequence[int],
+    known: Mapping[int, float],
+    sight: tuple[float, float],
+    sampling: Floats,
+    errors: Floats,
+    unit: Floats,
+) -> MissedColumnTest:
+    """Return the test in names and user units.
+
+    Parameters
+    ----------
+    suspects : Suspects
+    found : sequence of int
+        Those that joined the fit.
+    exhausted : bool
+        Whether more are likely to matter.
+    rows : LassoRows
+    kept : sequence of int
+        Kept columns, with or without those found.
+    known : mapping of int to float
+        Coefficients over their errors of all columns in the fit.
+    sight : tuple of float
+        From where on effects, and correlations with targets, are found.
+    sampling, errors : ndarray, shape (k,)
+        Standard errors of the targets: without privacy, and whole.
+    unit : ndarray, shape (k,)
+        What divides the targets' coefficients.
+    """
+    statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *found}
+    column = max(statistics, key=lambda j: statistics[j])
+    dropped = [t for j, t in known.items() if j not in fixed | {*kept}]
+    bias = correlation * seen * sampling
+    return MissedColumnTest(
+        column=rows.names[column],
+        statistic=statistics[column],
+        pvalue=min(1.0, 2.0 * suspects.columns * float(ndtr(-statistics[column]))),
+        columns=suspects.columns,
+        kept=len({*kept} - fixed),
+        standing_out=sum(int(t > suspects.critical) for t in [*dropped, *statistics.values()]),
+        found=tuple(rows.names[j] for j in found),
+        exhausted=bool(exhausted),
+        seen_from=seen,
+        correlation=correlation,
+        bias=tuple(float(value) for value in bias / unit),
+        bias_in_errors=float((bias / errors).max()),
+    )

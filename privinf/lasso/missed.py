@@ -16,10 +16,10 @@ E clip(u_l r, C) away from 0.
 
 **What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
 the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
-and biases no target. Then the next suspect is looked for, up to `ROUNDS` of them; what the further ones cost
-is taken from the scores' price, which is what it was where none is needed. If the last of them still stands
-out, more columns matter than were found, and intervals are marked. Columns that were picked and not kept are
-in P: their effects are estimated and bias nothing, however large.
+and biases no target. Then the next suspect is looked for, up to `MOST_LOOKS` of them; what the further ones
+cost is taken from the scores' price, which is what it was where none is needed. If the last of them still
+stands out, more columns matter than were found, and intervals are marked. Columns that were picked and not
+kept are in P: their effects are estimated and bias nothing, however large.
 
 **Null law.** If no column outside P has an effect, every column's own T is about standard normal. The suspect
 was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
@@ -29,52 +29,42 @@ was chosen on the same rows, but its T is one of those of all m columns outside 
 Targets are suspects where there are others: to itself a target is not missing. Those that did not join and
 whose debiased coordinate stands out are columns that were missed for the others, too, and mark the intervals.
 
-**What is seen.** An effect of z standard errors (those without privacy) moves the clipped sum by z sqrt(n)
-times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of sd h if it
-exceeds g times the logarithm of their sum of exponentials (a random energy model),
-
-    L = g log 2m + h^2 / (2 g)   for g > h / sqrt(2 log 2m), else h sqrt(2 log 2m),
-
-by a logistic number of scale g and its own spread h, about L + z_q sqrt(h^2 + g^2 pi^2 / 3) with probability
-q; B minimises the z that this needs. The test
-then needs (c + z_q) times the error of T. An effect of z that is missed, of a column whose correlation with
-target j given the precision column of j is rho, moves the coordinate of j by rho z standard errors (without
-privacy). A correlation that neighbours are picked by is seen likewise.
+**What is seen.** A pick has to be made (`privinf.lasso.picks`), and T needs (c + z_q) times its error. An
+effect of z that is missed, of a column whose correlation with target j given the precision column of j is
+rho, moves the coordinate of j by rho z standard errors (without privacy). A correlation that neighbours are
+picked by is seen likewise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.columns import NEAR_CLIP
+from privinf.lasso.columns import NEAR_CLIP, found_correlation
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.marks import FOUND, LEVEL, MissedColumnTest
-from privinf.lasso.picks import PickRelease, VectorServer, sharpest
+from privinf.lasso.marks import FOUND, MissedColumnTest, Suspects, critical_value, test_of
+from privinf.lasso.picks import PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import column_noise_variance, floored, precision_columns
-from privinf.lasso.radii import product_moments, product_radius, residual_moments
+from privinf.lasso.radii import product_moments, product_radius
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
 from privinf.lasso.sums import Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, PRODUCT_CLIP, SparseFit, error_covariance, positions
+from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats, PlainValue
 
 Fit = TypeVar("Fit")
 # Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
 PICK, SIZE, GRAM = 0.5, 0.03, 0.12
-# So many columns may be found, one after the other.
-ROUNDS = 4
 SUSPECT = "the most suspicious column"
-# Clips of products that are picked from, in units of the residuals.
-PICK_CLIPS = np.geomspace(0.1, 2.0, 24)
+# So many columns may be found, one after the other, for no more than this part of the scores' price.
+MOST_LOOKS, OF_SCORES = 4, 0.5
 # Released variances stay above this share of what normal scores have.
 SMALLEST_VARIANCE = 0.5
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
@@ -83,48 +73,6 @@ ALL_BUT_INFINITE = 1e4
 NO_SLOPES: dict[str, PlainValue] = {
     "slope_clip": 1.0, "slope_weight": 1e-3, "average_clip": 1.0, "average_weight": 1e-3,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Suspects:
-    """Columns outside a fit that were looked at, one after the other, and their statistics.
-
-    Attributes
-    ----------
-    statistics : dict of int to float
-        T of each, in order: all but the last stand out.
-    columns : int
-        Number of columns outside the fit.
-    seen_from : float
-        As in `MissedColumnTest`.
-    further : float
-        Price of all but the first, zCDP.
-    """
-
-    statistics: dict[int, float]
-    columns: int
-    seen_from: float
-    further: float = 0.0
-
-    @property
-    def critical(self) -> float:
-        """The statistic that rejects."""
-        return critical_value(self.columns)
-
-    @property
-    def found(self) -> tuple[int, ...]:
-        """Those that stand out."""
-        return tuple(j for j, t in self.statistics.items() if t > self.critical)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the last of them still does."""
-        return len(self.found) == len(self.statistics) > 0
-
-
-def critical_value(columns: int) -> float:
-    """Return the statistic from which on the test over so many columns rejects."""
-    return upper_quantile(LEVEL / 2.0 / columns)
 
 
 def find_suspects(
@@ -172,11 +120,17 @@ def find_suspects(
         suspect = sums.pick(fit.picked, fit.picked_beta, limit, 1, allowed, PICK * rho, SUSPECT)[0]
         return suspect, *_tested(sums, fit, suspect, rho, plan.automatic)
 
-    return searched(fit, look, outside, max(need, pick_seen), rho)
+    scores = plan.shares.debiasing(plan.rho).score
+    return searched(fit, look, outside, max(need, pick_seen), rho, scores)
 
 
 def searched(
-    fit: Fit, look: Callable[[Fit], tuple[int, float, Fit]], outside: int, seen: float, rho: float
+    fit: Fit,
+    look: Callable[[Fit], tuple[int, float, Fit]],
+    outside: int,
+    seen: float,
+    rho: float,
+    scores: float,
 ) -> tuple[Fit, Suspects]:
     """Return a fit with what it had missed, and the suspects.
 
@@ -187,11 +141,12 @@ def searched(
         Returns the most suspicious column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
-    seen, rho : float
-        What is seen, and the price of a look.
+    seen, rho, scores : float
+        What is seen, the price of a look, and that of the scores, of which all but the first is taken.
     """
     statistics: dict[int, float] = {}
-    for _ in range(min(ROUNDS, outside)):
+    looks = MOST_LOOKS if math.isinf(rho) else min(MOST_LOOKS, 1 + int(OF_SCORES * scores / rho))
+    for _ in range(min(looks, outside)):
         suspect, statistic, wider = look(fit)
         statistics[suspect] = statistic
         if statistic <= critical_value(outside):
@@ -260,74 +215,6 @@ def _joined(fit: SparseFit, column: int, change: Floats, error: float, keep: boo
     return replace(wider, support=[*fit.support, column], beta=np.append(kept, change[0]))
 
 
-def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
-    """Return where products are clipped for one pick of `columns`, and the z that is then picked.
-
-    Parameters
-    ----------
-    n : int
-        Records.
-    columns : int
-        That are peeled from.
-    rho : float
-        Price, zCDP; infinite for no noise.
-
-    Notes
-    -----
-    **Privacy.** A function of public numbers.
-
-    Examples
-    --------
-    >>> found = pick_clip(40_000, 300, 0.0008)
-    >>> round(found[0], 1), round(found[1], 1)
-    (0.9, 5.6)
-    """
-    if math.isinf(rho):
-        return PRODUCT_CLIP, picked_from(n, columns, 0.0, *product_moments(PRODUCT_CLIP))
-    found = [
-        picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
-        for bound in PICK_CLIPS
-    ]
-    best = int(np.argmin(found))
-    return float(PICK_CLIPS[best]), float(found[best])
-
-
-def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
-    """Return the z that is picked with probability `FOUND` from sums with Gumbel noise of this scale."""
-    spread, many = math.sqrt(n * square), math.log(2.0 * columns)
-    frozen = scale * math.sqrt(2.0 * many) <= spread
-    others = spread * math.sqrt(2.0 * many) if frozen else scale * many + spread**2 / (2.0 * scale)
-    own = math.hypot(spread, scale * math.pi / math.sqrt(3.0))
-    return (others + upper_quantile(1.0 - FOUND) * own) / (slope * math.sqrt(n))
-
-
-def found_correlation(n: int, columns: int, picks: int, rho: float, bound: float) -> float:
-    """Return the correlation with a target from which on a column is picked as its neighbour.
-
-    Parameters
-    ----------
-    n, columns : int
-    picks : int
-        Neighbours of every target; 0: nothing is looked for.
-    rho : float
-        Price of one target's picks, zCDP.
-    bound : float
-        Where columns are clipped, in units of their size.
-
-    Notes
-    -----
-    **Privacy.** A function of public numbers. If no more columns are correlated as much than there are picks.
-    """
-    if picks < 1:
-        return 1.0
-    if math.isinf(rho):
-        bound, scale = math.inf, 0.0
-    else:
-        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / picks)
-    slope, square = residual_moments(bound)
-    return min(1.0, picked_from(n, columns, scale, slope**2, square**2) / math.sqrt(n))
-
-
 def missed_column_test(
     sums: SparseSums,
     rows: LassoRows,
@@ -372,66 +259,13 @@ def missed_column_test(
     releases = () if vectors is None else vectors.releases
     return test_of(
         suspects, found, exhausted, rows, fit.support, known,
-        _sight(suspects, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
+        _sight(suspects.seen_from, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
         sums.units.scale[list(targets)],
     )  # fmt: skip
 
 
-def test_of(
-    suspects: Suspects,
-    found: Sequence[int],
-    exhausted: bool,
-    rows: LassoRows,
-    kept: Sequence[int],
-    known: Mapping[int, float],
-    sight: tuple[float, float],
-    sampling: Floats,
-    errors: Floats,
-    unit: Floats,
-) -> MissedColumnTest:
-    """Return the test in names and user units.
-
-    Parameters
-    ----------
-    suspects : Suspects
-    found : sequence of int
-        Those that joined the fit.
-    exhausted : bool
-        Whether more are likely to matter.
-    rows : LassoRows
-    kept : sequence of int
-        Kept columns, with or without those found.
-    known : mapping of int to float
-        Coefficients over their errors of all columns in the fit.
-    sight : tuple of float
-        From where on effects, and correlations with targets, are found.
-    sampling, errors : ndarray, shape (k,)
-        Standard errors of the targets: without privacy, and whole.
-    unit : ndarray, shape (k,)
-        What divides the targets' coefficients.
-    """
-    statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *found}
-    column = max(statistics, key=lambda j: statistics[j])
-    dropped = [t for j, t in known.items() if j not in fixed | {*kept}]
-    bias = correlation * seen * sampling
-    return MissedColumnTest(
-        column=rows.names[column],
-        statistic=statistics[column],
-        pvalue=min(1.0, 2.0 * suspects.columns * float(ndtr(-statistics[column]))),
-        columns=suspects.columns,
-        kept=len({*kept} - fixed),
-        standing_out=sum(int(t > suspects.critical) for t in [*dropped, *statistics.values()]),
-        found=tuple(rows.names[j] for j in found),
-        exhausted=bool(exhausted),
-        seen_from=seen,
-        correlation=correlation,
-        bias=tuple(float(value) for value in bias / unit),
-        bias_in_errors=float((bias / errors).max()),
-    )
-
-
 def _sight(
-    suspects: Suspects,
+    seen: float,
     sums: SparseSums,
     fit: SparseFit,
     debiased: DebiasedFit,
@@ -439,7 +273,7 @@ def _sight(
     releases: Sequence[PickRelease],
 ) -> tuple[float, float]:
     """Return from where on effects, and correlations with targets, are found."""
-    seen, near = suspects.seen_from, () if debiased.marks is None else debiased.marks.picked
+    near = () if debiased.marks is None else debiased.marks.picked
     price = plan.shares.debiasing(plan.rho).neighbours / max(len(near), 1)
     correlation = found_correlation(sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP)
     if (pick := sharpest(releases, SUSPECT)) is not None:

@@ -103,10 +103,9 @@ class DebiasedLasso:
     On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
     place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
     a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
-    (`privinf.lasso.picks`). Scores, slopes and variances were Gaussian sums before: their formulas,
-    and what the intervals count, are unchanged. What it costs is sight: the noise of the picks grows as
-    sqrt(p), `LassoResults.picks_from` says what they could find, and where a column that matters may have
-    been missed the results warn.
+    (`privinf.lasso.picks`). Scores, slopes and variances were Gaussian sums before. What it costs is sight:
+    the noise of the picks grows as sqrt(p), `LassoResults.picks_from` says what they could find, and where a
+    column that matters may have been missed the results warn.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
@@ -308,9 +307,8 @@ class DebiasedLasso:
             Release these too: attributes of the same names. The bias bound needs the eigenvalues.
         shares : mapping, optional
             All of selection, refit, scales, neighbours, gram, slopes and score (heterogeneous: also
-            own_selection and own_refit), missed (the test for columns outside the fit, .05, and as much of
-            the score's for each that it finds; not for ``targets="all"``), and means if they are released;
-            they sum to one.
+            own_selection and own_refit), missed (a look for columns outside the fit, .05, further ones out of
+            score; not for ``targets="all"``), and means if they are released; they sum to one.
         extra_shares : mapping, optional
             Of the whole budget, before `shares` divide what is left: bootstrap (.15), eigenvalues (.05),
             noise_variance (.03).

@@ -20,6 +20,15 @@ of targets are correlated with all others likewise, m p products at a time.
 
 **What is found.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance is
 found, but for 5% each of a larger one elsewhere and of its own noise, from ``(z(.05 / 2p) + z(.05)) sd`` on.
+
+**What peeling finds.** An effect of z standard errors (those without privacy) moves the clipped sum by
+z sqrt(n) times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of sd h
+if it exceeds g times the logarithm of their sum of exponentials (a random energy model),
+
+    L = g log 2m + h^2 / (2 g)   for g > h / sqrt(2 log 2m), else h sqrt(2 log 2m),
+
+by a logistic number of scale g and its own spread h, about L + z_q sqrt(h^2 + g^2 pi^2 / 3) with probability
+q; B minimises the z that this needs.
 """
 
 from __future__ import annotations
@@ -34,7 +43,8 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.federation.rounds import SumOptions
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.radii import norm_moments
+from privinf.lasso.marks import FOUND
+from privinf.lasso.radii import norm_moments, product_moments
 from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
 
@@ -42,6 +52,8 @@ VECTORS = {"clipped_products": "product_vector", "column_products": "column_prod
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05
+# Clips of products that one column is peeled from, in units of the residuals; and where there is no noise.
+PICK_CLIPS, CLEAR_CLIP = np.geomspace(0.1, 2.0, 24), 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +258,44 @@ def sharpest(releases: Sequence[PickRelease], label: str) -> PickRelease | None:
         key=lambda release: release.sd,
         default=None,
     )
+
+
+def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
+    """Return where products are clipped for one pick of `columns`, and the z that is then picked.
+
+    Parameters
+    ----------
+    n : int
+        Records.
+    columns : int
+        That are peeled from.
+    rho : float
+        Price, zCDP; infinite for no noise.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+
+    Examples
+    --------
+    >>> found = pick_clip(40_000, 300, 0.0008)
+    >>> round(found[0], 1), round(found[1], 1)
+    (0.9, 5.6)
+    """
+    if math.isinf(rho):
+        return CLEAR_CLIP, picked_from(n, columns, 0.0, *product_moments(CLEAR_CLIP))
+    found = [
+        picked_from(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
+        for bound in PICK_CLIPS
+    ]
+    best = int(np.argmin(found))
+    return float(PICK_CLIPS[best]), float(found[best])
+
+
+def picked_from(n: float, columns: int, scale: float, slope: float, square: float) -> float:
+    """Return the z that is picked with probability `FOUND` from sums with Gumbel noise of this scale."""
+    spread, many = math.sqrt(n * square), math.log(2.0 * columns)
+    frozen = scale * math.sqrt(2.0 * many) <= spread
+    others = spread * math.sqrt(2.0 * many) if frozen else scale * many + spread**2 / (2.0 * scale)
+    own = math.hypot(spread, scale * math.pi / math.sqrt(3.0))
+    return (others + upper_quantile(1.0 - FOUND) * own) / (slope * math.sqrt(n))

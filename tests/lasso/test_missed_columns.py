@@ -9,7 +9,10 @@ import pytest
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
-from privinf.lasso.missed import PICK, critical_value, find_suspects, found_correlation, pick_clip
+from privinf.lasso.columns import found_correlation
+from privinf.lasso.marks import critical_value
+from privinf.lasso.missed import PICK, find_suspects
+from privinf.lasso.picks import pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit

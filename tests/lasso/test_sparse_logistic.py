@@ -94,7 +94,9 @@ def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     budget = LogisticBudget(*(4 * [math.inf]))
     first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
     assert 9 not in first.point.support
-    wider, suspects = find_logistic_suspects(sums, first, math.inf, clip=1.5, keep=True, excluded=[])
+    wider, suspects = find_logistic_suspects(
+        sums, first, math.inf, math.inf, clip=1.5, keep=True, excluded=[]
+    )
     assert suspects.found == (9,)
     columns = wider.point.support
     logit = sm.Logit(y, sm.add_constant(X[:, columns])).fit(disp=0)

@@ -27,9 +27,9 @@ from privinf.lasso.binomial.thresholding import (
     check_room,
     sparse_logistic,
 )
+from privinf.lasso.columns import found_correlation
 from privinf.lasso.fits import LassoOptions, plan_of
-from privinf.lasso.marks import MissedColumnTest
-from privinf.lasso.missed import Suspects, found_correlation, test_of
+from privinf.lasso.marks import MissedColumnTest, Suspects, test_of
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, server_of
@@ -154,7 +154,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
         excluded=excluded,
     )
     fit, suspects = find_logistic_suspects(
-        sums, fit, prices.suspect, clip=plan.clip, keep=plan.automatic, excluded=excluded
+        sums, fit, prices.suspect, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
     )
     if suspects is not None and suspects.further:
         prices = replace(prices, score=prices.score - suspects.further)

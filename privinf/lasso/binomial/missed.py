@@ -26,8 +26,9 @@ import numpy as np
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.binomial.sums import Directions, LogisticSums, Point, Spread, curvature_bound, weights_of
 from privinf.lasso.binomial.thresholding import LogisticFit
-from privinf.lasso.marks import FOUND
-from privinf.lasso.missed import GRAM, PICK, SIZE, SUSPECT, Suspects, critical_value, picked_from, searched
+from privinf.lasso.marks import FOUND, Suspects, critical_value
+from privinf.lasso.missed import GRAM, PICK, SIZE, SUSPECT, searched
+from privinf.lasso.picks import picked_from
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED
@@ -35,7 +36,14 @@ from privinf.typing import Flags, Floats
 
 
 def find_logistic_suspects(
-    sums: LogisticSums, fit: LogisticFit, rho: float, *, clip: float, keep: bool, excluded: Sequence[int]
+    sums: LogisticSums,
+    fit: LogisticFit,
+    rho: float,
+    scores: float,
+    *,
+    clip: float,
+    keep: bool,
+    excluded: Sequence[int],
 ) -> tuple[LogisticFit, Suspects | None]:
     """Return a fit with what it had missed, and the suspects; None if no column is left.
 
@@ -43,8 +51,8 @@ def find_logistic_suspects(
     ----------
     sums : LogisticSums
     fit : LogisticFit
-    rho : float
-        Price of one suspect, zCDP.
+    rho, scores : float
+        Prices of one suspect, and of the scores, of which those after the first are taken; zCDP.
     clip : float
         B of the products in multiples of the response's sd.
     keep : bool
@@ -67,7 +75,7 @@ def find_logistic_suspects(
         scales.append(scale)
         return found[0], *_tested(sums, fit, found[0], rho, keep)
 
-    wider, suspects = searched(fit, look, outside, 0.0, rho)
+    wider, suspects = searched(fit, look, outside, 0.0, rho, scores)
     moments = residual_moments(bound / max(rate, 1.0 - rate))
     peeled = picked_from(sums.n * fit.spread.curvature, outside, scales[0], *moments)
     need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * _relative_error(sums, fit, rho)
