@@ -14,8 +14,8 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(259, 259),  # 215 at the house: one curator 20, high dimensions 12, papers 12
-    "lines": Limit(57_500, 57_500),  # 44,734 at the house's commit
+    "modules": Limit(271, 271),  # 215 at the house: one curator 20, high dimensions, papers, tests 12 each
+    "lines": Limit(60_500, 60_500),  # 44,734 at the house's commit
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
