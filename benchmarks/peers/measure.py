@@ -193,8 +193,9 @@ least squares on all rows. Error, coverage and width are those of the slopes. Pu
 than (1, 1e-5), and adding or removing a record moves a sum half as far as replacing one may: both count in
 reading the errors. `fits that warn` is said of privinf alone.
 
-**Audits.** Both bounds hold with 99.9% confidence; epsilon is at the claim's delta. A claim that stands has passed
-one pair of neighbours only.
+**Audits.** Both bounds hold with 99.9% confidence; epsilon is at the claim's delta. A claim that stands was not
+disproved on one pair of neighbours by so many fits, and that is all. privinf's own audits, with mutants and the share
+of the exact loss that they see, are in [audits](audits.md) and beside it.
 
 **dp-statsmodels.** Sums with noise on them, and public bounds that it insists on: its claim for least squares stands
 and its intervals cover. Its documentation lists Logit as planned, but `Session.Logit` is there and promises
