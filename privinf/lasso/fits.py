@@ -34,6 +34,7 @@ from privinf.lasso.marks import MissedColumnTest
 from privinf.lasso.missed import find_suspects, missed_column_test
 from privinf.lasso.picks import VectorServer
 from privinf.lasso.plan import (
+    MOST_LOGISTIC,
     RESPONSE_SHARE,
     Accounting,
     Center,
@@ -211,9 +212,10 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
     else:
         epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
-    most, choose = options.max_sparsity, options.sparsity == "auto" and rows.family == "gaussian"
-    if most is None and choose and not gaussian:
+    most = options.max_sparsity
+    if most is None and options.sparsity == "auto" and not gaussian:
         most = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
+        most = min(most, MOST_LOGISTIC) if rows.family == "binomial" else most
     return check_plan(
         rho=rho, delta=delta, sparsity=options.sparsity,
         max_sparsity=most, targets=options.targets,

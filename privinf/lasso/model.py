@@ -256,8 +256,8 @@ class DebiasedLasso:
             heterogeneous fits and the paper's variant. At small n name one target: it is far narrower.
         max_sparsity : int, optional
             Default: as many as keep the noise of their Gram matrix small (`privinf.lasso.plan`), a function
-            of rows, budget and columns. On secure sums and with ``family="binomial"`` it must be said, and
-            so many are picked.
+            of rows, budget and columns; with ``family="binomial"``, which picks all of them, at most ten. On
+            secure sums it must be said.
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
             that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.

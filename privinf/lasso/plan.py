@@ -38,6 +38,8 @@ MEANS_SHARE, RESPONSE_SHARE = 0.04, 0.2
 MISSED_SHARE = 0.05
 # By default at most as many columns are picked as keep the noise of their Gram matrix below this.
 EDGE_ROOM, MOST_PICKS = 0.25, 50
+# A logistic fit picks all of them, and pays for each.
+MOST_LOGISTIC = 10
 # With every column as a target most goes to the scores; products with the selection stand for neighbours.
 ALL_SHARES = {
     "selection": 0.12, "refit": 0.16, "scales": 0.04, "neighbours": 0.14, "gram": 0.03, "slopes": 0.09,
@@ -269,8 +271,7 @@ def _sparsity(sparsity: int | str, most: int | None, columns: int) -> tuple[int,
             raise ArgumentError(f"sparsity={shown(sparsity)} must be a number or 'auto'")
         if most is None:
             raise ArgumentError(
-                "sparsity='auto' needs max_sparsity= with family='binomial' and on secure sums, where so "
-                "many columns are picked"
+                "sparsity='auto' needs max_sparsity= on secure sums, where so many columns are picked"
             )
     elif most is not None:
         raise ArgumentError("max_sparsity= belongs to sparsity='auto'")

@@ -125,6 +125,12 @@ def test_intervals_cover_at_two_sizes_and_rates(n, level):
     assert 0.8 < np.std(z) < 1.2
 
 
+def test_by_default_the_number_of_columns_is_chosen():
+    fit = model(2).fit(epsilon=3.0, targets=[2], rng=2)
+    assert set(fit.selected) == {"x3", "x10", "x21"}
+    assert "auto, 3 of at most 10" in str(fit.summary())
+
+
 def test_results_have_the_facade_of_the_lasso(fitted):
     assert fitted.selected == ("x3", "x10", "x21")
     assert "binomial" in str(fitted.summary())
