@@ -21,6 +21,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +200,9 @@ assert re.search(rf"smoker\[T.yes\]\s+{FIT.params['smoker[T.yes]']:.4f}", fitted
 clipped = POOLED.assign(**{name: POOLED[name].clip(*bounds) for name, bounds in BOUNDS.items()})
 OLS = smf.ols(FORMULA, clipped).fit(cov_type="HC0")
 interval = FIT.conf_int()
+SAMPLE = pi.RMGMOLS.from_release(JOINED).regress(FORMULA, target="sample")
+JOINED_ROWS = FIT.release.arrays["response"]
+GAUSSIAN, SIGNS = (FIT.simultaneous(method=method, rng=1) for method in ("gaussian", "multiplier"))
 inside = sum(interval.loc[name, 0] <= OLS.params[name] <= interval.loc[name, 1] for name in FIT.params.index)
 say(
     """
@@ -222,6 +226,48 @@ say(
     {inside} of the {len(FIT.params)} intervals hold the pooled estimate. The standard errors are much larger
     than those of the pooled rows (the column "no noise"): that is the price of trusting nobody.
 
+    Where the errors come from, term by term (`fit.variance_formula`):
+    """
+)
+FORMULA_OF = FIT.variance_formula
+shares = FORMULA_OF.shares.map("{:.1%}".format)
+shares.insert(0, "coefficient", FIT.params.index)
+table(shares)
+PAGE.printed(FORMULA_OF.equation)
+STRONGEST = FORMULA_OF.shares.loc["smoker[T.yes]"].idxmax()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of the plots' own libraries
+    import arviz as az
+
+    (forest,) = az.plot_forest(
+        [FIT.to_arviz(4000, rng=1), SAMPLE.to_arviz(4000, rng=1)],
+        model_names=["population", "these people"],
+        coords={"coefficient": list(FIT.params.index[1:])},
+        hdi_prob=0.95,
+        figsize=(6.0, 3.4),
+        textsize=9,
+    )
+say(
+    f"""
+    Of the error of smoking's coefficient most is "{STRONGEST}". Joint intervals of all coefficients can
+    rest on the {len(JOINED_ROWS)} mixed rows themselves, with random signs
+    (`fit.simultaneous(method="multiplier")`): critical value {SIGNS.critical_value:.3f}, with the
+    multivariate t law {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
+    as they are:
+    """
+)
+PAGE.add(
+    "```python\naz.plot_forest(\n    [fit.to_arviz(4000), joined.regress(formula, "
+    'target="sample").to_arviz(4000)],\n    model_names=["population", "these people"], hdi_prob=0.95,\n)\n```'
+)
+PAGE.figure(
+    forest.figure,
+    "forest",
+    "95% intervals of the slopes: of the population that these people are from, and of these people alone, "
+    "whose error is the mixing and the noise.",
+)
+say(
+    """
     The files serve other questions, without further cost: any column that was released may be the response.
     """
 )

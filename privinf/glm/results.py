@@ -119,6 +119,11 @@ class FederatedGLMResults(Results):
         found = drawn(restored(self._settings["curved"]), self.nobs, self._constant)
         return np.asarray(found.draws @ np.array(self._settings["to_user"]).T)
 
+    def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+        if self._drawn is None:
+            return super()._sampled(n, rng)
+        return "draws of what the final release leaves open", rng.choice(self._drawn, n)
+
     @property
     def _constant(self) -> int | None:
         return None if self._context.design is None else self._context.design.constant

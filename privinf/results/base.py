@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import door, doors
@@ -16,8 +19,8 @@ from privinf.results.context import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, Contex
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import summarize
-from privinf.typing import BootstrapMethod, RngLike
-from privinf.validation import shown
+from privinf.typing import BootstrapMethod, Floats, RngLike
+from privinf.validation import as_generator, check_count, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,17 +97,28 @@ class Results(DescribedResults):
         )
 
     def draws(self, n: int = 1000, *, rng: RngLike = None) -> xr.Dataset:
-        """Return draws from the normal sampling distribution, dims chain, draw and coefficient.
+        """Return draws from the sampling distribution that intervals rest on, dims chain, draw, coefficient.
 
-        Needs the extra ``privinf[arviz]``.
+        Needs the extra ``privinf[arviz]``. A normal distribution about the estimate; multivariate t where the
+        whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
+        of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
         """
-        found = parametric_bootstrap(self._estimate.params, self._estimate.covariance, draws=n, rng=rng)
-        return resampling.draws_dataset(
-            found.draws,
-            self.names,
-            distribution="normal sampling distribution",
-            privacy=_privacy_line(self.privacy),
+        law, found = self._sampled(check_count(n, "n", least=2), as_generator(rng))
+        told: dict[str, str | float] = (
+            {} if self._estimate.bias is None else {"bias": self._estimate.bias.max()}
         )
+        return resampling.draws_dataset(
+            found, self.names, distribution=law, privacy=_privacy_line(self.privacy), **told
+        )
+
+    def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
+        """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
+        known = self._estimate
+        found = parametric_bootstrap(known.params, known.covariance, draws=n, rng=rng)
+        if math.isinf(known.df):
+            return "normal sampling distribution", found.draws
+        wider = np.sqrt(known.df / rng.chisquare(known.df, (n, 1)))
+        return "multivariate t sampling distribution", known.params + wider * (found.draws - known.params)
 
     def to_arviz(self, n: int = 1000, *, rng: RngLike = None, group: str = "posterior") -> Any:
         """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""

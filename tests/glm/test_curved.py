@@ -181,6 +181,10 @@ def test_draws_are_those_of_the_release_and_come_back_from_a_file(tmp_path):
     for alpha in (0.05, 0.2):
         np.testing.assert_array_equal(loaded.conf_int(alpha), fit.conf_int(alpha))
     np.testing.assert_array_equal(loaded.odds_ratios(), fit.odds_ratios())
+    again = loaded.draws(20_000, rng=0)
+    assert again.attrs["distribution"] == "draws of what the final release leaves open"
+    ends = np.quantile(again.params[0], [0.025, 0.975], axis=0).T
+    np.testing.assert_allclose(ends, fit.conf_int(), atol=0.1 * fit.bse.max())
     kept = fit._settings["curved"]
     found = drawn(restored(kept), fit.nobs, 0)
     assert found.settled

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -167,10 +168,30 @@ def test_draws(results):
 
 
 def test_to_arviz(results):
+    """Its intervals are those of the result."""
     az = pytest.importorskip("arviz")
-    container = results.to_arviz(200, rng=0)
+    container = results.to_arviz(4000, rng=0)
     table = az.summary(container, kind="stats", hdi_prob=0.9)
-    np.testing.assert_allclose(table["mean"], results.params, atol=5 * results.bse.max() / np.sqrt(200))
+    np.testing.assert_allclose(table["mean"], results.params, atol=5 * results.bse.max() / np.sqrt(4000))
+    ends = np.asarray(az.hdi(container, hdi_prob=0.9).params)
+    np.testing.assert_allclose(ends, results.conf_int(0.1), atol=0.25 * results.bse.max())
+
+
+def test_information_criteria_have_nothing_to_compare(results):
+    az = pytest.importorskip("arviz")
+    with pytest.raises(Exception, match=r"log.likelihood|ELPD"):
+        az.compare({"one": results.to_arviz(50, rng=0), "two": results.to_arviz(50, rng=1)}, ic="loo")
+
+
+def test_draws_have_the_law_of_the_intervals(results):
+    pytest.importorskip("xarray")
+    few = rebuilt(results, estimate=dataclasses.replace(results.estimate, df=6.0, df_resid=np.inf))
+    found = few.draws(20_000, rng=0)
+    assert found.attrs["distribution"].startswith("multivariate t")
+    ends = np.quantile(found.params[0], [0.025, 0.975], axis=0).T
+    np.testing.assert_allclose(ends, few.conf_int(), atol=0.15 * few.bse.max())
+    biased = rebuilt(results, estimate=dataclasses.replace(results.estimate, bias=results.bse.to_numpy()))
+    assert biased.draws(10, rng=0).attrs["bias"] == results.bse.max()
 
 
 def test_summary_col_beside_statsmodels(results, ols, weak):

@@ -1,4 +1,5 @@
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -173,3 +174,17 @@ def test_extras_of_draws_are_named(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(NotAvailableError, match=r"privinf\[arviz\]"):
         results.to_arviz(10)
+
+
+def test_arviz_plots_draws_as_they_are(results):
+    """One panel a coefficient, and two fits in one forest."""
+    az = pytest.importorskip("arviz")
+    container = results.to_arviz(500, rng=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the plots' own libraries
+        panels = az.plot_posterior(container, hdi_prob=0.9, ref_val=0.0)
+        (forest,) = az.plot_forest([container, container], model_names=["one", "two"], hdi_prob=0.9)
+    titles = [panel.get_title() for panel in np.ravel(panels) if panel.get_title()]
+    assert [title.split("\n")[-1] for title in titles] == list(results.names)
+    told = " ".join(label.get_text() for label in forest.get_yticklabels())
+    assert all(name in told for name in results.names)
