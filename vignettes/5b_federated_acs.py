@@ -39,8 +39,6 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "flower_app")]
 from pvapp.glm import Counted
 
 warnings.simplefilter("ignore")  # simulation noise is the subject here
-import arviz as az  # it warns when it is imported
-
 PAGE = Page(__file__, ".4f")
 STORED = PAGE.folder / "flower.json"
 SEED, EPSILON, DELTA = 0, 0.5, 1e-6
@@ -306,34 +304,8 @@ def comparison() -> None:
         The private intervals are {RATIO.min():.2f} to {RATIO.max():.2f} times as wide as the pooled ones, and
         {int((far.abs() < NORMAL).sum())} of {len(far)} differences lie within ±1.96 of their own standard errors. (Both fits use the
         same rows, so that the differences are the noise alone; the standard errors count sampling as well.)
-
-        Where the width comes from, term by term (`fit.variance_formula.shares`, with its equation in `.equation`):
         """
     )
-    shares = FIT.variance_formula.shares
-    shares.insert(0, "coefficient", [NAMES[name] for name in shares.index])
-    table(shares)
-    say(
-        """
-        Draws from the law that the intervals rest on go to ArviZ as they are. They are of a sampling distribution:
-        ArviZ calls the group "posterior" and its intervals HDI; there is one chain of independent draws, so that
-        its diagnostics of chains say nothing.
-        """
-    )
-    PAGE.add(
-        '```python\ndraws = fit.to_arviz(4000)\naz.plot_posterior(draws, coords={"coefficient": '
-        f'["{worst}"]}}, hdi_prob=0.95, ref_val=0.0)\n```'
-    )
-    panel = az.plot_posterior(
-        FIT.to_arviz(4000, rng=SEED), coords={"coefficient": [worst]}, hdi_prob=0.95, ref_val=0.0,
-        figsize=(5.0, 2.6), textsize=9,
-    )  # fmt: skip
-    ends = FIT.conf_int().loc[worst]
-    figure(
-        panel.figure, "posterior",
-        f"What the release leaves open of '{NAMES[worst]}', the coefficient that the noise widens most. `conf_int()` "
-        f"has {ends[0]:.3f} to {ends[1]:.3f}, by quantiles of the same draws.",
-    )  # fmt: skip
 
 
 # %% [markdown]
