@@ -458,6 +458,36 @@ figure(
     than without privacy; at ε = 0.5 twice. Red: the truth.
     """,
 )  # fmt: skip
+PRIVATE = {name: fit for name, (fit, _) in SHOWN.items() if name != "no privacy"}
+say("What makes the coefficients vary, term by term, means over the ten (`fit.variance_formula`):")
+terms = {name: fit.variance_formula.shares.mean() for name, fit in PRIVATE.items()}
+shares = pd.DataFrame(terms).T.fillna(0.0).map("{:.1%}".format)
+table(shares.reset_index(names="fit"))
+printed(next(iter(PRIVATE.values())).variance_formula.equation)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import arviz as az
+
+    (forest,) = az.plot_forest(
+        [fit.to_arviz(4000, rng=1) for fit in PRIVATE.values()], model_names=list(PRIVATE), hdi_prob=0.95,
+        combined=True, figsize=(6.4, 6.0), textsize=8, colors=[BLUE, GREEN, ORANGE],
+    )  # fmt: skip
+say(
+    """
+    Draws from the law that the intervals rest on go to ArviZ as they are:
+
+    ```python
+    az.plot_forest([one.to_arviz(4000), other.to_arviz(4000)], model_names=["one", "other"], hdi_prob=0.95)
+    ```
+    """
+)
+figure(
+    forest.figure, "forest",
+    """
+    The same three fits by ArviZ's forest plot. The draws are of what the releases leave open, not of a posterior: there is no
+    prior, and no likelihood that `az.compare` could weigh.
+    """,
+)  # fmt: skip
 width = {
     name: float(np.median(np.asarray(fit.bse) / np.asarray(SHOWN["no privacy"][0].bse)))
     for name, (fit, _) in SHOWN.items()

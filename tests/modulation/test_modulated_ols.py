@@ -596,3 +596,12 @@ def test_clustered_rows_never_get_the_error_of_independent_ones():
         _ = model.fit(mu=8.0, rng=0).bse_sampling
     clear = model.fit(mu=300.0, rng=0)  # little noise: the clustered difference is determined
     assert clear.bse_sampling["x"] == pytest.approx(math.sqrt(0.09 * 3 / 2000), rel=0.15)
+
+
+def test_named_terms_of_the_noise_add_up_to_theorem_8_1():
+    y, X = sphere(3000)
+    r = pi.ModulatedOLS(y, X, radius=1.0, y_bounds=(-3, 3)).fit(epsilon=20.0, delta=1e-5, rng=0)
+    system = modulation_system(r.release, "client-average")
+    terms = system.noise_terms(np.linalg.solve(system.A, system.g))
+    assert list(terms) == ["feature noise", "feature noise in residuals", "noise on noise", "response noise"]
+    assert np.trace(sum(terms.values())) / r.nobs == pytest.approx(r.gradient_variance(), rel=1e-9)
