@@ -249,7 +249,7 @@ with warnings.catch_warnings():
     )
 say(
     f"""
-    Of the error of smoking's coefficient most is "{STRONGEST}". Joint intervals of all coefficients can
+    The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can
     rest on the {len(JOINED_ROWS)} mixed rows themselves, with random signs
     (`fit.simultaneous(method="multiplier")`): critical value {SIGNS.critical_value:.3f}, with the
     multivariate t law {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
@@ -264,7 +264,7 @@ PAGE.figure(
     forest.figure,
     "forest",
     "95% intervals of the slopes: of the population that these people are from, and of these people alone, "
-    "whose error is the mixing and the noise.",
+    "whose error is the mixing and the noise; half a million people leave next to no sampling error.",
 )
 say(
     """

@@ -9,7 +9,11 @@ from support.variance import terms_add_up
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.drawn import symmetric_noise
+from privinf.glm.newton import step_noise
 from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.inference.solution import totals_noise_terms
+from privinf.moments.equation import MomentMap
 
 TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
 ESTIMATE = Estimate(
@@ -36,6 +40,31 @@ def table(n=4000, p=3):
 def test_terms_that_do_not_add_up_are_refused(broken):
     with pytest.raises(ArgumentError, match=r"add up|dimension|shape"):
         dataclasses.replace(ESTIMATE, terms=broken)
+
+
+def test_noise_of_totals_is_told_apart_by_where_it_is():
+    """Simulated: the noise in g alone, and in A b alone, of isometric noise on the entries of W."""
+    rng, b, s = np.random.default_rng(1), np.array([0.7, -0.4, 0.2]), 0.3
+    part = MomentMap.checked(public=1, size=4, order=[1, 0, 2], weight=2.0)
+    terms = totals_noise_terms(part.noise_tensor(s**2), b)
+    rows, columns, factors = (each[: part.noisy] for each in part.pairs())
+    drawn = []
+    for _ in range(20_000):
+        N = np.zeros((4, 4))
+        N[rows, columns] = N[columns, rows] = s * rng.standard_normal(part.noisy) / factors
+        drawn.append(part.quadratic_form(N))
+    Q = np.array(drawn)
+    scale = np.abs(terms["Hessian noise"]).max()
+    np.testing.assert_allclose(np.cov(Q[:, :-1, -1].T), terms["score noise"], atol=0.05 * scale)
+    np.testing.assert_allclose(np.cov((Q[:, :-1, :-1] @ b).T), terms["Hessian noise"], atol=0.05 * scale)
+
+
+def test_noise_of_a_step_is_told_apart():
+    step, only_score = np.array([0.3, -0.2]), step_noise(np.array([0.3, -0.2]), 0.5, 0.0)
+    np.testing.assert_array_equal(only_score["score noise"], 0.25 * np.eye(2))
+    assert not only_score["Hessian noise"].any()
+    noise = symmetric_noise(np.random.default_rng(0), 2, 0.4, 100_000) @ step
+    np.testing.assert_allclose(np.cov(noise.T), step_noise(step, 0.0, 0.4)["Hessian noise"], atol=3e-4)
 
 
 def test_terms_follow_linear_maps():
