@@ -35,6 +35,7 @@ verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cor
 verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c
 	$(BIN)/python benchmarks/audits_mixing.py
 	$(BIN)/python benchmarks/verify_mixing.py
+	$(BIN)/python benchmarks/simultaneous.py --only mixing
 	$(BIN)/python benchmarks/mixing_speed.py
 	$(BIN)/python benchmarks/release_memory.py
 	$(BIN)/python vignettes/2a_synthetic_mixing.py
@@ -50,6 +51,7 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/audits_lasso.py
 	$(BIN)/python benchmarks/top_k.py
 	$(BIN)/python benchmarks/verify_lasso.py
+	$(BIN)/python benchmarks/simultaneous.py --only lasso
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/lasso_gauntlet.py
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report

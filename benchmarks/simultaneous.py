@@ -26,7 +26,7 @@ import privinf as pi
 
 ALPHA, DELTA = 0.05, 1e-6
 SLOPES = np.array([1.0, -1.0, 0.5, 0.0])
-PAIRS_DRAWS, PAIRS_FITS = 199, 60
+PAIRS_DRAWS, PAIRS_FITS, JOINT_DRAWS = 99, 60, 1_999
 # n, k and epsilon of every party.
 MIXED = [(20_000, 60, 16.0), (20_000, 300, 16.0), (100_000, 300, 4.0)]
 PEOPLE, COLUMNS, TARGETS = 8_000, 15, 6
@@ -66,7 +66,8 @@ def mixed_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]
                 continue
             found[f"{target}, one slope, {method}"].append(held(ends[1:2], truth[1:2]))
         for method in ("gaussian", "multiplier"):
-            ends = result.simultaneous(ALPHA, method=method, rng=seed).conf_int().to_numpy()
+            joint = result.simultaneous(ALPHA, method=method, draws=JOINT_DRAWS, rng=seed)
+            ends = joint.conf_int().to_numpy()
             found[f"{target}, all 5, {method}"].append(held(ends, truth))
     return found
 
