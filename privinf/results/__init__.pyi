@@ -4,11 +4,13 @@ from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .context import Context as Context
 from .storage import register_model as register_model
+from .variance import VarianceFormula as VarianceFormula
 
 __all__ = [
     "Comparison",
     "Context",
     "Results",
+    "VarianceFormula",
     "compare",
     "load_results",
     "register_model",

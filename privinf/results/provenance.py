@@ -271,7 +271,7 @@ class DescribedResults(WaldResults):
             Coefficients or contrasts, as in `t_test`; they may be linearly dependent. Default: all
             coefficients.
         method : {"gaussian", "multiplier"}
-            Null distribution of the largest |t|: from the covariance, or from released records.
+            Null distribution of the largest |t|: from the covariance, or from released records or mixed rows.
         draws : int, optional
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
