@@ -52,6 +52,8 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/top_k.py
 	$(BIN)/python benchmarks/verify_lasso.py
 	$(BIN)/python benchmarks/simultaneous.py --only lasso
+	$(BIN)/python benchmarks/lasso_paper.py
+	$(BIN)/python benchmarks/sparse_mean.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/lasso_gauntlet.py
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report
