@@ -5,11 +5,11 @@
 # (paper 2): its estimators, its tables beside ours, and a regression of wages on several hundred columns that a
 # labour economist would read.
 #
-# Run it with `python vignettes/4_federated_lasso.py` (about four minutes on one free core). The tables of
-# section 3 come from `benchmarks/verify_lasso.py`, whose fits are stored. The ACS data lie in the folder that
-# the environment variable PRIVINF_DATA names; VIGNETTE_DRAWS sets the number of draws of section 4. It writes
-# the page `4_federated_lasso.md` and the figures beside it. All noise is seeded: simulation, not a private
-# release.
+# Run it with `python vignettes/4_federated_lasso.py` (about six minutes on one free core). Tables and figures of
+# many data sets come from `benchmarks/verify_lasso.py`, `lasso_paper.py`, `lasso_gauntlet.py` and
+# `sparse_mean.py`, whose results are stored. The ACS data lie in the folder that the environment variable
+# PRIVINF_DATA names. It writes the page `4_federated_lasso.md` and the figures beside it. All noise is seeded:
+# simulation, not a private release.
 
 # %%
 import os
@@ -39,7 +39,6 @@ from studies.lasso_tables import paper_design, paper_table
 
 warnings.simplefilter("ignore")  # simulation noise and saturated signs are the subject here
 PAGE = Page(__file__)
-DRAWS = int(os.environ.get("VIGNETTE_DRAWS", "6"))
 NORMAL = 1.959963984540054
 
 say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
@@ -68,7 +67,8 @@ say(
     sites trust, and about `sparse_mean`, which shows what it costs when they do not trust it. It follows
     paper 2, "Differentially private federated learning: servers trustworthiness, estimation, and statistical
     inference", and says where it departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
-    here is a private release.
+    here is a private release. Numbers of one data set are of this run; those of many are tables that
+    `make verify-lasso` makes, and each says of which code and how many fits it is.
     """
 )
 say("## 1. Who trusts whom, and what is counted")
@@ -80,8 +80,8 @@ say(
     - **One record is replaced by any other.** What is published must not tell the two data sets apart, at ε
       and δ. The number of records, the columns, their bounds and the response's bounds are public.
     - **Everything that is published counts, jointly**: which columns were picked, the refit, the typical
-      size of residuals and columns, the neighbours of each target, a regression of it on them, the slopes and variances
-      of the scores, the scores. ε is the price of all of it together, composed in zCDP. Asking for more
+      size of residuals and columns, the neighbours of each target, a regression of it on them, counts of the scores'
+      tail, their slopes and variances, the scores, and a test whether a column was missed. ε is the price of all of it together, composed in zCDP. Asking for more
       targets does not raise ε: it splits it further.
     - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
       Section 3 shows both numbers.
@@ -103,8 +103,12 @@ PURPOSES = {
     "selection": "picking columns", "step of the refit": "refit of the picked columns",
     "Gram matrix of the selection": "refit of the picked columns", "scale": "sizes of residuals and columns",
     "sizes": "sizes of residuals and columns", "neighbours": "neighbours of the targets",
-    "Gram matrices of the targets": "precision columns", "effects of the neighbours": "precision columns",
-    "residuals of the targets": "precision columns", "Gram matrix of the suspect": "test of a missed column",
+    "Gram matrices of the targets": "regressions of the targets on their neighbours",
+    "second Gram": "regressions of the targets on their neighbours",
+    "effects of the neighbours": "regressions of the targets on their neighbours",
+    "residuals of the targets": "regressions of the targets on their neighbours",
+    "sizes of targets": "regressions of the targets on their neighbours",
+    "Gram matrix of the suspect": "test of a missed column",
     "score of the suspect": "test of a missed column", "the most suspicious": "test of a missed column",
     "mean": "centres", "first scale": "sizes of residuals and columns", "values outside": "centres",
     "slopes": "slopes and variances of the scores", "variances": "slopes and variances of the scores",
@@ -129,7 +133,8 @@ def alone(y: np.ndarray, X: np.ndarray, epsilon: float = HOME_EPSILON):
 
 note("homogeneous setting: one fit")
 MODEL15 = home_model(SAMPLE.y, SAMPLE.X, SAMPLE.machines)
-FIT15 = MODEL15.fit(epsilon=HOME_EPSILON, sparsity=HOME.sparsity, targets=FIVE, rng=1)
+FIT15 = MODEL15.fit(epsilon=HOME_EPSILON, targets=FIVE, rng=1)
+ROBUST15 = MODEL15.fit(epsilon=HOME_EPSILON, targets=FIVE, target="robust", rng=1)
 note("homogeneous setting: no privacy, AdaSSP, machines alone")
 CLEAR15 = debiased_lasso(SAMPLE.y, SAMPLE.X, targets=FIVE)
 SSP = adassp(
@@ -157,6 +162,7 @@ def five_table() -> pd.DataFrame:
         ("debiased lasso, no privacy", CLEAR15.params, CLEAR15.bse),
         ("machines alone, no privacy, averaged", split, split_se),
         ("ε = 0.8, five targets", FIT15.params.to_numpy(), FIT15.bse.to_numpy()),
+        ('ε = 0.8, target="robust"', ROBUST15.params.to_numpy(), ROBUST15.bse.to_numpy()),
         ("ε = 0.8, all 800 targets", *everything),
     ):
         shown = [ci(b, NORMAL * s) for b, s in zip(params, bse, strict=True)]
@@ -167,7 +173,10 @@ def five_table() -> pd.DataFrame:
 def spent_table() -> pd.DataFrame:
     """Return what the budget bought."""
     lines = FIT15.privacy.releases
-    purpose = [next(text for start, text in PURPOSES.items() if label.startswith(start)) for label in lines["label"]]  # fmt: skip
+    purpose = [
+        next((text for start, text in PURPOSES.items() if label.startswith(start)), label)
+        for label in lines["label"]
+    ]
     spent = lines["rho"].groupby(purpose, sort=False).sum()
     rows = [[name, f"{rho:.5f}", f"{rho / spent.sum():.0%}"] for name, rho in spent.items()]
     return pd.DataFrame(
@@ -235,21 +244,31 @@ def homogeneous_section() -> None:
 
         ```python
         model = pi.DebiasedLasso(y, X, machines=machines, x_bound=3.5, y_bounds=(-5, 5))
-        fit = model.fit(epsilon=0.8, sparsity=15, targets=[0, 7, 14, 15, 400])
+        fit = model.fit(epsilon=0.8, targets=[0, 7, 14, 15, 400])
         ```
+
+        How many columns matter is not said: `sparsity="auto"`, the default, picks columns in blocks until they no
+        longer stand out of the noise. **Each target has a private regression of its own.** Its neighbours, the columns
+        that explain it, are picked beside those that explain y (double selection), it is regressed on both by
+        clipped steps, and the residuals of that regression are the scores. One Gram matrix of all targets together,
+        with four neighbours each, was what stood here before: it was narrower, and wrong where columns are correlated in
+        blocks. `target="mean"`, the default, clips scores where noisy counts of their tail say, so that the
+        coefficient is that of the mean whatever the errors; `target="robust"` clips where it is best for normal errors.
         """
     )
     printed(FIT15.summary())
     table(five_table())
-    ratio = float(np.mean(FIT15.bse.to_numpy() / CLEAR15.bse))
+    say(checks_of(FIT15))
+    ratio, robust = (float(np.mean(fit.bse.to_numpy() / CLEAR15.bse)) for fit in (FIT15, ROBUST15))
     every = float(np.mean(EVERY.bse.to_numpy()[FIVE] / FIT15.bse.to_numpy()))
     held = float((abs(EVERY.params.to_numpy() - SAMPLE.shared) <= NORMAL * EVERY.bse.to_numpy()).mean())
     refused = sum(one is None for one in ALONE.values())
     enough = [epsilon for epsilon, one in FIRST.items() if one is not None]
     say(
         f"""
-        The private intervals are {ratio:.2f} times as wide as those without privacy; {"all" if found else "not all"} {HOME.sparsity} signals were picked.
-        With `targets="all"` the same ε gives {HOME.p} intervals, {every:.2f} times as wide as those of the five
+        The private intervals are {ratio:.2f} times as wide as those without privacy, {robust:.2f} times with `target="robust"`;
+        {"all" if found else "not all"} {HOME.sparsity} signals were picked, {len(FIT15.selected)} columns in all.
+        With `targets="all"` the same ε gives {HOME.p} robust intervals without neighbours of their own, {every:.2f} times as wide as those of the five
         ({held:.1%} of them hold the truth): ask for few if few are wanted.
 
         **Machines that work alone** need no trust at all, each spends its own ε on its own {HOME.n:,} records, and
@@ -263,18 +282,76 @@ def homogeneous_section() -> None:
         """
     )
     table(spent_table())
-    say("Over many data sets, and where the paper's assumptions fail (`benchmarks/verify_lasso.py`):")
+    say(
+        """
+        **Over many data sets, and where the paper's assumptions fail**, by this code (the cells of this design in
+        `benchmarks/lasso_gauntlet.py`, few fits each; width: median over the non-private interval on the true
+        support):
+        """
+    )
+    table(gauntlet_rows())
     stored = stored_coverage()
     figure(
         coverage_figure(stored), "coverage",
         f"""
-        Coverage of the five intervals under the joint budget; grey: where 99% of such estimates lie if coverage
-        is .95. {outside(stored)} of {len(stored)} lie outside.
+        An older run with more fits: `target="robust"`, one Gram matrix for all targets and four neighbours each. Coverage
+        of the five intervals under the joint budget; grey: where 99% of such estimates lie if coverage is .95.
+        {outside(stored)} of {len(stored)} lie outside. `benchmarks/verify_lasso.py --only homogeneous --fresh` (and
+        `robust`) makes it by the code as it is.
         """,
     )  # fmt: skip
-    for name in ("homogeneous", "robust"):
-        if (BENCHMARKS / f"lasso_{name}.md").exists():
-            PAGE.benchmark(f"lasso_{name}")
+    binomial_part()
+
+
+def checks_of(fit: pi.models.LassoResults) -> str:
+    """Say what a fit releases about itself."""
+    test, shares = fit.missed_column_test, fit.explained_shares()
+    return f"""
+        **What the fit says of itself.** `missed_column_test`: of the {test.columns} columns outside the fit the one that stands
+        out most is {test.column}, p = {test.pvalue:.2f}; where it rejects, the intervals come with a warning. `explained_shares()`:
+        {shares["neighbours"].min()} to {shares["neighbours"].max()} neighbours and the fit's columns explain {shares["explained"].min():.0%} to {shares["explained"].max():.0%} of each target's
+        variance. `score_tail`: {fit.score_tail.beyond:.2%} of the records' scores pass their clip, and count with their size.
+        """
+
+
+def gauntlet_rows() -> pd.DataFrame:
+    """Return the gauntlet's cells of this design."""
+    lines = (BENCHMARKS / "lasso_gauntlet.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    names = rows[0]
+    frame = pd.DataFrame([row for row in rows if row[0].startswith("bench")], columns=names)
+    kept = ["cell", "fits", "unmarked", "coverage", "99% limit", "worst target", "marked", "width"]
+    return frame[kept].rename(columns={"99% limit": "99% limit of .95"})
+
+
+LABELS = np.random.default_rng(4)
+LOGIT = 1.5 * SAMPLE.shared
+LOGISTIC = pi.DebiasedLasso(
+    (LABELS.random(HOME.nobs) < 1.0 / (1.0 + np.exp(-SAMPLE.X @ LOGIT))).astype(float), SAMPLE.X,
+    machines=SAMPLE.machines, x_bound=3.5, family="binomial",
+).fit(epsilon=HOME_EPSILON, max_sparsity=20, targets=FIVE, rng=1)  # fmt: skip
+
+
+def binomial_part() -> None:
+    """Show the logistic fit."""
+    say(
+        f"""
+        **A response of 0 and 1.** `family="binomial"` is the logistic regression by the same ideas: columns by
+        peeling, Newton steps, one orthogonal score of the targets. Rows are weighted in x alone, so that a right
+        mean keeps its coefficients. The same columns, coefficients of {LOGIT[0]:.2f} on the same {HOME.sparsity}, one data set:
+
+        ```python
+        model = pi.DebiasedLasso(label, X, machines=machines, x_bound=3.5, family="binomial")
+        fit = model.fit(epsilon=0.8, max_sparsity=20, targets=[0, 7, 14, 15, 400])
+        fit.odds_ratios()
+        ```
+        """
+    )
+    shown = LOGISTIC.odds_ratios()
+    low, high = LOGISTIC.conf_int().to_numpy().T
+    held = int(((low <= LOGIT[FIVE]) & (LOGIT[FIVE] <= high)).sum())
+    table(shown.rename_axis("").reset_index().assign(truth=np.exp(LOGIT[FIVE])))
+    say(f"{held} of the five intervals hold the truth.")
 
 
 def restricted() -> np.ndarray:
@@ -289,29 +366,12 @@ def restricted() -> np.ndarray:
 
 # %%
 MACHINE_FITS = BENCHMARKS / "lasso_machines.csv"
-# What varies in the paper's figures 3 and 4, and in which rows of its tables.
+# What varies in Tables 2 and 5, and in which rows.
 SWEEPS = {
     "n": ("n, records a machine", (1, 2, 3)), "machines": ("m, machines", (4, 2, 5)),
     "p": ("p, columns", (6, 2, 7)), "shared_sparsity": ("s0, shared signals", (8, 2, 9)),
     "sparsity": ("s, signals", (10, 2, 11)), "epsilon": ("ε of one interval", (13, 12, 2)),
 }  # fmt: skip
-
-
-def papers_variant(accounting: str):
-    """Return the fit by the paper's own algorithms, the errors' sd in its clip as the paper has it."""
-    clip = HOME.error_sd * math.sqrt(2.0 * math.log(HOME.nobs))
-    try:
-        model = pi.DebiasedLasso(SAMPLE.y, SAMPLE.X, x_bound=3.5, y_bounds=(-5.0, 5.0), x_scale=1.0)
-        return model.fit(
-            epsilon=HOME_EPSILON, sparsity=HOME.sparsity, targets=FIVE, variant="paper",
-            accounting=accounting, clip=clip, rng=1,
-        )  # fmt: skip
-    except NotAvailableError:
-        return None
-
-
-note("the paper's own algorithms")
-PAPERS = {accounting: papers_variant(accounting) for accounting in ("joint", "per-interval")}
 
 
 def machine_rows() -> pd.DataFrame:
@@ -444,8 +504,8 @@ def tables_section() -> None:
                 ("length", "", INK, "clear", "no privacy"),
             ],
         ),
-        "figure3",
-        "The paper's Figure 3 from Table 2: coverage and length of single intervals; crosses are the paper's.",
+        "table2",
+        "Table 2 against what varies: coverage and length of single intervals; crosses are the paper's.",
     )  # fmt: skip
     say("**Table 5, ours / the paper's**: 95% for all coefficients of a set at once.")
     table(table5(found))
@@ -461,8 +521,8 @@ def tables_section() -> None:
                 ("length", "our joint length support", RED, "length_support", "support"),
             ],
         ),
-        "figure4",
-        "The paper's Figure 4 from Table 5: simultaneous intervals for all columns and for the support.",
+        "table5",
+        "Table 5 against what varies: simultaneous intervals for all columns and for the support; crosses are the paper's.",
     )  # fmt: skip
     say(
         f"""
@@ -484,33 +544,124 @@ def tables_section() -> None:
     )
     PAGE.benchmark("lasso_machines_joint")
     PAGE.benchmark("lasso_joint")
+    say('(The last table is an older run, with one Gram matrix for all targets and `target="robust"`.)')
+
+
+METHODS = {"ours": BLUE, "nearest reading": ORANGE, "as written": RED}
+
+
+def figure3() -> plt.Figure:
+    """Draw 60 random columns' intervals against the truth, mean over replications, and their coverage."""
+    stored = pd.read_csv(BENCHMARKS / "lasso_figure3.csv")
+    stored["held"] = (stored["low"] <= stored["truth"]) & (stored["truth"] <= stored["high"])
+    fig, axes = plt.subplots(2, 3, figsize=(10.5, 4.6), sharex=True, sharey="row", height_ratios=[3.0, 1.0])
+    for (method, color), (above, below) in zip(METHODS.items(), axes.T, strict=True):
+        mean = (
+            stored[stored["method"] == method].groupby("coordinate")[["truth", "low", "high", "held"]].mean()
+        )
+        mean = mean.sort_values("truth")
+        place, middle = np.arange(len(mean)), (mean["low"] + mean["high"]) / 2.0
+        above.errorbar(
+            place, middle, yerr=(mean["high"] - mean["low"]) / 2.0, fmt="none", color=color, lw=1.0
+        )
+        above.plot(place, mean["truth"], ".", color=INK, ms=3)
+        above.set(title=f"{method}: {mean['held'].mean():.3f} hold the truth", ylim=(-0.15, 0.4))
+        below.bar(place, mean["held"], color=color, width=0.9)
+        below.axhline(0.95, color=INK, lw=0.8)
+        below.set(xlabel="60 random columns, by their coefficient")
+    axes[0, 0].set_ylabel("coefficient")
+    axes[1, 0].set_ylabel("coverage")
+    return fig
+
+
+def figure4() -> plt.Figure:
+    """Draw the squared error of the coefficients against n, sparsity and machines."""
+    stored = pd.read_csv(BENCHMARKS / "lasso_figure4.csv")
+    words = stored["cell"].str.split()
+    stored["x"], stored["kind"] = words.str[1].astype(float), words.str[0]
+    stored["line"] = words.str[2:].str.join(" ")
+    panels = {"n": "n, records a machine", "s": "s, signals", "m": "m, machines"}
+    fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), sharey=True)
+    styles = ("-", "--", ":")
+    for ax, (kind, label) in zip(axes, panels.items(), strict=True):
+        here = stored[stored["kind"] == kind]
+        for (line, group), style in zip(here.groupby("line", sort=False), styles, strict=False):
+            mean = group.groupby("x")[list(METHODS)].mean()
+            for method, color in METHODS.items():
+                name = line.replace("eps", "ε =").replace("s0", "s0 =")
+                ax.plot(mean.index, mean[method], style, marker="o", ms=3, color=color, label=name if method == "ours" else None)  # fmt: skip
+        ax.set(yscale="log", xlabel=label)
+        ax.set_xticks(sorted(here["x"].unique()))
+        if kind != "m":
+            ax.legend(fontsize=7.5)
+    axes[0].set_ylabel("squared l2 error")
+    handles = [plt.Line2D([], [], color=color, label=method) for method, color in METHODS.items()]
+    fig.legend(handles=handles, loc="outside lower center", ncols=3)
+    return fig
+
+
+def replications(name: str, column: str = "draw") -> int:
+    """Return how many data sets a file of stored fits has of each point, at least."""
+    stored = pd.read_csv(BENCHMARKS / f"{name}.csv")
+    return int(stored.groupby("cell")[column].nunique().min())
 
 
 def variant_part() -> None:
-    """Say how the paper's own algorithms do on the data of section 2."""
-    say('**The paper\'s own algorithms**, `fit(variant="paper")`, on the data of section 2, five targets:')
-    rows = []
-    for accounting, fit in PAPERS.items():
-        if fit is None:
-            rows.append([f"paper, {accounting}", "refused: the noise leaves no estimate", "", "", ""])
-            continue
-        near = (abs(fit.params.to_numpy() - SAMPLE.shared[FIVE]) <= NORMAL * fit.bse.to_numpy()).sum()
-        rows.append(
-            [f"paper, {accounting}", f"{2 * NORMAL * fit.bse.mean():.4f}", f"{near} of 5",
-             distance(fit.sparse_params), f"{fit.privacy.epsilon(HOME_DELTA):.2f}"]
-        )  # fmt: skip
-    near = (abs(FIT15.params.to_numpy() - SAMPLE.shared[FIVE]) <= NORMAL * FIT15.bse.to_numpy()).sum()
-    rows.append(
-        ["ours, joint", f"{2 * NORMAL * FIT15.bse.mean():.4f}", f"{near} of 5", distance(FIT15.sparse_params),
-         f"{FIT15.privacy.epsilon(HOME_DELTA):.2f}"]
-    )  # fmt: skip
-    names = ["", "mean width of 95% intervals", "hold the truth", "l2 error", "joint ε"]
-    table(pd.DataFrame(rows, columns=names))
+    """Show the paper's own algorithms: Figures 3 and 4, and what explains the distance from its tables."""
+    say("### The paper's own algorithms, and its Figures 3 and 4")
     say(
         """
-        One data set, so no verdict on coverage. The paper adds Laplace noise at the size of the largest possible
-        gradient in every one of log N steps, and clips the factors of the score one by one; ours clips the
-        score as a whole, picks columns in blocks, and refits on what was picked.
+        `studies.paper.as_written` has Algorithms 1 to 10 to the letter (the formulas that the text has lost are those of the
+        paper that it extends), and `fit(variant="paper")` is the same with noise priced in zCDP, the sensitivity of
+        clipped residuals and a ledger. Squared error in Table 2's settings:
+        """
+    )
+    PAGE.benchmark("lasso_paper")
+    say(
+        """
+        **As written the paper's constants do not give its numbers.** A machine's own part v_i is fitted on its own n rows
+        in T = log N steps at ε/T each; Laplace noise of 2λ√(3s log(T/δ))T/ε is then several times the coefficients, of 0.26.
+        What brings the error near what is printed: **three steps** instead of log N, each at **the whole ε**; own noise
+        as if a machine had **the rows of all**; and columns taken to be bounded by **1.5**. With these four changes the
+        13 numbers are met to the factor in the last row, and depend on m, n and s as printed; most of that error is then
+        three steps that have not converged and a response clipped at R, and no noise. No step of that is private. It is
+        a reading that fits, not a proof of what was run. Means over five machines; all algorithms are given
+        the whole ε, which favours the paper.
+        """
+    )
+    figure(
+        figure3(), "figure3",
+        f"""
+        The paper's Figure 3: 60 random columns of one machine against the truth (dots), mean interval over
+        {replications("lasso_figure3")} replications, below their coverage; ours beside the paper's own algorithms, as written and in the nearest
+        reading, which is not private. The paper's setting is lost: Table 2's default row, n = 4,000, m = 15, p = 800,
+        s = 15, s0 = 8, ε = 0.8 for each interval alone. The paper has 50 replications.
+        """,
+    )  # fmt: skip
+    PAGE.benchmark("lasso_figure3")
+    figure(
+        figure4(), "figure4",
+        f"""
+        The paper's Figure 4: squared error against records, signals and machines, {replications("lasso_figure4")} data sets a point or more (the paper: 50). What
+        does not vary is lost, and taken from Table 2's default row. Orange is not private.
+        """,
+    )  # fmt: skip
+    say("**Intervals** by the paper's own algorithms (Algorithms 3, 4, 6, 9), and what else they release:")
+    PAGE.benchmark("lasso_paper_intervals")
+    PAGE.benchmark("lasso_paper_extras")
+    say(
+        """
+        As written the noise E_j alone is wider than the printed length allows. Algorithm 5's random sparse directions
+        hardly ever hit neighbouring columns: it finds restricted eigenvalues near one, where an autoregression of .5
+        has .34 to 3. Algorithm 7's noise at ε/q a draw is thousands of times its statistic: the printed simultaneous
+        lengths are those without it. Theorem 5's slack as written is longer than any interval.
+        """
+    )
+    say('**All machines alike**, `fit(variant="paper")` on the design of section 2, five targets, joint ε:')
+    PAGE.benchmark("lasso_paper_homogeneous")
+    say(
+        """
+        Its clips bias the coordinate, which is not in its intervals; fewer steps and a private refit help most.
         """
     )
 
@@ -519,34 +670,10 @@ def variant_part() -> None:
 # ## A server that nobody trusts
 
 # %%
-SIZES, MACHINES, ROWS, SPARSITY, LOCAL = (50, 100, 200, 400, 800), 16_000, 4, 5, (1.0, 4.0)
+MACHINES, ROWS, SPARSITY, LOCAL = 16_000, 4, 5, (1.0, 4.0)
 MEAN = 0.7 / math.sqrt(ROWS)
-
-
-def untrusted(p: int, draw: int) -> list[dict]:
-    """Return errors of one draw at every epsilon: all coordinates, the sparse estimate, no privacy."""
-    rng = np.random.default_rng([p, draw])
-    truth = np.zeros(p)
-    truth[:SPARSITY] = MEAN
-    rows = rng.standard_normal((MACHINES, ROWS, p))
-    rows[:, :, :SPARSITY] += MEAN
-    clear = float(((rows.mean(axis=(0, 1)) - truth)[:SPARSITY] ** 2).sum())
-    found = []
-    for epsilon in LOCAL:
-        r = pi.sparse_mean(rows, epsilon=epsilon, sparsity=SPARSITY, rng=rng, public_seed=draw)
-        found.append(
-            {
-                "p": p, "epsilon": epsilon, "rate": r.rate, "forecast": r.error, "clear": clear,
-                "everywhere": float(((r.params - truth) ** 2).mean()) * SPARSITY,
-                "sparse": float(((r.sparse_params - truth) ** 2).sum()),
-                "hits": len(set(r.selected) & set(range(SPARSITY))),
-            }
-        )  # fmt: skip
-    return found
-
-
-note("untrusted server")
-SIGNS = pd.DataFrame([row for p in SIZES for k in range(DRAWS) for row in untrusted(p, k)])
+SIGNS = pd.read_csv(BENCHMARKS / "sparse_mean.csv")
+DRAWS = int(SIGNS["draw"].nunique())
 SIGNS = SIGNS.groupby(["epsilon", "p"], as_index=False).mean()
 
 
@@ -556,13 +683,15 @@ def untrusted_figure() -> plt.Figure:
     for ax, epsilon in zip(axes, LOCAL, strict=True):
         rows = SIGNS[SIGNS["epsilon"] == epsilon]
         ax.plot(rows["p"], rows["sparse"], "o-", color=RED, label="sparse estimate: s largest kept")
-        ax.plot(rows["p"], rows["everywhere"], "s-", color=BLUE, label="s coordinates, no selection")
-        ax.plot(rows["p"], rows["forecast"], ":", color=INK, label="our variance: s (p/m) coth²(ε/2) π/(2n)")
+        ax.plot(rows["p"], rows["signals"], "s-", color=BLUE, label="5 signals, no selection")
+        ax.plot(rows["p"], rows["forecast of signals"], ":", color=BLUE, label="forecast of signals")
+        ax.plot(rows["p"], rows["nulls"], "^-", color=SKY, label="5 nulls, no selection")
+        ax.plot(rows["p"], rows["forecast of nulls"], ":", color=SKY, label="forecast of nulls")
         ax.plot(rows["p"], rows["rate"], "--", color=ORANGE, label="minimax rate: s p/(m n ε²)")
         ax.plot(rows["p"], rows["clear"], color=GREEN, label="no privacy, support known")
         ax.axhline(SPARSITY * MEAN**2, color=FAINT, label="estimate of zero")
         ax.set(xscale="log", yscale="log", title=f"epsilon {epsilon:g} a machine", xlabel="p, coordinates")
-        ax.set_xticks(SIZES, [str(p) for p in SIZES], minor=False)
+        ax.set_xticks(rows["p"], [f"{p:g}" for p in rows["p"]], minor=False)
         ax.minorticks_off()
     axes[0].set_ylabel("squared l2 error")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8.5)
@@ -585,21 +714,19 @@ def untrusted_section() -> None:
         untrusted_figure(), "untrusted",
         f"Squared error of a sparse mean, {DRAWS} draws a point, machines that answer with one private bit each.",
     )  # fmt: skip
-    shown = SIGNS[["epsilon", "p", "everywhere", "forecast", "rate", "sparse", "hits", "clear"]].copy()
-    shown["ratio"] = shown["everywhere"] / shown["rate"]
-    shown = shown.astype({"p": int})
-    shown.columns = [
-        "ε", "p", "error of s coordinates", "forecast", "minimax rate", "error of the sparse estimate",
-        f"true coordinates kept, of {SPARSITY}", "no privacy", "error / rate",
-    ]  # fmt: skip
-    table(shown, ".3g")
-    slopes = [np.polyfit(np.log(g["p"]), np.log(g["everywhere"]), 1)[0] for _, g in SIGNS.groupby("epsilon")]
+    PAGE.benchmark("sparse_mean")
+    slopes = [np.polyfit(np.log(g["p"]), np.log(g["nulls"]), 1)[0] for _, g in SIGNS.groupby("epsilon")]
+    first = SIGNS[SIGNS["epsilon"] == LOCAL[0]].set_index("p")
     say(
         f"""
-        The error of any s coordinates grows like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and {slopes[1]:.2f} at
-        ε = {LOCAL[1]:g} (where estimates reach the end of the range that a sign can tell, errors stop growing), and its
-        constant against the rate is the one of the formula: coth²(ε/2) ε² π/2, that is
-        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f}.
+        Signals and nulls have errors of their own: a sign tells less of a mean the further it is from zero, by the
+        square of the normal density there. At p = 50 and ε = {LOCAL[0]:g} the five signals have {first.loc[50, "signals"]:.3f}, as
+        `expected_square(0.35)` forecasts ({first.loc[50, "forecast of signals"]:.3f}), five nulls {first.loc[50, "nulls"]:.3f} ({first.loc[50, "forecast of nulls"]:.3f}; to first order
+        {first.loc[50, "first order at 0"]:.3f}). The forecast sums over all answers that machines may give: from p = 200 on
+        few are asked about each coordinate, the law of an estimate has long tails that end where estimates are
+        held, at 2/√n, and a first-order variance says nothing. Errors of nulls grow like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and
+        {slopes[1]:.2f} at ε = {LOCAL[1]:g}; to first order their constant against the minimax rate is coth²(ε/2) ε² π/2, that is
+        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits the error, and no longer privacy).
         Selection fails before that: when the largest of p noises passes the signal, the sparse estimate keeps
         the wrong coordinates and is worse than zero. `sparse_mean` prints the rate, flags coordinates
         where the sign saturates (√n |μ| above 2) and has exact binomial intervals. It is a demonstration of a
@@ -758,7 +885,7 @@ def fitted(model: pi.DebiasedLasso, epsilon: float, sparsity: int, targets: list
     """Return one fit, or None where it says that the noise leaves no estimate."""
     try:
         return model.fit(
-            epsilon=epsilon, delta=DELTA, sparsity=sparsity, targets=targets, precision_sparsity=8, rng=0,
+            epsilon=epsilon, delta=DELTA, sparsity=sparsity, targets=targets, rng=0,
             **options,
         )  # fmt: skip
     except NotAvailableError:
@@ -771,7 +898,7 @@ JOINT = FIT.simultaneous()
 ARRAYS = array_model(tight=False, sized=True)
 CLEAR = fitted(ARRAYS, math.inf, KEPT, TARGETS)
 note("ACS: how many columns, how much privacy")
-GRID_EPSILONS, GRID_SPARSITIES = (0.1, 0.3, 1.0), (20, 40, 80)
+GRID_EPSILONS, GRID_SPARSITIES = (0.2, 1.0), (20, 40, 80)
 GRID = {(e, s): fitted(ARRAYS, e, s, TARGETS) for e in GRID_EPSILONS for s in GRID_SPARSITIES}
 note("ACS: rare columns, other codings")
 SELDOM = {e: fitted(ARRAYS, e, KEPT, list(RARE)) for e in (EPSILON, math.inf)}
@@ -916,7 +1043,7 @@ def wages_section() -> None:
         ```python
         schema = pi.Schema({{"log_wage": (log(1e3), log(1e6)), "new_york": (-0.8, 0.8), ...}})
         model = pi.DebiasedLasso.from_formula(formula, people, schema=schema, machines="state", x_scale=sizes)
-        fit = model.fit(epsilon={EPSILON:g}, delta={DELTA:g}, sparsity={KEPT}, precision_sparsity=8, targets=[...])
+        fit = model.fit(epsilon={EPSILON:g}, delta={DELTA:g}, sparsity={KEPT}, targets=[...])
         fit.simultaneous()
         ```
         """
@@ -932,24 +1059,25 @@ def wages_section() -> None:
     table(wages_table())
     away, bias = pd.Series(misses(FIT), TARGETS), pd.Series(misses(CLEAR), TARGETS)
     inside = away.index[abs(away) < NORMAL]
-    far = away.index[abs(away) > 4.0]
+    far = away.index[abs(away) > 4.0] if (abs(away) > 4.0).any() else away.index[[abs(away).argmax()]]
+    test, neighbours = FIT.missed_column_test, FIT.explained_shares()["neighbours"]
     say(
         f"""
         **Privacy is not the problem here.** With {len(PEOPLE):,} people, ε = {EPSILON:g} and eight targets the intervals are
-        {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).min()):.2f} to {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).max()):.2f} times as wide as those of least squares. Below 1 is no error: the residuals of
-        log wages have heavy tails, and clipping them makes a robust estimate, as Huber's does.
+        {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).min()):.2f} to {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).max()):.2f} times as wide as those of least squares: {FIT.score_tail.beyond:.1%} of the scores
+        pass their clip, and the tail counts with its released size.
 
         **Sparsity is.** Wages depend a little on hundreds of occupations and industries. The intervals of
         {", ".join(n.replace("_", " ") for n in inside) or "no target"} hold least squares on all columns; {", ".join(n.replace("_", " ") for n in far)} miss
         it by {abs(away[far]).min():.0f} to {abs(away[far]).max():.0f} standard errors, and so does the same method without noise
-        (by {abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and eight neighbours do not hold fixed what {len(COLUMNS)} do, and
+        (by {abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and {neighbours.min()} to {neighbours.max()} neighbours of each target do not hold fixed what {len(COLUMNS)} do, and
         men and women, or those who work at home, differ in occupations that were not picked. The regional
         premia do best ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are picked: with
         fewer columns the reference is Florida **and every state that was not kept** (middle panel).
 
         An interval after sparse
-        selection is an interval for the coefficient **if few columns matter**; nothing that was released can
-        tell that they do not. Keeping more columns brings the gap by sex nearer (right panel), as far as the
+        selection is an interval for the coefficient **if few columns matter**. The fit tests that: of the {test.columns} columns
+        outside it {test.column.replace("_", " ")} stands out most, p = {test.pvalue:.2g}, and {"the intervals come with a warning" if test.pvalue < 0.05 else "the summary says how far a column too weak to be seen could move an interval"}. Keeping more columns brings the gap by sex nearer (right panel), as far as the
         budget allows:
         """
     )
@@ -1022,16 +1150,17 @@ def limits_section() -> None:
         """
         - **An interval for a regression that is not sparse.** Section 5 is the example: the intervals are for the
           coefficient if few columns matter. A sparsity that is too small biases them, one that is too large for ε
-          breaks the refit; `residual_scale` shows the second, nothing shows the first.
+          breaks the refit; `missed_column_test` shows the first where one column stands out, many weak ones it cannot
+          see; `residual_scale` shows the second.
         - **A choice of targets after looking.** `targets="selected"` gives intervals for columns that the same
           data chose: each covers its own coefficient, but of those that were chosen for being large more than 5%
           fail. Name targets beforehand, or use `simultaneous()` over all of them. Every further fit costs again.
         - **Joint privacy for every coefficient of every machine.** A few named coefficients of machines that
           differ can be had under one joint budget (`heterogeneous=True, targets=[...]`); all 12,000 of section 3
           cannot, and are offered per interval only, as in the paper.
-        - **The mean regression where errors are skewed and their spread depends on the columns.** Residuals
-          are clipped: the target is then a robust regression's coefficient, near the mean's, not it (section 2
-          has such a design, section 5 another).
+        - **The mean regression where `target="robust"`, all columns are targets or sites differ**, and errors are skewed
+          with a spread that depends on the columns: residuals are clipped there, and the target is a robust regression's
+          coefficient, near the mean's. `target="mean"`, the default for named targets, is that of the mean.
         - **Narrow intervals for rare levels** (section 5), or for columns whose declared bounds have nothing to
           do with their values.
         - **Protection from the server.** It sees every site's sums. Sums that it cannot see apart are
@@ -1042,11 +1171,12 @@ def limits_section() -> None:
     say("**Where the paper fails**, and what is done here:")
     failures = {
         "one interval's budget for 12,000 intervals": "marked as per interval; the joint ε stands beside it (section 3)",
+        "T steps share ε, and a machine's own part has its own rows only": "the printed errors need three steps, each at the whole ε, and noise as if of all rows (section 3)",
         "sensitivity: largest column times largest residual, in every step": "clipped products for picking: the same ranking, five to ten times less noise",
         "σ² w_jj as the variance": "it carries the noise of w_j at first order; here the variance is released, robust to heteroskedasticity",
         "clips bias the coordinate": "divided by the released slope",
         "noise of Gram matrix, slope and w_j ignored": "delta-method terms; without them non-zeros fell to 87% at ε = .3",
-        "precision column without the selected support": "coverage 0 under a common correlation of .3; here the support is in it",
+        "precision column without the selected support": "coverage 0 under a common correlation of .3; here the support is in it, with neighbours of the target",
         "multiplier bootstrap: sensitivity without bound": "public multipliers, drawn first; a simulation from the released covariance is the default, and free",
         "correlation of the design not stated, two tables imply different ones": "ours is stated; lengths are compared with the non-private bound",
         "one precision column for all machines": 'right only if all have the same covariance; else `precision="machine"`',
