@@ -58,6 +58,7 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/lasso_gauntlet.py
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report
 	$(BIN)/python vignettes/4_federated_lasso.py
+	$(BIN)/python vignettes/4b_wages.py
 
 verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b
 	$(BIN)/python benchmarks/secure_sum.py

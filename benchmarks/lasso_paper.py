@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from lasso_machines import fit_or_none, with_error
+from lasso_machines import fit_or_none
+from lasso_machines import with_error as with_its_error
 from tables import RESULTS, Job, checkpointed, write_table
 
 import privinf as pi
@@ -236,6 +237,12 @@ def intervals_of(
 
 
 # ---- tables
+
+
+def with_error(values: pd.Series, digits: int = 3) -> str:
+    """Return a mean over data sets, and its standard error where there are two or more."""
+    shown = with_its_error(values, digits)
+    return shown if values.notna().sum() > 1 else shown.partition(" ")[0]
 
 
 def command(name: str, scale: float) -> str:
