@@ -119,10 +119,33 @@ def mixing_sums(n: int, rng: RngLike = None, *, residual: float = 0.0) -> People
     # From (1, u), u uniform on [0, 1], to (1, x, e) = (1, 2u - 1) and on to (1, x, y).
     centred = np.diag([1.0] + [2.0] * (width - 1))
     centred[1:, 0] = -1.0
-    design = np.eye(width)
-    design[-1, 1:-1], design[-1, -1] = w, residual
-    lift = design @ centred
-    return PeopleSums(n, np.asarray(lift @ total @ lift.T, dtype=np.float64), w)
+    return _with_label(n, centred @ total @ centred.T, w, residual)
+
+
+def mixing_sums_limit(n: int, rng: RngLike = None, *, residual: float = 0.0) -> PeopleSums:
+    """Return the sums over n people of `mixing_design` from their normal limit: in no time at any n.
+
+    Notes
+    -----
+    Sums of the monomials x_j, x_j^2 and x_i x_j of independent U(-1, 1) are uncorrelated, with variances n/3,
+    4 n/45 and n/9. The limit's error is of order 1/sqrt(n) beside that, and all of it is far below the noise
+    of a release: for a million people and more.
+
+    Examples
+    --------
+    >>> sums = mixing_sums_limit(10**6, 0)
+    >>> bool(abs(sums.gram[1, 1] - 10**6 / 3) < 2_000)
+    True
+    """
+    generator = as_generator(rng)
+    w = _slopes(generator)
+    n, residual = check_count(n, "n"), check_number(residual, "residual", low=0.0)
+    half = np.triu(math.sqrt(n) / 3.0 * generator.standard_normal((FEATURES + 2, FEATURES + 2)), 1)
+    half[0] *= math.sqrt(3.0)
+    total = half + half.T
+    squares = n / 3.0 + math.sqrt(4.0 * n / 45.0) * generator.standard_normal(FEATURES + 1)
+    np.fill_diagonal(total, [n, *squares])
+    return _with_label(n, total, w, residual)
 
 
 def mixed_rows_limit(
@@ -218,6 +241,13 @@ def noisy_rows_gram(sums: PeopleSums, *, noise: Floats, rng: RngLike = None) -> 
 
 def _slopes(generator: np.random.Generator) -> Floats:
     return generator.uniform(-SLOPE_BOUND, SLOPE_BOUND, FEATURES)
+
+
+def _with_label(n: int, total: Floats, w: Floats, residual: float) -> PeopleSums:
+    """Return the sums of (1, x, y) from those of (1, x, e)."""
+    design = np.eye(len(total))
+    design[-1, 1:-1], design[-1, -1] = w, residual
+    return PeopleSums(n, np.asarray(design @ total @ design.T, dtype=np.float64), w)
 
 
 def _noise_scale(sums: PeopleSums, noise: Floats) -> Floats:

@@ -17,6 +17,7 @@ from studies.mixing import (
     mixed_rows_limit,
     mixing_design,
     mixing_sums,
+    mixing_sums_limit,
     noisy_rows_gram,
 )
 
@@ -54,6 +55,25 @@ def test_sums_are_those_of_the_design(n):
     sample, sums = mixing_design(n, 3, residual=0.2), mixing_sums(n, 3, residual=0.2)
     np.testing.assert_array_equal(sums.slopes, sample.slopes)
     np.testing.assert_allclose(sums.gram, sums_of(sample).gram, rtol=1e-9, atol=1e-9 * n)
+
+
+def test_sums_in_the_limit_have_the_mean_and_covariance_of_the_design():
+    """Of all sums of (1, x, e) over 400 people: e is y with slopes taken out."""
+    draws, n, places = 1_500, 400, np.triu_indices(12)
+    exact, limit = np.empty((draws, 78)), np.empty((draws, 78))
+    for rows, draw in ((exact, mixing_sums), (limit, mixing_sums_limit)):
+        for i in range(draws):
+            sums = draw(n, i, residual=0.5)
+            lift = np.eye(12)
+            lift[-1, 1:-1] = -sums.slopes
+            rows[i] = (lift @ sums.gram @ lift.T)[places]
+    sd = exact.std(axis=0) + 1e-9
+    assert (abs(exact.mean(axis=0) - limit.mean(axis=0)) / sd).max() < 5.0 * math.sqrt(2.0 / draws)
+    assert (limit.std(axis=0)[1:] / sd[1:]).min() > 0.9
+    assert (limit.std(axis=0)[1:] / sd[1:]).max() < 1.1
+    assert abs(np.corrcoef(limit[:, 1:].T) - np.eye(77)).max() < 0.15
+    assert abs(np.corrcoef(exact[:, 1:].T) - np.eye(77)).max() < 0.15
+    assert (limit[:, 0] == n).all()
 
 
 def released(n, rng, kind, *, k, share, noise):
