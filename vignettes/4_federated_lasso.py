@@ -281,7 +281,7 @@ def homogeneous_section() -> None:
     table(spent_table())
     say(
         """
-        **Over many data sets, and where the paper's assumptions fail**, by this code (the cells of this design in
+        **Over many data sets, and where the paper's assumptions fail**, as last measured (the cells of this design in
         `benchmarks/lasso_gauntlet.py`, few fits each; width: median over the non-private interval on the true
         support):
         """
