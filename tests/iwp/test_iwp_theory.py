@@ -67,19 +67,25 @@ def test_bias_without_noise_is_none_and_example_1_is_closed():
 
 @pytest.mark.parametrize("loss", ["quadratic", "exponential"])
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
-def test_gradient_variance_is_that_of_the_package_scores(loss, epsilon):
-    """Many copies of one record, scored by `ExampleScores`; NOISE has a column without noise."""
-    x, y, copies = np.array([0.4, -0.9, 0.7]), -1.0, 200_000
-    rng = np.random.default_rng(3)
-    keep = float(expit(epsilon))
-    codes = (rng.random(copies) >= keep).astype(float)  # the true code of y = -1 is 0
-    noisy = x + np.sqrt(NOISE) * rng.standard_normal((copies, 3))
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_gradient_variance_is_that_of_the_package_scores(loss, epsilon, y):
+    """By quadrature over noise and response, scores by `ExampleScores`; NOISE has a column without noise."""
+    x, keep = np.array([0.4, -0.9, 0.7]), float(expit(epsilon))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    first, second = (part.ravel() for part in np.meshgrid(nodes, nodes))
+    weight = np.outer(weights, weights).ravel() / (2.0 * math.pi)
+    noisy = x + np.sqrt(NOISE) * np.column_stack([first, second, np.zeros_like(first)])
+    true = (y + 1.0) / 2.0
+    rows, codes = np.vstack([noisy, noisy]), np.repeat([true, 1.0 - true], len(noisy))
+    chance = np.concatenate([keep * weight, (1.0 - keep) * weight])
     label = LabelNoise(2, keep, 1.0 - keep) if keep < 1.0 else 0.0
-    system = ExampleScores(noisy, codes, NOISE, loss=loss, correction="exact", label=label)
+    system = ExampleScores(rows, codes, NOISE, loss=loss, correction="exact", label=label)
     scores = system.scores(THETA)
-    squares = ((scores - scores.mean(axis=0)) ** 2).sum(axis=1)
-    expected = gradient_variance(THETA, x[None], [y], loss=loss, noise=NOISE, epsilon_y=epsilon)[0]
-    assert abs(squares.mean() - expected) <= 4.0 * squares.std() / math.sqrt(copies)
+    clean = -y * x * (-math.exp(-y * (x @ THETA)) if loss == "exponential" else y * (x @ THETA) - 1.0)
+    np.testing.assert_allclose(chance @ scores, clean, rtol=1e-9)
+    expected = chance @ (scores**2).sum(axis=1) - clean @ clean
+    found = gradient_variance(THETA, x[None], [y], loss=loss, noise=NOISE, epsilon_y=epsilon)[0]
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["quadratic", "exponential"])

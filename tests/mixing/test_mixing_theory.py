@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from privinf.errors import ArgumentError
 from privinf.mixing.theory import (
     Regression,
+    chi_square_tails,
     inner_products_bound,
     mixed_rows_bound,
     mixed_rows_exponent,
@@ -61,6 +63,17 @@ def test_lemma_2_is_never_below_simulation():
         assert shares[-1] <= inner_products_bound(beta, rows=rows, vectors=3)
     assert shares[0] > 0.5
     assert inner_products_bound(0.8, rows=rows, vectors=3) < 0.2
+
+
+def test_chi_square_tails_are_above_the_exact_ones_and_as_printed_below():
+    for degrees in (20, 200, 2_000):
+        for u in (0.1, 0.3, 0.8, 1.5):
+            law = stats.chi2(degrees)
+            exact = law.sf(degrees * (1.0 + u)) + law.cdf(degrees * (1.0 - u))
+            found = chi_square_tails(u, degrees)
+            assert exact <= found
+            if 1e-200 < exact < 1e-3:
+                assert chi_square_tails(u, 2 * degrees) < exact  # what the paper prints for `degrees`
 
 
 def test_bounds_are_never_below_simulation():
