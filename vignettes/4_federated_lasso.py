@@ -608,8 +608,8 @@ def variant_part() -> None:
     say("### The paper's own algorithms, and its Figures 3 and 4")
     say(
         """
-        `studies.paper.as_written` has Algorithms 1 to 10 to the letter (the formulas that the text has lost are those of the
-        paper that it extends), and `fit(variant="paper")` is the same with noise priced in zCDP, the sensitivity of
+        `studies.paper.as_written` has Algorithms 1 to 10 to the letter (the text has lost its formulas: they are restored,
+        and cannot be checked against the original), and `fit(variant="paper")` is the same with noise priced in zCDP, the sensitivity of
         clipped residuals and a ledger. Squared error in Table 2's settings:
         """
     )

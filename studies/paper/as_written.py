@@ -2,8 +2,8 @@ r"""Paper 2's algorithms to the letter, in plain numbers: what its own constants
 
 `studies.paper.model` is a fit by the same algorithms whose noise is priced in zCDP and charged to a ledger.
 Here every constant is the paper's, each can be changed by itself, and nothing is released: a simulation draws
-the noise. The formulas that the text has lost are those of Cai, Wang and Zhang (2021), whose Algorithm 4.2
-the paper says it extends.
+the noise. The text has lost its formulas: these are restored from its proofs and from what it says it
+extends, and cannot be checked against the original.
 
 - Algorithm 1, NoisyHT(v, s, lambda): s times add Laplace(b) to |v_j| and take the largest that is left;
   then v_j + Laplace(b) for those. ``b = 2 lambda sqrt(3 s log(1/delta)) / epsilon``. PrivateMax is s = 1.
