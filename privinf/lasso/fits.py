@@ -132,11 +132,11 @@ def _fitted(
     sums.centred = not plan.every and not always
     fit = sparse_fit(
         sums, plan.sparsity, plan.shares.thresholding(plan.rho, every=plan.every), blocks=plan.blocks,
-        clip=plan.clip, always=always,
+        clip=plan.clip, always=always, targets=() if plan.every else plan.targets or (),
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
     )  # fmt: skip
     clip = None if vectors is None else plan.clip
-    fit, suspects = find_suspects(sums, fit, plan.targets or (), plan, rows.constant, clip)
+    fit, suspects = find_suspects(sums, fit, plan, rows.constant, clip)
     chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")

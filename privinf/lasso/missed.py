@@ -26,8 +26,8 @@ was chosen on the same rows, but its T is one of those of all m columns outside 
 
     P(T > c) <= m 2 (1 - Phi(c)),      p-value  min(1, m 2 (1 - Phi(T))).
 
-Targets are suspects where there are others: to itself a target is not missing. Those that did not join and
-whose debiased coordinate stands out are columns that were missed for the others, too, and mark the intervals.
+Targets are in P unless there are very many of them. Those that are not, did not join, and whose debiased
+coordinate stands out are columns that were missed for the others, and mark the intervals.
 
 **What is seen.** A pick has to be made (`privinf.lasso.picks`), and T needs (c + z_q) times its error. An
 effect of z that is missed, of a column whose correlation with target j given the precision column of j is
@@ -78,7 +78,6 @@ NO_SLOPES: dict[str, PlainValue] = {
 def find_suspects(
     sums: SparseSums,
     fit: SparseFit,
-    targets: Sequence[int],
     plan: LassoPlan,
     constant: int | None,
     clip: float | None = None,
@@ -89,9 +88,8 @@ def find_suspects(
     ----------
     sums : SparseSums
     fit : SparseFit
-    targets : sequence of int
-        One alone is no suspect. Where they are all columns, nothing else is left to look at.
     plan : LassoPlan
+        Where all columns are targets nothing else is left to look at.
     constant : int, optional
         Column that is always in the fit.
     clip : float, optional
@@ -106,7 +104,7 @@ def find_suspects(
     if plan.every:
         return fit, _none_beside_all(sums, fit)
     rho = plan.price("missed")
-    excluded = [*([] if constant is None else [constant]), *(targets if len(targets) == 1 else [])]
+    excluded = () if constant is None else (constant,)
     outside = len(_allowed(sums, fit, excluded).nonzero()[0])
     if not outside:
         return fit, None

@@ -4,7 +4,8 @@ r"""Private hard thresholding: a sparse linear fit from blocks of picks and clip
    sensitivity of 2 B whatever the bound of x_j, and ranks columns as the product does.
 2. The columns picked so far are fitted cheaply and the next block is picked on the residual: halves first,
    then halves of what is left. A pick costs e0^2/8 wherever it is made, so blocks cost nothing but the fits.
-3. A few columns too many are picked, all are fitted well, and the `sparsity` largest are kept.
+3. A few columns too many are picked, all are fitted well beside the targets, and the `sparsity` largest are
+   kept. (A debiasing step from 0 would be long for a target with an effect: scores of rare levels are cut.)
 
 Where the number is to be chosen, blocks are of five columns, up to a public most; every pick and cheap fit
 has its price as if all were made. After each cheap fit the picked columns that stand out of their errors
@@ -134,6 +135,7 @@ def sparse_fit(
     threshold: float = 0.0,
     always: Sequence[int] = (),
     excluded: Sequence[int] = (),
+    targets: Sequence[int] = (),
 ) -> SparseFit:
     """Return a sparse fit of the response.
 
@@ -154,6 +156,8 @@ def sparse_fit(
         are picked in blocks until `extra` are not; 0: the number is as stated.
     always, excluded : sequence of int
         Columns that are in every fit (a constant), and columns that may not be picked: public choices.
+    targets : sequence of int
+        Columns that are in the last fit, picked or not, if they are no more than are picked.
 
     Notes
     -----
@@ -164,6 +168,8 @@ def sparse_fit(
     allowed[[*always, *excluded]] = False
     picks = min(sparsity + extra, int(allowed.sum()))
     sizes = _open_blocks(picks) if threshold else block_sizes(picks, blocks)
+    joining = targets if len(targets) <= picks else ()
+    price = budget.sizes / (len(sizes) + bool(joining))
     cheap = CHEAP_FITS * budget.refit / max(len(sizes) - 1, 1)
     scale_count = len(sizes) + len(STEPS)
     support, beta = list(always), np.zeros(len(always))
@@ -181,9 +187,12 @@ def sparse_fit(
         new = sums.pick(
             support, beta, clip * scale, size, allowed, budget.selection * size / picks, "selection"
         )
-        sums.size_columns(new, budget.sizes / len(sizes))
+        sums.size_columns(new, price)
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
+    new = [j for j in joining if j not in support]
+    sums.size_columns(new, price)
+    support, beta = support + new, np.append(beta, np.zeros(len(new)))
     whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, budget.scales / scale_count)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled)

@@ -41,7 +41,7 @@ def fitted(seed, n=6_000, epsilon=3.0, effect=0.0, skewed=False, **options):
 def test_it_rarely_rejects_where_no_column_was_missed(skewed):
     found = [fitted(seed, skewed=skewed).missed_column_test for seed in range(25)]
     assert np.mean([test.rejects for test in found]) <= binomial_limits(0.05, 25)[1]
-    assert all(test.columns == P - 4 for test in found)
+    assert all(P - 6 <= test.columns <= P - 4 for test in found)
 
 
 def sums_of(y, X, rng):
@@ -57,7 +57,7 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
     prices = plan.shares.thresholding(rho)
     fit = sparse_fit(sums, 2, prices, extra=0)
     assert set(fit.picked) == {0, 20}
-    return find_suspects(sums, fit, targets, plan, None, **options)
+    return find_suspects(sums, fit, plan, None, **options)
 
 
 def planned(rho, targets, names):
@@ -86,10 +86,14 @@ def test_a_column_that_joins_has_the_coefficients_of_least_squares():
     assert ratio / ratio[0] == pytest.approx(1.0, abs=0.02)  # all columns have one size
 
 
-def test_an_unkept_target_is_no_suspect_to_itself():
-    alone, beside = (searched(2, effect=40.0, targets=targets)[1] for targets in ((30,), (30, 10)))
-    assert 30 not in alone.statistics
-    assert beside.found == (30,)
+def test_targets_are_in_the_last_fit():
+    y, X = draw(2, 6_000)
+    budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
+    few = sparse_fit(sums_of(y, X, 2), 2, budget, extra=0, targets=[30, 0])
+    assert set(few.picked) == {0, 20, 30}
+    assert set(few.support) == {0, 20}
+    many = sparse_fit(sums_of(y, X, 2), 2, budget, extra=0, targets=[30, 31, 32])
+    assert set(many.picked) == {0, 20}
 
 
 def test_the_statistic_of_a_column_is_standard_normal():
@@ -100,7 +104,7 @@ def test_the_statistic_of_a_column_is_standard_normal():
         y, X = draw(seed, 2_000, skewed=True)
         sums = sums_of(y, X[:, 17:21], seed)
         fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1])
-        found.append(find_suspects(sums, fit, [0], plan, None)[1].statistics[1])
+        found.append(find_suspects(sums, fit, plan, None)[1].statistics[1])
     # Half-normal: mean square 1, of which 80 have a standard error of .16.
     assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
 
