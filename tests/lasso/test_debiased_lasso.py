@@ -223,7 +223,7 @@ def test_released_means_replace_the_middles_of_the_bounds():
             fitting = pi.DebiasedLasso(y, X, bounds=bounds, y_bounds=(-5, 9))
             fit = fitting.fit(epsilon=4.0, sparsity=4, targets=[2, 5, 30], center=center, rng=rep)
             found += list(np.abs(fit.params - beta[[2, 5, 30]]) < 1.96 * fit.bse)
-            assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-6)
+            assert 3.9 < fit.privacy.epsilon() <= 4.0  # sizes of targets that were picked are not paid twice
     low, _ = binomial_limits(0.95, len(hits["released"]), level=0.99)
     assert np.mean(hits["released"]) >= low
     assert "means of columns" in {entry.label for entry in fit.privacy.entries}
