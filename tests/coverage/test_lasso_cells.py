@@ -81,7 +81,7 @@ def test_width_is_near_the_one_without_privacy():
     clear = np.sqrt(design.sampling_variance()[TARGETS] / design.nobs)
     ratio = np.nanmedian(ses, axis=0) / clear
     assert (ratio > 1.0).all()
-    assert (ratio < 2.6).all()
+    assert (ratio < 2.8).all()  # 2.65 at most in 60 fits, the looks for missed columns paid
     robust, rng = [], np.random.default_rng(12)
     for _ in range(8):
         sample = design.draw(rng)
