@@ -297,7 +297,8 @@ def comparison() -> None:
     figure(
         fig, "intervals",
         f"Intervals of the private fit against those of pooled rows. The widest ratio is that of '{NAMES[worst]}', "
-        f"{RATIO.max():.2f}: noise of one size falls on every column, and weighs most where few people are.",
+        f"{RATIO.max():.2f}: the noise is drawn in units in which all directions of the scores weigh alike, so that every "
+        "coefficient pays about the same.",
     )  # fmt: skip
     say(
         f"""
@@ -346,24 +347,29 @@ def alone_section() -> None:
         ax.axhline(math.sqrt(len(POOLED) / rows), color=color, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="ε (δ = 1e-6)", ylabel="standard error / pooled, no privacy")
     ax.set_xticks(LADDER, [f"{e:g}" for e in LADDER])
-    ax.set_yticks([1, 2, 3, 5], ["1", "2", "3", "5"])
+    ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     ax.minorticks_off()
     ax.legend()
-    first = {
-        name: next((e for e, v in zip(LADDER, values, strict=True) if v == v), None)
-        for name, values in curves.items()
-    }
     figure(
         fig, "alone",
-        f"Standard error of '{NAMES[SHOWN]}'. Dotted: the same rows without privacy. A curve begins where the fit has intervals: "
-        "below that the noise hides the curvature, and the fit says so.",
+        f"Standard error of '{NAMES[SHOWN]}'. Dotted: the same rows without privacy. Below an ε at which the noise hides the "
+        "curvature a fit would have no intervals, and say so; here none has come to that.",
     )  # fmt: skip
-    together, *lone = first["all ten, secure sums"], *[e for name, e in first.items() if "alone" in name]
+    least = {
+        name: next(e for e, v in zip(LADDER, values, strict=True) if v == v)
+        for name, values in curves.items()
+    }
+    assert set(least.values()) == {LADDER[0]}
+    price = {
+        name: (values[0] / values[-1], values[LADDER.index(1.0)] / values[-1])
+        for name, values in curves.items()
+    }
+    together, *lone = price["all ten, secure sums"], *[p for name, p in price.items() if "alone" in name]
     say(
         f"""
         A state alone is worse off twice: it has fewer rows, and the noise, whose size does not depend on the number
-        of rows, weighs more. Together the states get intervals from ε = {together:g} on, {LARGEST} alone from {lone[0]:g},
-        {SMALLEST} alone from {lone[1]:g}.
+        of rows, weighs more. From ε = {LADDER[-1]:g} to ε = {LADDER[0]:g} the standard error of all ten grows {together[0]:.1f} times, that of
+        {LARGEST} alone {lone[0][0]:.1f} times, that of {SMALLEST} alone {lone[1][0]:.1f} times; to ε = 1 by {together[1] - 1.0:.0%}, {lone[0][1] - 1.0:.0%} and {lone[1][1] - 1.0:.0%}.
         """
     )
 
@@ -423,10 +429,14 @@ def least_squares_section() -> None:
     private = pi.MomentOLS.from_formula(formula, SITES, schema=SCHEMA, trust="secure-sum")
     fit = private.fit(epsilon=EPSILON, delta=DELTA, cov_type="HC0", rng=SEED)
     clear = smf.ols(formula, POOLED).fit(cov_type="HC0")
-    rounds = pi.FederatedGLM.from_formula(
-        formula, SITES, schema=SCHEMA, family="gaussian", residual_clip=CLIP, trust="secure-sum"
-    ).fit(epsilon=EPSILON, delta=DELTA, rng=SEED)
-    widths = [(found.bse / clear.bse[found.bse.index]) for found in (fit, rounds)]
+    rounds, free = (
+        pi.FederatedGLM.from_formula(
+            formula, SITES, schema=SCHEMA, family="gaussian", trust="secure-sum", **clip
+        ).fit(epsilon=EPSILON, delta=DELTA, rng=SEED)
+        for clip in ({"residual_clip": CLIP}, {})
+    )
+    widths = [(found.bse / clear.bse[found.bse.index]) for found in (fit, rounds, free)]
+    assert (widths[2] < widths[0]).all()
     names = ["education[T.advanced]", "hours", "female", "married", "female:married"]
     say(
         f"""
@@ -448,19 +458,30 @@ def least_squares_section() -> None:
                 "pooled": clear.params[names].to_numpy(), "its s.e.": clear.bse[names].to_numpy(),
                 "federated, private": fit.params[names].to_numpy(), "s.e.": fit.bse[names].to_numpy(),
                 "width / pooled": widths[0][names].to_numpy(),
-                "width / pooled, in rounds": widths[1][names].to_numpy(),
+                "in rounds, clipped": widths[1][names].to_numpy(),
+                "in rounds": widths[2][names].to_numpy(),
             }
         ),
     )  # fmt: skip
     say(
         f"""
         The price of so few messages: noise on the moments is multiplied by whole coefficients, where that of a score is
-        not. The last column is `FederatedGLM(family="gaussian", residual_clip={CLIP:g})`, nine messages at the same ε. It is
-        narrower because the clip says, in public, that few wages are off by more than a factor of {math.exp(CLIP):.0f}; it is then
-        the coefficient of clipped residuals that is estimated. Without such a clip (residuals up to the response's whole
-        range) it would be wider than `MomentOLS`.
+        not. The last two columns are widths of `FederatedGLM(family="gaussian")`, {len(rounds.communication)} and {len(free.communication)} messages at
+        the same ε: with `residual_clip={CLIP:g}`, which says in public that few wages are off by more than a factor of
+        {math.exp(CLIP):.0f} and makes the coefficient of clipped residuals what is estimated; and without, where noisy counts say how
+        far residuals go.
         """
     )
+
+
+ASKED = {
+    "curved.start": "score and Hessian at 0 (77 numbers)",
+    "curved.step": "score and Hessian of a round (77 numbers)",
+    "curved.counts": "how many scores, curvatures pass each clip (18 and 31 numbers)",
+    "curved.score": "final score (11 numbers)",
+    "curved.meat": "its meat (66 numbers)",
+    "curved.secant": "final Hessian, between two points (66 numbers)",
+}
 
 
 def flower_section() -> None:
@@ -476,21 +497,12 @@ def flower_section() -> None:
         The number of rows does not matter.
         """
     )
-    kinds = {
-        "glm.score": "score (11 numbers)",
-        "glm.hessian": "Hessian (66 numbers)",
-        "glm.meat": "meat (66 numbers)",
-    }
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else None
+    assert not stored or [step["op"] for step in stored["steps"]] == [step["op"] for step in STEPS]
     rows = []
-    for op, told in kinds.items():
+    for op in dict.fromkeys(step["op"] for step in sums):
         mine = [step for step in sums if step["op"] == op]
-        row = [
-            told,
-            len(mine),
-            round(np.mean([s["down"] for s in mine])),
-            round(np.mean([s["up"] for s in mine])),
-        ]
+        row = [ASKED[op], len(mine), *(round(np.mean([s[way] for s in mine])) for way in ("down", "up"))]
         if stored:
             row.append(f"{np.median([s['seconds'] for s in stored['steps'] if s['op'] == op]):.1f}")
         rows.append(row)
