@@ -272,7 +272,8 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     meat = _sampling(hessian, size)
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
-    return FinalStep(at, score, hessian, meat, allowance, walk, far=far)
+    spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
+    return FinalStep(at, score, hessian, meat, allowance, walk, far=far, dispersion=spread)
 
 
 def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bool) -> FinalStep:

@@ -22,13 +22,11 @@ from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import LookedScores, SecondLook, identified
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
-from privinf.inference.delta_method import predict_mean
 from privinf.inference.estimate import Estimate, VarianceTerms
-from privinf.inference.intervals import contrast_df
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
-from privinf.results.prediction import LinkPrediction, Prediction, mean_response
+from privinf.results.prediction import Prediction, mean_response, predicted
 from privinf.results.rendering import ratios
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
 from privinf.validation import check_choice, check_fraction
@@ -69,6 +67,7 @@ class GlmSettings(TypedDict):
     curved: NotRequired[dict[str, Any]]
     second: NotRequired[list[list[float]]]
     margins: NotRequired[list[float]]
+    dispersion: NotRequired[float]
     to_user: NotRequired[list[list[float]]]
 
 
@@ -192,14 +191,16 @@ class FederatedGLMResults(Results):
         traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
         return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
 
-    def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> pd.Series[float]:
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
 
         New rows have offset 0 and exposure 1, as in statsmodels: ``which="linear"`` is there to add them to.
 
         Parameters
         ----------
-        exog : DataFrame or array
+        exog : table, mapping of columns or single values, Series of one row, or array
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
         which : {"mean", "linear"}
@@ -207,23 +208,18 @@ class FederatedGLMResults(Results):
         check_choice(which, Which, "which")
         rows, index = self._rows(exog, transform)
         linear: Floats = rows @ self.params.to_numpy()
-        if which == "mean":
-            linear = mean_response(LOSSES[self.family], linear)
-        return pd.Series(linear, index, name=which)
+        found = mean_response(LOSSES[self.family], linear) if which == "mean" else linear
+        return pd.Series(found, index, name=which)
 
-    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
-        The gaussian family has intervals of new observations too, where squares of residuals were released.
+        Of new observations too: gaussian where squares of residuals were released; of counts, Poisson, or
+        negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where it is above 1.
         """
-        if self.family == "gaussian":
-            return super().get_prediction(exog, transform)
-        rows, index = self._rows(exog, transform)
-        known = self._estimate
-        linear = predict_mean(
-            rows, known.params, known.covariance, df=contrast_df(known, rows), bias=known.bias
-        )
-        return Prediction(cast("Any", LinkPrediction(linear, LOSSES[self.family])), index)
+        rows, loss = self._rows(exog, transform), LOSSES[self.family]
+        spread = max(self._settings.get("dispersion", 1.0), 1.0)
+        return predicted(self._estimate, rows, loss, scatter=self._scatter(), dispersion=spread)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

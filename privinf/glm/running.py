@@ -211,6 +211,8 @@ def curved_results(
     if isinstance(found, Walk):
         return weak_results(rows, description, NO_CURVATURE, None)
     told: dict[str, Any] = {"second": recorded_moments(found.walk.second, back)}
+    if rows.family == "poisson":
+        told["dispersion"] = found.dispersion
     if average is not None:
         told["margins"] = [float(average.mean[0]), average.sd]
     if found.hessian.sd == 0.0:

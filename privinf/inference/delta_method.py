@@ -1,4 +1,4 @@
-"""Standard errors of predicted means and of smooth functions of the coefficients."""
+"""Standard errors of predicted means, of new observations and of smooth functions of the coefficients."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import betainc, pdtr, stdtrit
 
 from privinf.errors import ArgumentError
 from privinf.inference.intervals import Precision
 from privinf.typing import ArrayLike, Floats
-from privinf.validation import check_array
+from privinf.validation import check_array, check_fraction
 
 # A five-point difference errs by h^4 in truncation and eps / h in rounding: this balances the two.
 RELATIVE_STEP = float(np.finfo(np.float64).eps ** 0.2)
+PREDICTOR_NODES = 201  # of the law of the linear predictor of counts
+LARGE_DF, LOG_MOST, MOST_COUNTS = 1e10, 40.0, 2.0**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def predict_mean(
     Parameters
     ----------
     exog : array_like, shape (rows, p)
+        Rows with NaN have NaN.
     params : array_like, shape (p,)
     cov : array_like, shape (p, p)
     df : float, or ndarray of shape (rows,)
@@ -129,10 +133,113 @@ def predict_mean(
     bias : ndarray, shape (p,), optional
         Largest absolute biases of the parameters; those of the means are ``|exog| bias``.
     """
-    rows, center = check_array(exog, "exog", ndim=2), check_array(params, "params", ndim=1)
+    rows, center = check_array(exog, "exog", ndim=2, finite=False), check_array(params, "params", ndim=1)
     covariance = check_array(cov, "cov", ndim=2)
     if rows.shape[1] != len(center) or covariance.shape != (len(center),) * 2:
         raise ArgumentError(f"exog {rows.shape}, params {center.shape} and cov {covariance.shape} do not fit")
     variances = np.einsum("ij,jk,ik->i", rows, covariance, rows, optimize=True)
     moved = None if bias is None else np.abs(rows) @ bias
     return MeanPrediction(rows @ center, np.sqrt(np.maximum(variances, 0.0)), df, moved)
+
+
+@dataclass(frozen=True, slots=True)
+class NormalObservation:
+    """New observations with normal scatter: ``se^2`` is that of the mean plus the residual variance.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (rows,)
+    precision : Precision
+        Of the observations about the predicted means.
+    """
+
+    mean: Floats
+    precision: Precision
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors, shape (rows,)."""
+        return self.precision.se
+
+    def conf_int(self, alpha: float) -> Floats:
+        """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
+        half = self.precision.half_length(alpha)
+        return np.column_stack([self.mean - half, self.mean + half])
+
+
+@dataclass(frozen=True, slots=True)
+class CountObservation:
+    """New counts: Poisson, or negative binomial with variance ``dispersion * mean``, at an uncertain mean.
+
+    Attributes
+    ----------
+    linear : MeanPrediction
+        Of the logarithm of the mean.
+    dispersion : float
+        At least 1; 1 is Poisson.
+
+    Notes
+    -----
+    Quantiles of the mixture of the law over the normal (or t) error of the linear predictor: Y lies in the
+    interval with chance at least ``1 - alpha``, for counts are discrete. A bias moves the ends apart.
+    """
+
+    linear: MeanPrediction
+    dispersion: float = 1.0
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors, shape (rows,), to first order in the mean's error."""
+        mean = np.exp(self.linear.mean)
+        return np.sqrt(np.square(mean * self.linear.se) + self.dispersion * mean)
+
+    def conf_int(self, alpha: float) -> Floats:
+        """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
+        tail = check_fraction(alpha, "alpha") / 2.0
+        moved = np.zeros_like(self.linear.mean) if self.linear.bias is None else self.linear.bias
+        centers = (self.linear.mean - moved, self.linear.mean + moved)
+        df = np.broadcast_to(self.linear.df, self.linear.mean.shape)
+        levels = (tail, 1.0 - tail)
+        ends = [
+            count_quantiles(level, center, self.linear.se, df, self.dispersion)
+            for level, center in zip(levels, centers, strict=True)
+        ]
+        return np.column_stack(ends)
+
+
+def count_quantiles(level: float, eta: Floats, se: Floats, df: Floats, dispersion: float) -> Floats:
+    """Return the least counts k with ``P(Y <= k) >= level``, Y a count whose log mean is ``eta + se T``.
+
+    Parameters
+    ----------
+    level : float
+    eta, se, df : ndarray, shape (rows,)
+        The chance is an average over equally likely values of T, t with `df`.
+    dispersion : float
+        Variance over mean: 1 Poisson, above it negative binomial.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        By bisection; NaN for NaN, infinite beyond the largest count.
+    """
+    nodes = (np.arange(PREDICTOR_NODES) + 0.5) / PREDICTOR_NODES
+    errors = se[:, None] * stdtrit(np.minimum(df, LARGE_DF)[:, None], nodes)
+    means = np.exp(np.clip(eta[:, None] + errors, -LOG_MOST, LOG_MOST))
+
+    def below(count: Floats) -> Floats:
+        k = count[:, None]
+        if dispersion > 1.0:
+            chance = betainc(means / (dispersion - 1.0), k + 1.0, 1.0 / dispersion)
+        else:
+            chance = pdtr(k, means)
+        return np.asarray(chance.mean(axis=1), dtype=np.float64)
+
+    low, high = np.full(len(eta), -1.0), np.ones(len(eta))
+    while (short := (below(high) < level) & (high < MOST_COUNTS)).any():
+        low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+    while (high - low > np.maximum(1.0, 2.0**-50 * high)).any():
+        middle = np.floor((low + high) / 2.0)
+        short = below(middle) < level
+        low, high = np.where(short, middle, low), np.where(short, high, np.maximum(middle, low + 1.0))
+    return np.where(np.isfinite(eta), np.where(high >= MOST_COUNTS, np.inf, high), np.nan)

@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.delta_method import predict_mean
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
 from privinf.iwp.equation import ExampleScores
@@ -25,10 +24,10 @@ from privinf.iwp.solving import ExampleSettings, example_system, sent_units, use
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.prediction import (
-    LinkPrediction,
     Prediction,
     class_probabilities,
     mean_response,
+    predicted,
     prediction_rows,
 )
 from privinf.results.rendering import PrivateSummary
@@ -156,12 +155,12 @@ class IWPGLMResults(Results):
             more = (f"Ignoring the noise would have given: {values}.",)
         return summarize(self, alpha=alpha, title=title, more=more)
 
-    def predict(self, exog: ColumnsLike, transform: bool = True, which: Which = "mean") -> Any:
+    def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.
 
         Parameters
         ----------
-        exog : DataFrame or array
+        exog : table, mapping of columns or single values, Series of one row, or array
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
         which : {"mean", "linear"}
@@ -181,8 +180,12 @@ class IWPGLMResults(Results):
             predicted = mean_response(self.loss, predicted)
         return pd.Series(predicted, index, name=which)
 
-    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
+
+        Of new observations too: for the squared loss where the residual variance is known, for counts by the
+        Poisson law (noisy examples do not tell whether their variance is larger, and intervals of counts
+        that vary more are too narrow). Of labels of two values there are none.
 
         Raises
         ------
@@ -191,9 +194,7 @@ class IWPGLMResults(Results):
         """
         if self.loss == "multinomial":
             raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
-        rows, index = self._rows(exog, transform)
-        linear = predict_mean(rows, self._estimate.params, self._estimate.covariance)
-        return Prediction(cast("Any", LinkPrediction(linear, self.loss)), index)
+        return predicted(self._estimate, self._rows(exog, transform), self.loss, scatter=self._scatter())
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         design = self._context.design or self._kept_release.design

@@ -41,7 +41,6 @@ from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary, ratios
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.schema import Design
-from privinf.schema.arrays import labelled
 from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
@@ -256,16 +255,16 @@ class LassoResults(Results):
             alpha,
         )
 
-    def predict_sparse(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
+    def predict_sparse(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
 
         Of a logistic fit they are probabilities.
 
         Parameters
         ----------
-        exog : DataFrame or array
-            Raw rows, if the fit has a formula. Otherwise the design matrix, all columns of the fit (frames by
-            name); a frame may leave out the constant.
+        exog : table, mapping of columns or single values, Series of one row, or array
+            Raw rows, if the fit has a formula. Otherwise the design matrix, all columns of the fit (by name
+            where there are names); a table may leave out the constant.
         transform : bool
             Whether a formula is applied; False: `exog` is the design matrix.
 
@@ -288,16 +287,10 @@ class LassoResults(Results):
         sparse = self._sparse
         if "intercept" not in sparse:
             raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
-        constant = sparse["constant"]
-        exog, design = labelled(exog), self._design if transform else None
-        if (
-            design is None
-            and isinstance(exog, pd.DataFrame)
-            and constant is not None
-            and constant not in exog
-        ):
-            exog = exog.assign(**{constant: 1.0})
-        rows, index = prediction_rows(exog, tuple(sparse["columns"]), design, transform=transform)
+        design = self._design if transform else None
+        rows, index = prediction_rows(
+            exog, tuple(sparse["columns"]), design, transform=transform, constant=sparse["constant"]
+        )
         means = rows @ self.sparse_params.to_numpy() + sparse["intercept"]
         means = expit(means) if self.family == "binomial" else means
         return pd.Series(means, index, name="sparse_mean")

@@ -196,7 +196,7 @@ class MixingResults(Results):
 
         return resolve
 
-    def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
+    def predict(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
         """Return predicted means of new rows; those of a shrunk fit are kept inside the label's bounds.
 
         Parameters
@@ -214,9 +214,9 @@ class MixingResults(Results):
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         design = self._context.design
-        if design is None or not transform or isinstance(exog, (pd.DataFrame, pd.Series)):
+        if design is None or not transform or not isinstance(exog, (np.ndarray, list)):
             return super()._rows(exog, transform)
-        array = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog)))
+        array = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
         if array.shape[1] == len(design.inputs) and all(
             column.plain for column in design.columns if column.pieces
         ):

@@ -1,23 +1,46 @@
-"""Predicted means of new rows, on the scale of the response, and smooth functions of the coefficients."""
+"""Predictions of new rows, on the scale of the response, and smooth functions of the coefficients."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
-from privinf.inference.delta_method import DeltaMethod, MeanPrediction
-from privinf.inference.intervals import Precision
+from privinf.inference.delta_method import (
+    CountObservation,
+    DeltaMethod,
+    MeanPrediction,
+    NormalObservation,
+    predict_mean,
+)
+from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import Precision, contrast_df
+from privinf.results.context import ROWS_STAY
 from privinf.schema import Design
-from privinf.schema.arrays import labelled
+from privinf.schema.reading import named_rows, require_columns
 from privinf.typing import ColumnsLike, Floats, LossName, Names
-from privinf.validation import check_array
+from privinf.validation import check_array, shown
 
 NO_SCATTER = "no residual variance was released: how far an observation lies from its mean is not known"
+TWO_VALUES = (
+    "a new observation is one of two values; the predicted mean is its probability, which is all there is to "
+    "say of it, and mean_ci has the interval of that"
+)
+
+
+class Observation(Protocol):
+    """How far new observations lie from their predicted means."""
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors, shape (rows,)."""
+
+    def conf_int(self, alpha: float) -> Floats:
+        """Intervals of level ``1 - alpha``, shape (rows, 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +48,14 @@ class Prediction:
     """Means predicted for new rows, with standard errors; intervals of new observations where they exist.
 
     The error of a mean is that of the estimate x'b, sampling and privacy noise together. The interval of a
-    new observation adds its scatter around the mean, the released residual variance, and takes it as normal.
+    new observation adds its scatter around the mean: the released residual variance, taken as normal, or the
+    law of counts. Rows with missing values have NaN throughout.
 
     Attributes
     ----------
     mean : MeanPrediction
     index : pandas Index of the new rows
-    observation : Precision or None
+    observation : Observation or None
         Errors of new observations around the predicted means.
     reason : str
         Why there are none.
@@ -39,7 +63,7 @@ class Prediction:
 
     mean: MeanPrediction
     index: pd.Index[Any]
-    observation: Precision | None = None
+    observation: Observation | None = None
     reason: str = NO_SCATTER
 
     @property
@@ -54,7 +78,7 @@ class Prediction:
 
     @property
     def se_obs(self) -> pd.Series[float]:
-        """Standard errors of new observations; NotAvailableError without a residual variance."""
+        """Standard errors of new observations; NotAvailableError with the reason where there are none."""
         return pd.Series(self._observed.se, self.index, name="obs_se")
 
     def conf_int(self, alpha: float = 0.05, *, obs: bool = False) -> pd.DataFrame:
@@ -63,57 +87,143 @@ class Prediction:
         Raises
         ------
         NotAvailableError
-            `obs` is True and no residual variance was released.
+            `obs` is True and there are none: the message says why.
         """
-        if not obs:
-            return pd.DataFrame(self.mean.conf_int(alpha), self.index)
-        half = self._observed.half_length(alpha)
-        return pd.DataFrame(np.column_stack([self.mean.mean - half, self.mean.mean + half]), self.index)
+        found = self._observed if obs else self.mean
+        return pd.DataFrame(found.conf_int(alpha), self.index)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row.
 
-        Where a residual variance was released, obs_ci_lower and obs_ci_upper of new observations too.
+        Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too.
         """
         low, high = self.mean.conf_int(alpha).T
         found = {"mean": self.mean.mean, "mean_se": self.mean.se, "mean_ci_lower": low, "mean_ci_upper": high}
         if self.observation is not None:
-            interval = self.conf_int(alpha, obs=True).to_numpy()
-            found |= {"obs_ci_lower": interval[:, 0], "obs_ci_upper": interval[:, 1]}
+            low, high = self.observation.conf_int(alpha).T
+            found |= {"obs_ci_lower": low, "obs_ci_upper": high}
         return pd.DataFrame(found, self.index)
 
     @property
-    def _observed(self) -> Precision:
+    def _observed(self) -> Observation:
         if self.observation is None:
             raise NotAvailableError(f"intervals of new observations are not available: {self.reason}")
         return self.observation
 
 
+def predicted(
+    known: Estimate,
+    rows: tuple[Floats, pd.Index[Any]],
+    loss: LossName,
+    *,
+    scatter: float | str = NO_SCATTER,
+    dispersion: float = 1.0,
+) -> Prediction:
+    """Return the prediction of new rows by the estimate of a model with this loss.
+
+    Parameters
+    ----------
+    known : Estimate
+        Of p coefficients.
+    rows : ndarray of shape (rows, p), and Index
+    loss : LossName
+        "squared": the mean is linear; else see `mean_response`.
+    scatter : float or str
+        Residual variance of a linear mean, or why there is none.
+    dispersion : float
+        Of counts; see `CountObservation`.
+    """
+    exog, index = rows
+    with np.errstate(over="ignore", invalid="ignore"):
+        df = contrast_df(known, exog)
+        linear = predict_mean(exog, known.params, known.covariance, df=df, bias=known.bias)
+    if loss == "squared":
+        if isinstance(scatter, str):
+            return Prediction(linear, index, reason=scatter)
+        se = np.sqrt(np.square(linear.se) + scatter)
+        spread = Precision(se, contrast_df(known, exog, scatter), linear.bias)
+        return Prediction(linear, index, NormalObservation(linear.mean, spread))
+    mean: Any = LinkPrediction(linear, loss)
+    if loss == "poisson":
+        return Prediction(mean, index, CountObservation(linear, dispersion))
+    return Prediction(mean, index, reason=TWO_VALUES)
+
+
 def prediction_rows(
-    exog: ColumnsLike, names: Names, design: Design | None, *, transform: bool
+    exog: ColumnsLike | None,
+    names: Names,
+    design: Design | None,
+    *,
+    transform: bool,
+    constant: str | None = None,
 ) -> tuple[Floats, pd.Index[Any]]:
     """Return the design matrix of new rows, shape (rows, p), and their labels.
 
-    A frame is read by column names, never by position; an array must have the p columns in order.
+    Parameters
+    ----------
+    exog : table, mapping of columns or of single values, Series of one row, or array
+        Whatever has names is read by them, never by position; an array must have the p columns in order.
+    names : sequence of str
+        Names of the p coefficients.
+    design : Design or None
+    transform : bool
+        Whether a design with a formula is applied: then only the columns of the formula are wanted.
+    constant : str, optional
+        Column of ones that a table may leave out; by default the design's.
+
+    Returns
+    -------
+    Rows with a missing value are NaN throughout.
+
+    Raises
+    ------
+    NotAvailableError
+        `exog` is None: the rows of the fit are not there.
+    SchemaError
+        A column is missing, has the wrong type or an undeclared level.
+    ArgumentError
+        An array does not fit, or has infinite entries.
     """
-    exog = labelled(exog)
-    if isinstance(exog, pd.Series):
-        exog = exog.to_frame().T if set(exog.index) >= set(names) else exog.to_frame()
-    index = exog.index if isinstance(exog, pd.DataFrame) else None
-    if transform and design is not None and design.schema is not None:
-        rows = design.matrix(exog, extrapolate=True)
-    elif isinstance(exog, pd.DataFrame):
-        missing = [name for name in names if name not in exog.columns]
-        if missing:
-            raise SchemaError(f"the new rows lack the column {missing[0]!r}")
-        rows = check_array(exog[list(names)], "exog", ndim=2)
+    if exog is None:
+        raise NotAvailableError(f"predictions need new rows: {ROWS_STAY}")
+    formula = transform and design is not None and design.schema is not None
+    wanted = tuple(design.inputs if formula and design is not None else names)
+    if constant is None and design is not None and design.constant is not None:
+        constant = design.names[design.constant]
+    table = named_rows(exog, tuple(name for name in wanted if name != constant))
+    if formula and design is not None:
+        if not isinstance(table, pd.DataFrame):
+            needed = f"a table with the columns {', '.join(wanted)}" if wanted else "a table"
+            raise SchemaError(
+                f"the model has a formula: pass {needed}, or its design matrix with transform=False, not "
+                f"{shown(exog)}"
+            )
+        return formula_rows(table, wanted, design), table.index
+    if isinstance(table, pd.DataFrame):
+        if constant in wanted and constant not in table:
+            table = table.assign(**{str(constant): 1.0})
+        require_columns(table, wanted)
+        rows = check_array(table[list(wanted)].astype(object).fillna(np.nan), "exog", ndim=2, finite=False)
     else:
-        rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog)))
+        rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
+    if np.isinf(rows).any():
+        raise ArgumentError("exog has infinite entries")
     if rows.shape[1:] != (len(names),):
         raise ArgumentError(
             f"exog of shape {rows.shape} does not fit {len(names)} coefficients: {', '.join(names)}"
         )
-    return rows, pd.RangeIndex(len(rows)) if index is None else index
+    rows = np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, rows)
+    return rows, table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(rows))
+
+
+def formula_rows(table: pd.DataFrame, inputs: Names, design: Design) -> Floats:
+    """Return the design matrix of new rows that a formula reads, NaN where one of its columns is missing."""
+    require_columns(table, inputs)
+    whole = table[list(inputs)].notna().all(axis=1).to_numpy()
+    rows = np.full((len(table), len(design.names)), np.nan)
+    if whole.any():
+        rows[whole] = design.matrix(table[whole], extrapolate=True)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

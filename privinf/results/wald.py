@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, SteepDirectionWarning, WeakIdentificationWarning
-from privinf.inference.delta_method import delta_method, predict_mean
+from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
 from privinf.results.constraints import (
@@ -24,7 +24,13 @@ from privinf.results.constraints import (
     terms,
 )
 from privinf.results.context import Context, index_of
-from privinf.results.prediction import NO_SCATTER, NonlinearResults, Prediction, prediction_rows
+from privinf.results.prediction import (
+    NO_SCATTER,
+    NonlinearResults,
+    Prediction,
+    predicted,
+    prediction_rows,
+)
 from privinf.typing import ArrayLike, ColumnsLike, Floats
 from privinf.validation import check_array, check_fraction, check_number, shown
 
@@ -274,13 +280,13 @@ class WaldResults:
         df = contrast_df(self._estimate, smooth.jacobian)
         return NonlinearResults(smooth, df, contrast_bias(self._estimate, smooth.jacobian))
 
-    def predict(self, exog: ColumnsLike, transform: bool = True) -> pd.Series[float]:
-        """Return predicted means of new rows.
+    def predict(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
+        """Return predicted means of new rows, NaN where a column that the model reads is missing.
 
         Parameters
         ----------
-        exog : DataFrame or array
-            New rows with the formula's columns, or the design matrix itself (frames by name).
+        exog : table, mapping of columns or single values, Series of one row, or array
+            New rows with the formula's columns, or the design matrix itself (by name where there are names).
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
         """
@@ -288,21 +294,12 @@ class WaldResults:
         with np.errstate(over="ignore", invalid="ignore"):
             return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
 
-    def get_prediction(self, exog: ColumnsLike, transform: bool = True) -> Prediction:
+    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`.
 
         Where a residual variance was released there are intervals of new observations too.
         """
-        rows, index = self._rows(exog, transform)
-        known = self._estimate
-        with np.errstate(over="ignore", invalid="ignore"):
-            df = contrast_df(known, rows)
-            means = predict_mean(rows, known.params, known.covariance, df=df, bias=known.bias)
-        scatter = self._scatter()
-        if isinstance(scatter, str):
-            return Prediction(means, index, reason=scatter)
-        se = np.sqrt(np.square(means.se) + scatter)
-        return Prediction(means, index, Precision(se, contrast_df(known, rows, scatter), means.bias))
+        return predicted(self._estimate, self._rows(exog, transform), "squared", scatter=self._scatter())
 
     def _scatter(self) -> float | str:
         """Return the variance of an observation around its mean, or why there is none."""

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.errors import SchemaError
+from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import splines
+from privinf.schema.arrays import labelled
 from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.expressions import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
-from privinf.typing import Floats, Integers, Missing, Table
+from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
 from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
@@ -191,6 +192,38 @@ def as_frame(table: Table) -> pd.DataFrame:
     if hasattr(table, "to_pandas"):
         return as_frame(table.to_pandas())
     raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
+
+
+def named_rows(exog: ColumnsLike, wanted: Names) -> ColumnsLike:
+    """Return new rows that have names as a frame, and anything else as it is.
+
+    A mapping may mix columns with single values, which hold for all rows; a Series labelled by the columns
+    that are wanted is one row, another one is a column.
+    """
+    exog = labelled(exog)
+    if isinstance(exog, pd.Series):
+        row = set(exog.index) >= set(wanted) and len(wanted) > 0
+        return exog.to_frame().T.infer_objects() if row else exog.to_frame()
+    if not isinstance(exog, Mapping):
+        return exog
+    columns: dict[Any, Any] = {
+        name: value.array if isinstance(value, pd.Series) else value for name, value in exog.items()
+    }
+    sizes = {len(value) for value in columns.values() if np.ndim(value) > 0}
+    if len(sizes) > 1:
+        raise ArgumentError("the columns of the new rows differ in length")
+    return pd.DataFrame(columns, index=pd.RangeIndex(next(iter(sizes), 1)))
+
+
+def require_columns(table: pd.DataFrame, wanted: Names) -> None:
+    """Raise SchemaError unless new rows have every column that is wanted exactly once."""
+    absent = [name for name in wanted if name not in table.columns]
+    if absent:
+        raise SchemaError(f"the new rows lack the column(s) {', '.join(absent)}")
+    if not table.columns.is_unique:
+        twice = [name for name in wanted if int((table.columns == name).sum()) > 1]
+        if twice:
+            raise SchemaError(f"the new rows have more than one column {', '.join(twice)}")
 
 
 def _one_dimensional(name: object, value: Any) -> Any:
