@@ -11,6 +11,8 @@ from .accounting.files import LedgerFile as LedgerFile
 from .accounting.ledger import Ledger as Ledger
 from .accounting.planning import plan as plan
 from .accounting.report import PrivacyReport as PrivacyReport
+from .bounds import FoundSchema as FoundSchema
+from .bounds import find_bounds as find_bounds
 from .glm.first_order import DOME as DOME
 from .glm.first_order import DPSGD as DPSGD
 from .glm.first_order import DPAdam as DPAdam
@@ -65,6 +67,7 @@ __all__ = [
     "Design",
     "Factor",
     "FederatedGLM",
+    "FoundSchema",
     "GaussianRows",
     "Ledger",
     "LedgerEntry",
@@ -89,6 +92,7 @@ __all__ = [
     "add_constant",
     "compare",
     "errors",
+    "find_bounds",
     "join",
     "load_release",
     "load_results",

@@ -296,6 +296,11 @@ case(
     lambda w: {"value": CELL, "sensitivity": 0.1, "ledger": w.ledger, **SPEND},
 )
 case(
+    "find_bounds",
+    pi.find_bounds,
+    lambda world: {"rows": world.frame, "columns": ["a"], "ledger": world.ledger} | SPEND,
+)
+case(
     "sparse_mean",
     pi.sparse_mean,
     lambda w: {

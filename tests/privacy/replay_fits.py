@@ -647,6 +647,19 @@ def _sparse_mean(pair: str, world: int, ledger: Ledger) -> Any:
     return pi.sparse_mean(rows, epsilon=1.0, sparsity=1, public_seed=0, ledger=ledger)
 
 
+def bought(name: str, columns: list[str], **options: Any) -> None:
+    """Register a search for bounds."""
+
+    @case(name, {"epsilon": 9.0, "delta": 1e-3})
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        rows = table(pair, world) if "unit" not in options else whole_person(table(pair, world))
+        return pi.find_bounds(rows, columns, epsilon=9.0, delta=1e-3, ledger=ledger, **options)
+
+
+bought("find_bounds", ["a"])
+bought("find_bounds, a person's rows", ["a"], unit="person", max_rows=2)
+
+
 def picked(name: str, release: Callable[[Any, Ledger], Any]) -> None:
     """Register a release of the largest entries of a vector that one record moves by at most 1."""
 

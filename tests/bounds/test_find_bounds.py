@@ -1,0 +1,141 @@
+"""Bounds that are bought: where they lie, what they say of themselves, and when they are refused."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    BudgetExceededError,
+    ChangedTargetWarning,
+    NotAvailableError,
+    SchemaError,
+)
+
+N = 20_000
+RNG = np.random.default_rng(3)
+ROWS = pd.DataFrame(
+    {
+        "normal": RNG.standard_normal(N),
+        "year": np.floor(1990 + 30 * RNG.random(N)),
+        "flag": RNG.random(N) < 0.3,
+        "pay": RNG.lognormal(10.0, 0.75, N),
+        "name": "a",
+        "person": np.arange(N) // 2,
+    }
+)
+ASKED = {"epsilon": 0.5, "delta": 1e-6}
+
+
+def outside(name, schema):
+    return float(((ROWS[name] < schema[name].low) | (ROWS[name] > schema[name].high)).mean())
+
+
+def width(name, schema):
+    usual = np.diff(ROWS[name].astype(float).quantile([0.005, 0.995]))[0]
+    return (schema[name].high - schema[name].low) / usual
+
+
+@pytest.mark.parametrize("name", ["normal", "year", "flag", "pay"])
+def test_few_rows_lie_outside_of_bounds_that_are_not_much_wider(name):
+    found = [pi.find_bounds(ROWS, [name], epsilon=0.2, delta=1e-6, rng=seed) for seed in range(20)]
+    assert np.quantile([outside(name, one) for one in found], 0.9) <= 0.035
+    assert np.median([width(name, one) for one in found]) <= 1.3
+    for one in found:
+        assert outside(name, one) <= one.clips.loc[name, "at_most"] <= 0.1
+
+
+def test_without_noise_the_wanted_share_is_cut():
+    found = pi.find_bounds(ROWS, ["normal"], clip=0.1, epsilon=np.inf)
+    assert outside("normal", found) == pytest.approx(0.1, abs=0.015)
+    assert width("normal", found) == pytest.approx(1.645 / 2.576, abs=0.05)
+
+
+def test_it_is_a_schema_that_says_what_it_cost():
+    ledger = pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-6))
+    found = pi.find_bounds(ROWS, ["normal", "pay"], **ASKED, ledger=ledger)
+    assert isinstance(found, pi.Schema)
+    assert found.privacy.epsilon(1e-6) == pytest.approx(0.5, rel=1e-4)
+    assert ledger.total().epsilon(1e-6) == pytest.approx(0.5, rel=1e-4)
+    assert len(ledger.entries) == 4
+    text = repr(found)
+    assert "outside, 1.0% wanted" in text
+    assert "bought for epsilon 0.5" in text
+    fit = pi.OLS.from_formula("pay ~ normal", ROWS, schema=found, ledger=ledger).fit(epsilon=1.0, delta=1e-6)
+    assert fit.privacy.cumulative.mu == pytest.approx(np.hypot(found.privacy.mu, fit.privacy.mu))
+
+
+def test_seeded_bounds_say_so_and_all_survives_a_pickle():
+    found = pi.find_bounds(ROWS, ["year"], **ASKED, rng=0)
+    assert "NOT PRIVATE" in repr(found)
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, repr(again)) == (found, repr(found))
+    assert found == pi.find_bounds(ROWS, ["year"], **ASKED, rng=0)
+    assert pi.Schema.from_dict(found.to_dict()) == found
+
+
+def test_what_is_known_takes_the_place_of_what_was_found():
+    found = pi.find_bounds(ROWS, ["year", "pay"], **ASKED, rng=0).widened(
+        {"year": (1980.0, 2030.0), "name": ["a", "b"]}
+    )
+    assert type(found) is pi.Schema
+    assert (found["year"].low, found["name"].levels) == (1980.0, ("a", "b"))
+
+
+def test_all_columns_of_numbers_are_meant_by_default():
+    assert list(pi.find_bounds(ROWS, mu=5.0, rng=0).columns) == ["normal", "year", "flag", "pay", "person"]
+
+
+def test_too_little_signal_is_refused_before_anything_is_spent():
+    ledger = pi.Ledger()
+    for rows, columns, options in (
+        (ROWS[:1000], ["normal", "pay"], {}),
+        (ROWS[:1500], ["normal"], {"unit": "person", "max_rows": 2}),
+    ):
+        with pytest.raises(NotAvailableError, match="n mu >= 100"):
+            pi.find_bounds(rows, columns, **ASKED, ledger=ledger, **options)
+    assert not ledger.entries
+
+
+def test_a_limit_refuses_the_whole_and_not_the_rest():
+    ledger = pi.Ledger(pi.Budget(mu=0.1))
+    with pytest.raises(BudgetExceededError):
+        pi.find_bounds(ROWS, ["normal"], mu=0.11, ledger=ledger)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "error"),
+    [
+        (["name"], {"mu": 1.0}, SchemaError),
+        (["absent"], {"mu": 1.0}, SchemaError),
+        ("year", {"mu": 1.0}, SchemaError),
+        (["year"], {}, ArgumentError),
+        (["year"], {"mu": 1.0, "clip": 0.0}, ArgumentError),
+        (["year"], {"mu": 1.0, "epsilom": 1.0}, ArgumentError),
+        (["year"], {"mu": 1.0, "unit": "person"}, AlignmentError),
+        (["year"], {"mu": 1.0, "max_rows": 3}, SchemaError),
+    ],
+)
+def test_what_cannot_be_asked(columns, options, error):
+    with pytest.raises(error):
+        pi.find_bounds(ROWS, columns, **options)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, -1e12, 1e300])
+def test_a_column_that_does_not_vary_is_said_to_be_one(value):
+    rows = pd.DataFrame({"x": np.full(5000, value)})
+    with pytest.warns(ChangedTargetWarning, match="one value"):
+        found = pi.find_bounds(rows, mu=1.0, rng=0)
+    assert found["x"].low < found["x"].high
+
+
+def test_a_rare_value_that_noise_hides_is_counted_among_what_may_lie_outside():
+    rows = pd.DataFrame({"x": (np.arange(2000) % 20 == 0).astype(float)})
+    with pytest.warns(ChangedTargetWarning):
+        found = pi.find_bounds(rows, mu=0.06, rng=1)
+    assert found.clips.loc["x", "at_most"] > 0.05
