@@ -9,5 +9,6 @@ import lazy_loader
 from privinf.version import __version__ as __version__
 
 __getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
-_ROOMS = {"audit", "datasets", "federation", "models", "plotting", "simulation"}  # named in full, not by *
+# Named in full, not by *.
+_ROOMS = {"audit", "datasets", "federation", "models", "plotting", "simulation", "stats"}
 __all__ = sorted(set(_names) - _ROOMS - {"__version__"})

@@ -5,6 +5,7 @@ from . import federation as federation
 from . import models as models
 from . import plotting as plotting
 from . import simulation as simulation
+from . import stats as stats
 from .accounting.budget import Budget as Budget
 from .accounting.entries import LedgerEntry as LedgerEntry
 from .accounting.files import LedgerFile as LedgerFile

@@ -33,6 +33,7 @@ Pairs: TypeAlias = Sequence[Pair] | Mapping[str, Pair] | Floats
 Bounds: TypeAlias = Pairs | str | None  # a text: "data"
 
 Adjacency = Literal["bounded", "unit"]
+Alternative = Literal["two-sided", "less", "greater"]
 BinaryMechanism = Literal["response", "gaussian"]
 BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
@@ -50,11 +51,13 @@ Missing = Literal["raise", "impute-public"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
 MixingMethod = Literal["random-mixing", "gaussian-rows"]
 Multipliers = Literal["rademacher", "gaussian"]
+NoiseChoice = Literal["auto", "gaussian", "laplace"]
 PeelingMethod = Literal["gumbel", "laplace"]
 Precision = Literal["pooled", "machine"]
 Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted
 Relation = Literal["replace-one", "metric", "zero-out"]
 ResponseMode = Literal["protected", "public"]
+SampleKind = Literal["one sample", "groups", "share", "cells", "pairs"]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
 SensitivityRule = Literal["exact", "lipschitz"]
@@ -98,12 +101,12 @@ class SpendingWords(TypedDict, total=False):
 
 
 __all__ = [
-    "Adjacency", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds", "Calibration",
-    "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice", "Family",
-    "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
-    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "Pair",
-    "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
-    "ResponseMode", "RngLike", "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs",
+    "Adjacency", "Alternative", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds",
+    "Calibration", "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice",
+    "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
+    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "NoiseChoice",
+    "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
+    "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs",
     "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table", "Target", "Trust",
     "TrustModel", "Which",
 ]  # fmt: skip

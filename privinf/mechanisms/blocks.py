@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
@@ -12,8 +12,10 @@ from privinf.doors import door
 from privinf.errors import AlignmentError, SchemaError
 from privinf.mechanisms.files import Source, require_columns, table_source
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
+from privinf.mechanisms.rows import Rows
 from privinf.schema import Schema
-from privinf.typing import Integers
+from privinf.schema.reading import as_frame
+from privinf.typing import Integers, Missing
 from privinf.validation import check_count
 
 
@@ -160,6 +162,20 @@ def open_table(
             "compare them with the roster that the parties agreed on"
         )
     return TableRows(source, schema, alignment, state)
+
+
+def table_rows(data: object, names: Sequence[str], schema: Schema, missing: Missing = "raise") -> Rows:
+    """Return the columns of a table as rows: a frame of any library, a mapping, a CSV or Parquet file."""
+    if isinstance(data, Rows):
+        return data
+    if isinstance(data, (str, PathLike)):
+        source = table_source(data)
+        wanted = [*names, *([] if schema.unit is None else [schema.unit])]
+        require_columns(source, wanted)
+        return Rows(pd.concat(list(source.read(wanted, schema)), ignore_index=True), None, missing)
+    if isinstance(data, TableRows):
+        return Rows(pd.concat([block for _, block in data.blocks()], ignore_index=True), None, missing)
+    return Rows(as_frame(data), None, missing)
 
 
 def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int, str]:

@@ -30,7 +30,7 @@ from privinf.noise import SimulationNoise
 
 ROOMS = (
     "privinf", "privinf.accounting", "privinf.federation", "privinf.mechanisms", "privinf.models",
-    "privinf.results", "privinf.schema",
+    "privinf.results", "privinf.schema", "privinf.stats",
 )  # fmt: skip
 NO_DOORS = {"errors"}
 SCHEMA = pi.Schema({"x": (0, 1), "y": (0, 2)})

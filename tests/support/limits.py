@@ -39,7 +39,7 @@ LIMITS = {
     "files that a DebiasedLasso visits": Limit(75, 75),
 }
 
-TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso"}
+TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "stats"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
 EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
 # Rooms and modules that see everything.
@@ -93,6 +93,7 @@ ROW_DOORS = {
     "privinf.mechanisms",
     "privinf.mechanisms.distribution",  # for noisy distribution functions
     "privinf.mechanisms.gaussian",  # for what the spending words come to
+    "privinf.mechanisms.blocks",  # for tables of every kind as rows
     "privinf.mechanisms.arrays",  # for the types of what users give
     "privinf.mechanisms.local.channels",  # for the names of label channels
     "privinf.mechanisms.local.modulation_map",
@@ -103,6 +104,7 @@ ROW_DOORS = {
     "privinf.mechanisms.moments",
     "privinf.mechanisms.residual_plan",  # for the plan of the second round, of public numbers
     "privinf.mechanisms.rows",
+    "privinf.mechanisms.samples",
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
     "privinf.mechanisms.statistics.scores",
     "privinf.mechanisms.statistics.tails",  # for what released counts say

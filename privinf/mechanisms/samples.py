@@ -1,0 +1,334 @@
+"""The holder's door of means and tests: raw rows in, noisy sums over groups, cells or pairs out, once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
+from privinf.accounting.ledger import Ledger, check_ledger
+from privinf.doors import doors
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.mechanisms.gaussian import PUBLIC_N, WORDS, Line, Spending, total_mu
+from privinf.mechanisms.moments import check_room, warn_of_large_delta
+from privinf.mechanisms.peeling import solve_peeling_scale
+from privinf.mechanisms.rows import Rows, unit_codes
+from privinf.mechanisms.statistics.samples import (
+    SAMPLE_STATISTICS,
+    Sample,
+    SampleStatistic,
+    Weighted,
+    weighted_sums,
+)
+from privinf.noise import NoiseSource, get_source, grid_step
+from privinf.schema import Factor, Schema
+from privinf.schema.reading import Reader
+from privinf.typing import Floats, Missing, NoiseChoice, SampleKind, SpendingWords
+from privinf.validation import check_choice, check_positive, check_words
+
+DEPENDENT = (
+    "the schema says that one {0} has up to {1} rows: they are dependent, and a test that takes them as "
+    "independent would be wrong; give one row a {0}, or fit pi.OLS"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleQuestion:
+    """Which sums over which columns.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `SAMPLE_STATISTICS`.
+    values : tuple of str
+        Columns of numbers, or of two levels, the second of which counts as 1 and the first as 0.
+    by : tuple of str
+        Columns with levels; every combination of levels is a cell, the last column's levels running fastest.
+    label : str
+        What is released, for the ledger.
+    """
+
+    kind: SampleKind
+    values: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    label: str = "sums"
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SampleSums(Released):
+    """Noisy sums of one `SampleQuestion`, and the law of their noise.
+
+    Attributes
+    ----------
+    question : SampleQuestion
+    sums : ndarray, shape (cells, m)
+        In units in which every value is in [-1, 1].
+    scale : ndarray, shape (m,)
+        Sd of the noise of each column of `sums`; 0 without noise.
+    noise : {"gaussian", "laplace"}
+        Its law; independent in all entries.
+    nobs : int
+        Number of records, public.
+    middle, half : ndarray, shape (columns,)
+        Of the public range of each value: in user units it is ``middle + half u``.
+    levels : tuple of tuple
+        Levels of each column of `question.by`.
+    entries : tuple of LedgerEntry
+    delta : float or None
+        The delta that the caller named.
+    recorded : PrivacyReport
+        This release, and all that its ledger held by then.
+
+    Notes
+    -----
+    **Privacy.** Released: public.
+    """
+
+    question: SampleQuestion
+    sums: Floats
+    scale: Floats
+    noise: NoiseChoice
+    nobs: int
+    middle: Floats
+    half: Floats
+    levels: tuple[tuple[Any, ...], ...]
+    entries: tuple[LedgerEntry, ...]
+    delta: float | None
+    recorded: PrivacyReport
+
+    def __post_init__(self) -> None:
+        for name in ("sums", "scale", "middle", "half"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """The report on this release; `cumulative` is the ledger's."""
+        return self.recorded
+
+    def __repr__(self) -> str:
+        return f"<SampleSums: {self.question.label}, {self.nobs} records, {self.noise} noise>"
+
+
+def sample_rows(columns: Mapping[str, object], missing: Missing = "raise") -> Rows:
+    """Return arrays of one length, by name, as rows; ArgumentError or SchemaError where they are not that."""
+    for name, given in columns.items():
+        if np.ndim(given) != 1:  # type: ignore[arg-type]
+            raise ArgumentError(f"{name} must have one dimension, got {np.ndim(given)}")  # type: ignore[arg-type]
+    plain = {name: given if hasattr(given, "dtype") else list(given) for name, given in columns.items()}  # type: ignore[call-overload]
+    kept = {name: given.array if isinstance(given, pd.Series) else given for name, given in plain.items()}
+    return Rows(kept, None, missing)
+
+
+def joined_rows(samples: Sequence[object], names: Sequence[str], missing: Missing = "raise") -> Rows:
+    """Return the records of several samples below one another: columns ``value`` and ``group``."""
+    parts = [np.asarray(one) for one in samples]
+    if any(part.ndim != 1 or part.dtype.kind not in "biuf" for part in parts):
+        raise ArgumentError("a sample must be an array of numbers with one dimension")
+    group = np.repeat(np.array(names, dtype=object), [len(part) for part in parts])
+    return Rows({"value": np.concatenate(parts).astype(np.float64), "group": group}, None, missing)
+
+
+def release_sample(
+    rows: Rows,
+    schema: Schema,
+    question: SampleQuestion,
+    spending: SpendingWords,
+    *,
+    noise: NoiseChoice = "auto",
+    ledger: Ledger | None = None,
+) -> SampleSums:
+    """Release the sums of a question once.
+
+    Parameters
+    ----------
+    rows : Rows
+    schema : Schema
+        Bounds of the values, levels of the columns that make cells. Columns that it declares public are
+        protected like the others.
+    question : SampleQuestion
+    spending : SpendingWords
+    noise : {"auto", "gaussian", "laplace"}
+        "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
+        smaller one; else Gaussian noise.
+    ledger : Ledger, optional
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+    NotAvailableError
+        A person has several rows; no Laplace noise is known for the question.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, values and cells together; n is public. Reads every record. The
+    sensitivities are proved in `privinf.mechanisms.statistics.samples`.
+    """
+    statistic = SAMPLE_STATISTICS[question.kind]
+    price = Price.of(statistic, spending, noise, ledger)
+    price.ledger.check([price.loss])
+    if schema.unit is not None and schema.max_rows > 1:
+        raise NotAvailableError(DEPENDENT.format(schema.unit, schema.max_rows))
+    unit_codes(schema, rows)
+    sample = _opened(rows, schema, question)
+    if len(sample) < 2:
+        raise AlignmentError("a test needs two records at least")
+    warn_of_large_delta(price.delta, len(sample))
+    scale, entry = price.calibrated(question.label, statistic.derivation, schema.unit or "record")
+    weights = np.array(price.weighted.weights)
+    check_room(len(sample) * float(weights.max()), scale, price.source)
+    recorded = price.ledger.spend(entry)
+    noisy = _noised(statistic, price, sample, scale)
+    sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
+    ranges = np.array([_range(schema, name) for name in question.values]).reshape(-1, 2)
+    return SampleSums(
+        question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", len(sample),
+        ranges[:, 0], ranges[:, 1], tuple(_levels(schema, name) for name in question.by),
+        recorded, price.delta, PrivacyReport.of(recorded, ledger, delta=price.delta),
+    )  # fmt: skip
+
+
+# ---- opening
+
+
+def _opened(rows: Rows, schema: Schema, question: SampleQuestion) -> Sample:
+    reader = Reader(rows.features, schema, rows.missing)
+    reader.open(dict.fromkeys((*question.values, *question.by)))
+    values = np.empty((len(reader), len(question.values)))
+    for place, name in enumerate(question.values):
+        values[:, place] = _scaled(reader, schema, name)
+    codes, cells = np.zeros(len(reader), dtype=np.int64), 1
+    for name in question.by:
+        codes = codes * len(_levels(schema, name)) + reader.codes(name)
+        cells *= len(_levels(schema, name))
+    return Sample(values, codes, cells)
+
+
+def _scaled(reader: Reader, schema: Schema, name: str) -> Floats:
+    """Return a column in units of half its public range, about its middle, clipped to [-1, 1]."""
+    middle, half = _range(schema, name)
+    declared = schema[name]
+    two = isinstance(declared, Factor) and declared.categorical
+    values = reader.codes(name).astype(np.float64) if two else reader.number(name)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((np.clip(values, middle - half, middle + half) - middle) / half, -1.0, 1.0))
+
+
+def _range(schema: Schema, name: str) -> tuple[float, float]:
+    """Return middle and half of the public range of a column; of two levels that of 0 and 1."""
+    declared = schema[name]
+    if isinstance(declared, Factor) and declared.categorical:
+        if len(declared.levels) != 2:
+            raise SchemaError(
+                f"column {name!r} has {len(declared.levels)} levels: a number, or two levels, is needed"
+            )
+        return 0.5, 0.5
+    bounds = schema.interval(name)
+    return 0.5 * bounds.low + 0.5 * bounds.high, 0.5 * bounds.high - 0.5 * bounds.low
+
+
+def _levels(schema: Schema, name: str) -> tuple[Any, ...]:
+    declared = schema[name]
+    if not isinstance(declared, Factor):
+        raise SchemaError(
+            f"column {name!r} has no declared levels: list them, as in {{{name!r}: ['a', 'b']}}"
+        )
+    return tuple(declared.levels)
+
+
+# ---- noise
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a release may spend, by which law of noise, and whose account it is."""
+
+    weighted: Weighted
+    loss: GaussianLoss | PureLoss
+    delta: float | None
+    source: NoiseSource
+    ledger: Ledger
+
+    @classmethod
+    def of(
+        cls, statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, ledger: Ledger | None
+    ) -> Price:
+        """Check the words, before any row is read, and choose the law of the noise."""
+        check_words(words, WORDS)
+        check_choice(noise, NoiseChoice, "noise")
+        epsilon = words.get("epsilon")
+        if not _laplace(statistic, words, noise, alone=ledger is None):
+            spending = Spending.of(words, ledger)
+            return cls(
+                statistic.l2, GaussianLoss(spending.mu), spending.delta, spending.source, spending.ledger
+            )
+        assert statistic.l1 is not None
+        source = get_source(rng=words.get("rng"), source=words.get("source") or "lattice")
+        loss = PureLoss(check_positive(epsilon, "epsilon"))
+        return cls(statistic.l1, loss, words.get("delta"), source, check_ledger(ledger))
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the noise has Laplace's law."""
+        return isinstance(self.loss, PureLoss)
+
+    def calibrated(self, label: str, derivation: str, unit: str) -> tuple[float, LedgerEntry]:
+        """Return the noise's scale, in weighted units, and the ledger line."""
+        entries, source = len(self.weighted.weights), self.source
+        if isinstance(self.loss, GaussianLoss):
+            line = Line(
+                label=label, mechanism="gaussian", sensitivity=self.weighted.sensitivity,
+                derivation=derivation, dimension=entries, mu=self.loss.mu, unit=unit, trust="central",
+            )  # fmt: skip
+            return line.calibrated(source)
+        bare = self.weighted.sensitivity
+        scale, total = solve_peeling_scale(bare, 1.0 / self.loss.epsilon, float(entries), source)
+        law = "discrete laplace" if source.secure else "laplace"
+        return scale, LedgerEntry(
+            mechanism="laplace", label=label, unit=unit, relation="replace-one", trust="central",
+            sensitivity=Sensitivity(norm="l1", value=total, derivation=derivation),
+            noise={"law": law, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
+            loss=self.loss, source=source.name, secure=source.secure, assumptions=(PUBLIC_N,),
+        )  # fmt: skip
+
+
+def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, *, alone: bool) -> bool:
+    """Say whether noise has Laplace's law."""
+    epsilon, delta = words.get("epsilon"), words.get("delta")
+    stated = epsilon is not None and words.get("mu") is None and words.get("rho") is None
+    if noise == "laplace":
+        if not stated or statistic.l1 is None:
+            reason = "is for a level stated in epsilon" if not stated else "is not known for this statistic"
+            raise NotAvailableError(f"noise='laplace' {reason}: leave it out for Gaussian noise")
+        return not math.isinf(check_positive(epsilon, "epsilon", infinite=True))
+    if noise == "gaussian" or not stated or statistic.l1 is None or words.get("calibration") == "classic":
+        return False
+    if math.isinf(check_positive(epsilon, "epsilon", infinite=True)):
+        return False
+    if delta is None:
+        return True
+    sd = math.sqrt(2.0) * statistic.l1.sensitivity / float(epsilon or math.inf)
+    return alone and sd < statistic.l2.sensitivity / total_mu(words)
+
+
+def _noised(statistic: SampleStatistic, price: Price, sample: Sample, scale: float) -> Floats:
+    """Return the weighted sums with noise: exact sums of steps, and integer noise, where it is secure."""
+    source = price.source
+    if scale == 0.0 or not source.secure:
+        total = weighted_sums(statistic, price.weighted, sample, 0.0)
+        if scale == 0.0:
+            return total
+        return total + source.laplace(scale, total.shape) if price.laplace else source.perturb(total, scale)
+    step = grid_step(scale)
+    total = weighted_sums(statistic, price.weighted, sample, step)
+    if price.laplace:
+        return np.asarray(total + source.laplace(scale, total.shape))
+    steps = source.gaussian_steps((total / step).astype(np.int64), scale / step)
+    return np.asarray(steps * step, dtype=np.float64)

@@ -1,0 +1,313 @@
+"""What every test has: how its columns are named, what it was told, and how its result is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from privinf.accounting import Ledger, PrivacyReport
+from privinf.doors import doors
+from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.mechanisms.blocks import table_rows
+from privinf.mechanisms.gaussian import WORDS
+from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.samples import SampleQuestion, SampleSums, release_sample, sample_rows
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import number, privacy_facts
+from privinf.schema import Schema
+from privinf.typing import Alternative, Missing, NoiseChoice, Pair, SpendingWords, Table
+from privinf.validation import check_choice, check_fraction, check_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_BOUNDS = "no public bounds for {!r}: pass bounds=(low, high), or a column's name with data= and schema="
+
+
+class SampleWords(SpendingWords, total=False):
+    """What every test may be told beside its own arguments.
+
+    Attributes
+    ----------
+    data : table
+        Where columns are named by texts: a frame of any library, a mapping, or the path of a CSV or Parquet
+        file.
+    schema : Schema
+        The public bounds and levels of these columns.
+    missing : {"raise", "impute-public"}
+        What to do with missing values: refuse, or put in the middle of the bounds (the first level).
+    noise : {"auto", "gaussian", "laplace"}
+        "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
+        smaller one; else Gaussian noise, which composes better.
+    ledger : Ledger
+        The account to charge.
+    """
+
+    data: Table
+    schema: Schema | None
+    missing: Missing
+    noise: NoiseChoice
+    ledger: Ledger | None
+
+
+OWN_WORDS = ("data", "schema", "missing", "noise", "ledger")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Rows that a test is about, what is public of them, and what the test may spend.
+
+    Notes
+    -----
+    **Privacy.** Rows are held and passed on; only `privinf.mechanisms` reads them.
+    """
+
+    rows: Rows
+    schema: Schema
+    words: Mapping[str, Any]
+
+    def release(self, question: SampleQuestion) -> SampleSums:
+        """Release the sums of a question, once."""
+        spending: Any = {name: value for name, value in self.words.items() if name not in OWN_WORDS}
+        noise: NoiseChoice = self.words.get("noise") or "auto"
+        return release_sample(
+            self.rows, self.schema, question, spending, noise=noise, ledger=self.words.get("ledger")
+        )
+
+
+def checked_words(words: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the words, once each of them is one (ArgumentError)."""
+    check_words(words, (*WORDS, *OWN_WORDS))
+    return words
+
+
+def asked_columns(
+    given: Mapping[str, Any], declared: Mapping[str, Any], words: Mapping[str, Any]
+) -> tuple[Asked, tuple[str, ...]]:
+    """Return the columns of a test, and their names.
+
+    Parameters
+    ----------
+    given : mapping
+        Arrays by the argument's name, or names of columns of ``words["data"]``.
+    declared : mapping
+        Bounds or levels of each argument; None where the schema says them.
+    words : mapping
+        Of `SampleWords`.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError
+    """
+    checked_words(words)
+    missing: Missing = check_choice(words.get("missing") or "raise", Missing, "missing")
+    if all(isinstance(one, str) for one in given.values()):
+        names = tuple(given.values())
+        schema = _schema_of(names, declared, words.get("schema"))
+        if words.get("data") is None:
+            raise ArgumentError(f"{names[0]!r} names a column: pass its table, data=")
+        return Asked(table_rows(words["data"], names, schema, missing), schema, words), names
+    if words.get("data") is not None or any(isinstance(one, str) for one in given.values()):
+        raise ArgumentError("either all columns are names of columns of data=, or all are arrays")
+    if words.get("schema") is not None:
+        raise ArgumentError("schema= goes with data=; arrays have bounds= and levels=")
+    labels = [_label(one, name) for name, one in given.items()]
+    if len(set(labels)) < len(labels):
+        labels = list(given)
+    arrays = dict(zip(labels, given.values(), strict=True))
+    facts = {label: declared[name] for label, name in zip(labels, given, strict=True)}
+    return Asked(sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), words), tuple(labels)
+
+
+def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:
+    """Return the schema itself, or one of what the call declared."""
+    told = [value for value in declared.values() if value is not None]
+    if schema is not None:
+        if not isinstance(schema, Schema):
+            raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
+        if told:
+            raise ArgumentError("bounds and levels are the schema's: leave out bounds= and levels=")
+        return schema
+    facts = dict(zip(names, declared.values(), strict=True))
+    absent = [name for name, fact in facts.items() if fact is None]
+    if absent:
+        raise SensitivityError(NO_BOUNDS.format(absent[0]))
+    if any(isinstance(fact, str) for fact in facts.values()):
+        raise SchemaError("bounds and levels are public facts, given as numbers or lists: no text is any")
+    return Schema(facts)
+
+
+def public_pair(bounds: Pair | None, name: str = "bounds") -> tuple[float, float] | None:
+    """Return bounds as a pair of numbers, whatever kind of sequence they were; as a schema wants it."""
+    if bounds is None:
+        return None
+    if isinstance(bounds, str) or np.shape(bounds) != (2,):
+        raise SchemaError(f"{name} must be a pair of public numbers, (low, high)")
+    low, high = bounds
+    return low, high
+
+
+def _label(given: object, argument: str) -> str:
+    name = getattr(given, "name", None)
+    return name if isinstance(name, str) and name else argument
+
+
+def check_level(confidence_level: float, alternative: str = "two-sided") -> float:
+    """Return the level of an interval, once it and the alternative are some."""
+    check_choice(alternative, Alternative, "alternative")
+    return check_fraction(confidence_level, "confidence_level")
+
+
+class ConfidenceInterval(NamedTuple):
+    """The two ends of a confidence interval, or one end and a bound that is public or infinite."""
+
+    low: float
+    high: float
+
+
+class EstimateRow(NamedTuple):
+    """A line of a result's table."""
+
+    name: str
+    estimate: float
+    bse: float
+    low: float
+    high: float
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class StatResult:
+    """What a test or an estimate found, from one release.
+
+    Attributes
+    ----------
+    title : str
+    statistic, pvalue : float
+        nan where nothing was tested.
+    df : float or tuple of float
+        Degrees of freedom of the law of the statistic; nan where it has none.
+    null : str
+        What was tested.
+    alternative : {"two-sided", "less", "greater"}
+    rows : tuple of EstimateRow
+        Estimates with standard errors and intervals of level `confidence_level`, user units.
+    effects : mapping of str to float
+        Effect sizes.
+    confidence_level : float
+    notes : tuple of str
+    release : SampleSums
+        What was released; everything here is computed from it.
+
+    Notes
+    -----
+    **Privacy.** A function of the release: public.
+    """
+
+    title: str
+    release: SampleSums
+    rows: tuple[EstimateRow, ...]
+    confidence_level: float = 0.95
+    statistic: float = float("nan")
+    pvalue: float = float("nan")
+    df: float | tuple[float, float] = float("nan")
+    null: str = ""
+    alternative: Alternative = "two-sided"
+    effects: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
+
+    @property
+    def nobs(self) -> int:
+        """Number of records, public."""
+        return self.release.nobs
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """What the release cost; `cumulative` is its ledger."""
+        return self.release.privacy
+
+    @property
+    def estimate(self) -> float:
+        """The first estimate."""
+        return self.rows[0].estimate
+
+    @property
+    def bse(self) -> float:
+        """Its standard error: sampling and noise."""
+        return self.rows[0].bse
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Estimates, standard errors and intervals."""
+        import pandas as pd
+
+        low, high = level_names(self.confidence_level)
+        cells = {row.name: row[1:] for row in self.rows}
+        return pd.DataFrame.from_dict(cells, orient="index", columns=["estimate", "std err", low, high])
+
+    def summary(self) -> PrivateSummary:
+        """Return title, test, estimates, effect sizes and what it cost, as statsmodels shows them."""
+        return PrivateSummary(
+            title=f"{self.title} Results",
+            top=self._facts(),
+            header=["estimate", "std err", *level_names(self.confidence_level)],
+            rows=[(row.name, *map(number, row[1:])) for row in self.rows],
+            tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
+            privacy=privacy_facts(self.privacy),
+            notes=[
+                *self.notes,
+                *(f"The privacy claim assumes: {text}." for text in self.privacy.assumptions),
+            ],
+        )
+
+    def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        source = [("No. Observations:", f"{self.nobs:d}"), ("Noise law:", self.release.noise)]
+        if not self.null:
+            return [("What:", self.release.question.label)], source
+        df = self.df if isinstance(self.df, tuple) else (self.df,)
+        degrees = "-" if any(np.isnan(df)) else ", ".join(number(one, 1) for one in df)
+        small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
+        left = [("Null:", self.null), ("Alternative:", self.alternative), *source[:1]]
+        return left, [
+            ("Statistic:", number(self.statistic)),
+            ("Df:", degrees),
+            ("P-value:", small),
+            source[1],
+        ]
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        told = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
+        return f"<{self.title}: {told}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
+
+
+def level_names(level: float) -> tuple[str, str]:
+    """Return the heads of an interval's columns."""
+    tail = (1.0 - level) / 2.0
+    return f"[{tail:.4g}", f"{1.0 - tail:.4g}]"
+
+
+def one_sided(
+    interval: Callable[[float], ConfidenceInterval],
+    level: float,
+    alternative: Alternative,
+    ends: ConfidenceInterval,
+) -> ConfidenceInterval:
+    """Return the interval of a level on the side of an alternative, as scipy does: the other end is open."""
+    if alternative == "two-sided":
+        return interval(level)
+    both = interval(2.0 * level - 1.0) if level > 0.5 else ConfidenceInterval(*ends)
+    return (
+        ConfidenceInterval(ends.low, both.high)
+        if alternative == "less"
+        else ConfidenceInterval(both.low, ends.high)
+    )

@@ -1,0 +1,328 @@
+r"""The mean of one column, and its t-test, from noisy sums of values and squares.
+
+In units in which values are in [-1, 1] the release is S = sum u + e and Q = sum u^2 + e', noise of sds a, b:
+
+    m = S/n,  s^2 = (Q/n - m^2 + a^2/n^2) n/(n - 1), not below 0,  V = s^2/n + a^2/n^2.
+
+V holds all of the error of m, and is itself known with an error: t has Satterthwaite's degrees of freedom,
+2 V^2 over its variance 2 s^4/(n^2 (n - 1)) + (b^2 + 4 m^2 a^2)/n^4. So there is always a p-value: the noise
+hides s^2 only where it rules V. Where the noise has Laplace's law, a p-value is the larger one of t's and of
+the law of a normal number plus a Laplace number, or below n = 1,000 of t in 9,999 made-up releases of normal
+values of the same mean and sd; an interval is the wider one. They are functions of the release: the same
+release has the same p-value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+from scipy import stats as laws
+from scipy.special import log_ndtr, ndtr
+
+from privinf.doors import door, doors
+from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.stats.base import (
+    ConfidenceInterval,
+    EstimateRow,
+    SampleWords,
+    StatResult,
+    asked_columns,
+    check_level,
+    one_sided,
+    public_pair,
+)
+from privinf.typing import Alternative, ColumnLike, Floats, Pair
+from privinf.validation import check_number
+
+CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
+SIMULATED_BELOW = 1000
+DRAWS, SEED = 9999, 16
+HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly all noise."
+
+
+@dataclass(frozen=True, slots=True)
+class MeanLaw:
+    """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
+
+    Attributes
+    ----------
+    mean, sd, se, df : ndarray
+    n : int
+    noise : tuple of float
+        Sds of the noise of S and of Q.
+    laplace : bool
+        Whether the noise has Laplace's law.
+    """
+
+    mean: Floats
+    sd: Floats
+    se: Floats
+    df: Floats
+    n: int
+    noise: tuple[float, float]
+    laplace: bool = False
+
+    @classmethod
+    def of(
+        cls, S: Floats, Q: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
+    ) -> MeanLaw:
+        """Return the law of released sums, whose noise has these sds."""
+        a, b = noise
+        m = S / n
+        s2 = np.maximum((Q / n - m**2 + (a / n) ** 2) * (n / (n - 1.0)), 0.0)
+        V = s2 / n + (a / n) ** 2
+        spread = 2.0 * s2**2 / (n**2 * (n - 1.0)) + (b**2 + 4.0 * m**2 * a**2) / float(n) ** 4
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = np.where(spread > 0.0, 2.0 * V**2 / spread, n - 1.0)
+        return cls(m, np.sqrt(s2), np.sqrt(V), np.minimum(df, 1e15), n, noise, laplace and a > 0.0)
+
+    @classmethod
+    def released(cls, release: SampleSums) -> MeanLaw:
+        """Return the law of one release."""
+        (S, Q), (a, b) = release.sums[0], release.scale
+        laplace = release.noise == "laplace"
+        return cls.of(np.asarray(S), np.asarray(Q), release.nobs, (float(a), float(b)), laplace=laplace)
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the ends, inside [-1, 1]."""
+        half = laws.t.isf((1.0 - level) / 2.0, self.df) * self.se
+        if self.laplace:
+            half = np.maximum(half, self._laplace_half(1.0 - level))
+        return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
+
+    def test(self, null: float, alternative: Alternative) -> tuple[Floats, Floats]:
+        """Return t and its p-value."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (self.mean - null) / self.se
+        both = 2.0 * laws.t.sf(np.abs(t), self.df)
+        if self.laplace:
+            both = np.maximum(both, self._laplace_pvalue(t, null))
+        if alternative == "two-sided":
+            return t, np.asarray(both)
+        agrees = t > 0.0 if alternative == "greater" else t < 0.0
+        return t, np.where(agrees, both / 2.0, 1.0 - both / 2.0)
+
+    def _laplace_pvalue(self, t: Floats, null: float) -> Floats:
+        if self.n >= SIMULATED_BELOW:
+            sampling, noise = self.sd / math.sqrt(self.n), self.noise[0] / (math.sqrt(2.0) * self.n)
+            return 2.0 * laplace_tail(np.abs(t) * self.se, sampling, noise)
+        drawn = self._simulated(null)
+        return np.asarray(1.0 - np.searchsorted(drawn, np.abs(t), side="left") / (DRAWS + 1.0))
+
+    def _laplace_half(self, alpha: float) -> Floats:
+        if self.n >= SIMULATED_BELOW:
+            sampling, noise = self.sd / math.sqrt(self.n), self.noise[0] / (math.sqrt(2.0) * self.n)
+            return laplace_quantile(alpha / 2.0, sampling, noise)
+        return np.asarray(
+            np.quantile(self._simulated(float(self.mean)), 1.0 - alpha, method="higher") * self.se
+        )
+
+    def _simulated(self, mean: float) -> Floats:
+        """Return sorted |t| of made-up releases of normal values of this mean and this law's sd."""
+        rng, n = np.random.default_rng(SEED), self.n
+        at = mean + float(self.sd) / math.sqrt(n) * rng.standard_normal(DRAWS)
+        squares = float(self.sd) ** 2 * rng.chisquare(n - 1, DRAWS) + n * at**2
+        a, b = (sd / math.sqrt(2.0) for sd in self.noise)
+        made = MeanLaw.of(
+            n * at + rng.laplace(0.0, a, DRAWS), squares + rng.laplace(0.0, b, DRAWS), n, self.noise
+        )
+        return np.sort(np.abs((made.mean - mean) / made.se))
+
+
+def laplace_tail(x: Floats, sd: Floats, b: float) -> Floats:
+    """Return P(X > x), x >= 0, of a normal number of this sd plus a Laplace number of scale b."""
+    sd = np.maximum(sd, 1e-9 * b)
+    r, z = sd / b, x / sd
+    low = np.exp(r * r / 2.0 - x / b + log_ndtr(z - r))
+    high = np.exp(r * r / 2.0 + x / b + log_ndtr(-z - r))
+    return np.asarray(ndtr(-z) + 0.5 * (low - high))
+
+
+def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
+    """Return the x at which `laplace_tail` is `tail`, by bisection."""
+    low = np.zeros(np.shape(sd))
+    high = 2.0 * (laws.norm.isf(tail / 2.0) * np.asarray(sd) + b * math.log(1.0 / tail))
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        above = laplace_tail(middle, sd, b) > tail
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return high
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class MeanResult(StatResult):
+    """A mean, from one release; tests and intervals of any level come from it, free.
+
+    See `StatResult` for the attributes.
+    """
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the values, corrected for the noise; 0 where the noise hides it."""
+        return float(MeanLaw.released(self.release).sd * self.release.half[0])
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return the interval of a level on the side of `alternative`, user units, as scipy's results do."""
+        level = check_level(confidence_level)
+        law, (middle, half) = MeanLaw.released(self.release), _units(self.release)
+
+        def both(at: float) -> ConfidenceInterval:
+            low, high = law.interval(at)
+            return ConfidenceInterval(float(middle + half * low), float(middle + half * high))
+
+        return one_sided(both, level, self.alternative, ConfidenceInterval(middle - half, middle + half))
+
+    def ttest(
+        self,
+        popmean: float = 0.0,
+        *,
+        alternative: Alternative = "two-sided",
+        confidence_level: float = 0.95,
+    ) -> MeanResult:
+        """Return the t-test that the mean is `popmean`, from the same release."""
+        return _tested(self.release, popmean, alternative, confidence_level)
+
+
+@door
+def mean(
+    a: ColumnLike | str,
+    *,
+    bounds: Pair | None = None,
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> MeanResult:
+    """Return the mean of a column, with an interval that holds the noise.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`.
+    bounds : (low, high), optional
+        Public; values outside are clipped. Of a named column the schema's.
+    confidence_level : float
+    epsilon, delta, mu, rho, calibration, rng, source
+        What may be spent, as for every model's ``fit``.
+    data, schema, missing, noise, ledger
+        See `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    MeanResult
+        ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, n public, every record read, one release of sum u and sum u^2,
+    which costs what sum u alone would (`privinf.mechanisms.statistics.samples`).
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).normal(5.0, 1.0, 5000)
+    >>> r = pi.stats.mean(x, bounds=(0, 10), epsilon=1.0, delta=1e-6, rng=0)
+    >>> low, high = r.confidence_interval()
+    >>> bool(low < 5.0 < high)
+    True
+    """
+    level = check_level(confidence_level)
+    asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
+    release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
+    return _described(release, level)
+
+
+@door
+def ttest_1samp(
+    a: ColumnLike | str,
+    popmean: float = 0.0,
+    *,
+    bounds: Pair | None = None,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> MeanResult:
+    """Test that the mean of a column is `popmean`.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`.
+    popmean : float
+        The mean under the null, user units.
+    bounds, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
+        As for `mean`.
+    alternative : {"two-sided", "less", "greater"}
+    data, schema, missing, noise, ledger
+        See `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    MeanResult
+        ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()``, Cohen's d among ``.effects``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** As for `mean`: one release, from which any other null is tested free, ``.ttest(popmean)``.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).normal(5.0, 1.0, 5000)
+    >>> bool(pi.stats.ttest_1samp(x, 4.0, bounds=(0, 10), mu=0.5, rng=0).pvalue < 0.001)
+    True
+    """
+    check_level(confidence_level, alternative)
+    check_number(popmean, "popmean")
+    found = mean(a, bounds=bounds, confidence_level=confidence_level, **words)
+    return found.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
+
+
+def _units(release: SampleSums) -> tuple[float, float]:
+    return float(release.middle[0]), float(release.half[0])
+
+
+def _notes(release: SampleSums, law: MeanLaw) -> tuple[str, ...]:
+    middle, half = _units(release)
+    clipped = CLIPPED_MEAN.format(middle - half, middle + half)
+    return (clipped, HIDDEN_VARIANCE) if law.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
+
+
+def _described(release: SampleSums, level: float) -> MeanResult:
+    law, (middle, half) = MeanLaw.released(release), _units(release)
+    low, high = law.interval(level)
+    row = EstimateRow(
+        release.question.values[0], middle + half * float(law.mean), half * float(law.se),
+        middle + half * float(low), middle + half * float(high),
+    )  # fmt: skip
+    return MeanResult(
+        title="Mean", release=release, rows=(row,), confidence_level=level, notes=_notes(release, law)
+    )
+
+
+def _tested(release: SampleSums, popmean: float, alternative: Alternative, level: float) -> MeanResult:
+    check_level(level, alternative)
+    law, (middle, half) = MeanLaw.released(release), _units(release)
+    null = (check_number(popmean, "popmean") - middle) / half
+    t, pvalue = law.test(null, alternative)
+    found, name = _described(release, level), release.question.values[0]
+    made = MeanResult(
+        title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level,
+        notes=found.notes, statistic=float(t), pvalue=float(pvalue), df=float(law.df),
+        null=f"mean of {name} = {popmean:g}",
+        alternative=alternative,
+        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan},
+    )  # fmt: skip
+    ends = made.confidence_interval(level)
+    object.__setattr__(made, "rows", (found.rows[0]._replace(low=ends.low, high=ends.high),))
+    return made
