@@ -9,7 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,17 +102,22 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
-def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True) -> Floats:
-    """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise."""
+def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, copy: bool = True) -> Floats:
+    """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise.
+
+    Without `copy` it is `value` itself where it can be: rows, which are only read, may fill the memory.
+    """
     try:
         given = np.asarray(value)
+        casting: Literal["unsafe", "no"] = "unsafe" if given.dtype.kind in "biufO" else "no"
         with np.errstate(over="ignore"):
-            array = given.astype(np.float64, casting="unsafe" if given.dtype.kind in "biufO" else "no")
+            array = given.astype(np.float64, casting=casting, copy=copy)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
         raise ArgumentError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
-    if finite and not np.isfinite(array).all():
+    # The ends are nan if any entry is, and take no array of flags.
+    if finite and not np.isfinite([array.min(initial=0.0), array.max(initial=0.0)]).all():
         raise ArgumentError(f"{name} has nan or infinite entries")
     return array
 

@@ -63,7 +63,9 @@ def array_rows(
     table: Any = X.to_frame() if isinstance(X, pd.Series) else labelled(X)
     if isinstance(table, pd.DataFrame):
         names, marked = _labels(table), tuple(table.attrs.get(PUBLIC_MARK, ()))
-        features: Any = check_array(table.to_numpy(), "X", ndim=2, finite=finite) if numeric else table
+        features: Any = (
+            check_array(table.to_numpy(), "X", ndim=2, finite=finite, copy=False) if numeric else table
+        )
     else:
         features, marked = _matrix(table, finite=finite), ()
         names = tuple(f"x{j + 1}" for j in range(features.shape[1]))
@@ -163,7 +165,7 @@ def own_bounds(
 
 
 def _matrix(X: Any, *, finite: bool) -> Floats:
-    features = check_array(X, "X", ndim=np.ndim(X), finite=finite)
+    features = check_array(X, "X", ndim=np.ndim(X), finite=finite, copy=False)
     features = features[:, None] if features.ndim == 1 else features
     if features.ndim != 2:
         raise ArgumentError(f"X must have two dimensions, got shape {features.shape}")

@@ -1,5 +1,7 @@
 """Doors of the debiased lasso: arrays, frames of any library, formulas with factors and interactions."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,3 +87,17 @@ def test_the_sparse_fit_predicts_raw_rows_of_a_formula(table, tmp_path):
 def test_what_is_no_table_is_refused_by_its_type(data):
     with pytest.raises(SchemaError, match="must be a table with named columns"):
         pi.DebiasedLasso.from_formula("y ~ v0", data, schema=SCHEMA).fit(targets=["v0"], **FIT)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda X: pd.DataFrame(X, copy=False).add_prefix("c")])
+def test_a_model_reads_rows_where_they_are(kind):
+    def made(n):
+        X = kind(np.ones((n, 250)))
+        tracemalloc.start()
+        model = pi.DebiasedLasso(np.zeros(n), X, x_bound=4.0, y_bounds=(-1, 1))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return model, peak / (8 * X.size)
+
+    made(10)  # loads what is loaded once
+    assert made(16_000)[1] < 0.1
