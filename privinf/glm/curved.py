@@ -161,8 +161,7 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[Place, Floats]:
     score, gram = sums.start(shares.start, shares.gram)
     asked, constant = sums.asked, sums.constant
     free, fixed = np.isin(asked, sums.free), sums.linear[asked]
-    values, vectors = gram.floored()
-    second = (vectors * values) @ vectors.T
+    second = gram.lifted()  # an offset may be constant, or go with the other columns
     mean, rate, slopes = np.zeros(len(asked)), 0.5, free.copy()
     if constant is not None:
         at = int(np.flatnonzero(asked == sums.free[constant])[0])

@@ -221,6 +221,11 @@ class Noisy:
         """About the operator norm of a matrix's noise."""
         return self.sd * math.sqrt(2.0 * len(self.mean))
 
+    def lifted(self) -> Floats:
+        """Return a matrix with eigenvalues not below the floor; without noise itself, singular or not."""
+        values, vectors = np.linalg.eigh(self.mean)
+        return np.asarray((vectors * np.maximum(values, self.floor)) @ vectors.T)
+
     def floored(self) -> tuple[Floats, Floats]:
         """Return eigenvalues, not below the floor, and eigenvectors of a matrix."""
         values, vectors = np.linalg.eigh(self.mean)

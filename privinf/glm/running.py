@@ -52,6 +52,10 @@ NO_CURVATURE = (
     "the first Hessian is within its noise in every direction, and what was left was not spent: spend more, "
     "use fewer columns, or state tighter bounds"
 )
+ONE_MEAN = (
+    "the model has no column beside the constant, and its one coefficient is a mean: pi.Moments(...) "
+    "releases means(), and GLM(...).fit(optimizer=Newton()) fits the constant alone"
+)
 POSTERIOR = "posterior"
 HIDDEN = "the noise hides the Hessian: spend more, use fewer coefficients, or state tighter bounds"
 
@@ -65,6 +69,8 @@ def run_fit(
     plan = plan_fit(level, request, rows)
     if whole.beside and not plan.curved:
         raise ArgumentError(ROLES)
+    if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
+        raise ArgumentError(ONE_MEAN)
     folder = _folder(whole, trust, request, plan)
     left = plan.mu if folder is None else folder.unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:

@@ -11,11 +11,11 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import door, doors
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
-from privinf.results.context import NO_LIKELIHOOD, ONE_RECORD, ROWS_STAY, Context, unavailable
+from privinf.results.context import Context, Withheld
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import summarize
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @doors
-class Results(DescribedResults):
+class Results(Withheld, DescribedResults):
     """Coefficients, tests and intervals of a private fit.
 
     Immutable and picklable; made by a model's ``fit``.
@@ -66,12 +66,39 @@ class Results(DescribedResults):
     (2, 2)
     """
 
-    resid = unavailable("resid", ROWS_STAY)
-    fittedvalues = unavailable("fittedvalues", ROWS_STAY)
-    llf = unavailable("llf", NO_LIKELIHOOD)
-    aic = unavailable("aic", NO_LIKELIHOOD)
-    bic = unavailable("bic", NO_LIKELIHOOD)
-    get_influence = unavailable("get_influence", ONE_RECORD)
+    @property
+    def ssr(self) -> float:
+        """Sum of squared residuals without privacy noise, from `scale`."""
+        freed = len(self.names) if math.isfinite(self._estimate.df_resid) else 0
+        return self.scale * (self.nobs - freed)
+
+    @property
+    def ess(self) -> float:
+        """Sum of squares that the columns explain, around the mean where there is a constant."""
+        return self._total_squares - self.ssr
+
+    @property
+    def mse_resid(self) -> float:
+        """`ssr` over the number of records less that of coefficients."""
+        return self.ssr / (self.nobs - len(self.names))
+
+    @property
+    def mse_model(self) -> float:
+        """`ess` over `df_model`."""
+        if not self.df_model:
+            raise NotAvailableError("mse_model: the model has no coefficient besides the constant")
+        return self.ess / self.df_model
+
+    @property
+    def mse_total(self) -> float:
+        """Variance of the response (without a constant its mean square), without privacy noise."""
+        return self._total_squares / (self.nobs - self.k_constant)
+
+    @property
+    def _total_squares(self) -> float:
+        if self.rsquared == 1.0:
+            raise NotAvailableError("sums of squares: the columns explain all of the response")
+        return self.ssr / (1.0 - self.rsquared)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self._estimate, self._context)

@@ -39,6 +39,11 @@ NEVER_KEPT = (
 )
 LEFT_OUT = "this result was made without one, or saved with records=False, which leaves it out"
 ONE_RECORD = "the influence of a single person is what the noise protects"
+OTHER_COVARIANCE = (
+    "another covariance is another sum over the rows, released with noise of its own: choose cov_type= when "
+    "fitting"
+)
+NO_ROWS_HERE = "a result holds no rows that could be removed; save(records=False) leaves the release out"
 
 
 @lru_cache(maxsize=256)
@@ -135,6 +140,31 @@ def unavailable(name: str, reason: str) -> Any:
 
     raise_reason.__name__ = name
     return property(raise_reason, doc=f"Not available: {reason}.")
+
+
+class Withheld:
+    """What statsmodels' results have, and a result without rows has not: each says why when asked."""
+
+    resid = unavailable("resid", ROWS_STAY)
+    wresid = unavailable("wresid", ROWS_STAY)
+    resid_pearson = unavailable("resid_pearson", ROWS_STAY)
+    resid_response = unavailable("resid_response", ROWS_STAY)
+    resid_deviance = unavailable("resid_deviance", ROWS_STAY)
+    fittedvalues = unavailable("fittedvalues", ROWS_STAY)
+    compare_lm_test = unavailable("compare_lm_test", ROWS_STAY)
+    get_influence = unavailable("get_influence", ONE_RECORD)
+    outlier_test = unavailable("outlier_test", ONE_RECORD)
+    llf = unavailable("llf", NO_LIKELIHOOD)
+    aic = unavailable("aic", NO_LIKELIHOOD)
+    bic = unavailable("bic", NO_LIKELIHOOD)
+    info_criteria = unavailable("info_criteria", NO_LIKELIHOOD)
+    deviance = unavailable("deviance", NO_LIKELIHOOD)
+    null_deviance = unavailable("null_deviance", NO_LIKELIHOOD)
+    llnull = unavailable("llnull", NO_LIKELIHOOD)
+    prsquared = unavailable("prsquared", NO_LIKELIHOOD)
+    compare_lr_test = unavailable("compare_lr_test", NO_LIKELIHOOD)
+    get_robustcov_results = unavailable("get_robustcov_results", OTHER_COVARIANCE)
+    remove_data = unavailable("remove_data", NO_ROWS_HERE)
 
 
 def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:

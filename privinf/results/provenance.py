@@ -135,7 +135,7 @@ class DescribedResults(WaldResults):
     @property
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
-        return 1.0 - (self.nobs - self.k_constant) / self.df_resid * (1.0 - self.rsquared)
+        return 1.0 - (self.nobs - self.k_constant) / (self.nobs - len(self.names)) * (1.0 - self.rsquared)
 
     @property
     def fvalue(self) -> float:

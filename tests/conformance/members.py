@@ -5,6 +5,10 @@ import inspect
 import pytest
 
 import privinf as pi
+from privinf.results.context import Withheld
+
+WITHHELD = {name for name in vars(Withheld) if not name.startswith("_")}
+SQUARES = {"ssr", "ess", "mse_resid", "mse_model", "mse_total"}
 
 
 def touch_all(results, refused):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from members import touch_all
+from members import WITHHELD, touch_all
 from support.variance import terms_add_up
 
 import privinf as pi
@@ -245,7 +245,7 @@ def test_display(name):
     assert "<table" in r._repr_html_()
 
 
-PROPERTIES_THAT_REFUSE = {"bias", "resid", "fittedvalues", "llf", "aic", "bic", "get_influence"}
+PROPERTIES_THAT_REFUSE = {"bias", *WITHHELD}
 
 
 @EVERY

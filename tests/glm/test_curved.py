@@ -294,6 +294,26 @@ def test_offset_and_exposure_are_those_of_statsmodels(role, column, response):
     assert len(noisy.predict(table.head(3))) == 3
 
 
+@pytest.mark.parametrize(
+    ("role", "values"),
+    [("exposure", lambda t: 2.0), ("offset", lambda t: 0.3), ("offset", lambda t: 0.5 * t.a)],
+)
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+def test_an_offset_may_be_constant_or_go_with_the_columns(role, values):
+    table = counts_table(4000)
+    table = table.assign(beside=values(table))
+    reference = sm.Poisson(table.y, sm.add_constant(table[["a", "b"]]), **{role: table.beside}).fit(
+        disp=0, tol=1e-12
+    )
+    schema = pi.Schema({**COUNTS, "beside": (0.1, 4.0) if role == "exposure" else (-1.0, 1.0)})
+    model = pi.Poisson.from_formula("y ~ a + b", table, schema=schema, **{role: "beside"})
+    fit = model.fit(epsilon=math.inf, cov_type="nonrobust")
+    np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+    np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
+    noisy = model.fit(epsilon=4.0, delta=1e-6, rng=1)
+    assert (np.abs(noisy.params - fit.params) < 5.0 * noisy.bse).all()
+
+
 def test_weights_are_those_of_a_weighted_likelihood():
     table = counts_table()
     model = pi.Poisson.from_formula(

@@ -125,3 +125,13 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
         pi.FederatedGLM(y, X, bounds=None, family="gaussian", y_bounds=(-6, 6))
     with pytest.raises(ArgumentError, match="data"):
         pi.FederatedGLM(y, X, bounds="data", family="gaussian", y_bounds=(-6, 6))
+
+
+@pytest.mark.parametrize("model", [pi.OLS, pi.Poisson])
+def test_a_constant_alone_is_a_mean_and_costs_nothing(model):
+    table = pd.DataFrame({"y": np.arange(400) % 5})
+    ledger = pi.Ledger()
+    one = model.from_formula("y ~ 1", table, schema=pi.Schema({"y": (0.0, 5.0)}), ledger=ledger)
+    with pytest.raises(pi.errors.ArgumentError, match="means"):
+        one.fit(epsilon=1.0, delta=1e-6)
+    assert not ledger.entries

@@ -237,6 +237,15 @@ def test_t_quantiles_everywhere():
     )
 
 
+def test_adjusted_r_squared_counts_people_not_rows():
+    """The t law's degrees of freedom are of the k mixed rows; R-squared is of all n people."""
+    r = model(n=4000, k=500).fit(epsilon=math.inf, rng=0)
+    freed = r.nobs - len(r.names)
+    assert r.df_resid < freed / 2
+    assert 1.0 - r.rsquared_adj == pytest.approx((r.nobs - 1) / freed * (1.0 - r.rsquared), rel=1e-12)
+    assert 0.0 < r.rsquared - r.rsquared_adj < 0.01
+
+
 def test_noise_of_the_largest_diameter_costs_a_small_party_less():
     own, largest = (model(diameter=d).release(epsilon=1.0, delta=1e-5, rng=0) for d in ("own", "largest"))
     assert own["b"].law["scale"] < largest["b"].law["scale"] == pytest.approx(largest["a"].law["scale"])

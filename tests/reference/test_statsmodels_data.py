@@ -12,7 +12,10 @@ import statsmodels.api as sm
 import privinf as pi
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
-NUMBERS = ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "scale", "df_resid", "df_model", "nobs")
+NUMBERS = (
+    "rsquared", "rsquared_adj", "fvalue", "f_pvalue", "scale", "df_resid", "df_model", "nobs", "ssr", "ess",
+    "mse_resid", "mse_model", "mse_total",
+)  # fmt: skip
 MODELS = {"moments": pi.MomentOLS, "ols": pi.OLS}
 
 

@@ -14,6 +14,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, compare
+from privinf.results.context import Withheld
 from privinf.schema import Design
 
 
@@ -35,7 +36,7 @@ def weak(results):
 
 
 @pytest.mark.parametrize(
-    "member", ["resid", "fittedvalues", "llf", "aic", "bic", "get_influence", "identification"]
+    "member", sorted({*(name for name in vars(Withheld) if name[0] != "_"), "identification"})
 )
 def test_unavailable_members_say_why_and_do_not_exist_for_probes(results, member):
     assert not hasattr(results, member)
