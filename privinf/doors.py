@@ -13,13 +13,15 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from types import FunctionType
 from typing import ParamSpec, TypeVar, cast
 
 from numpy.linalg import LinAlgError
 
 from privinf.errors import (
+    ArgumentError,
     FileMissingError,
     NotAvailableError,
     NotPositiveDefiniteError,
@@ -49,8 +51,9 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     callable
         It lets pass, with ``__context__`` and ``__cause__`` None: errors of the tree, warnings that filters
         turned into errors, MemoryError, what is no Exception (KeyboardInterrupt), and Python's own TypeError
-        for a call that does not fit its signature. Every other exception becomes an error of the tree that
-        says which door it was; its traceback, which shows code, is kept.
+        for a call that does not fit its signature; a keyword that the function does not have becomes an
+        ArgumentError that names the closest that it has. Every other exception becomes an error of the tree
+        that says which door it was; its traceback, which shows code, is kept.
 
     Notes
     -----
@@ -77,7 +80,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return plain(*args, **kwargs)  # type: ignore[no-any-return]
         except BaseException as error:
-            raised = settled(error, plain)
+            raised = settled(error, plain, kwargs)
         try:
             raise raised
         finally:
@@ -117,13 +120,29 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def _settled(error: BaseException, function: FunctionType) -> BaseException:
-    """Return what a door raises for what came to it."""
+def _settled(error: BaseException, function: FunctionType, given: Iterable[str]) -> BaseException:
+    """Return what a door raises for what came to it; `given` are the keywords of the call."""
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
-    passes = isinstance(error, _KEPT) or not isinstance(error, Exception) or _misfit(error)
+    misfit = _misfit(error)
+    passes = isinstance(error, _KEPT) or not isinstance(error, Exception) or misfit
     raised = error if passes else _translated(error, function.__qualname__)
+    if misfit:
+        raised = _unknown_option(function, given) or error
     raised.__cause__ = raised.__context__ = None
     return raised.with_traceback(trace)
+
+
+def _unknown_option(function: FunctionType, given: Iterable[str]) -> ArgumentError | None:
+    """Return the error for a keyword that the function does not have, the closest that it has named."""
+    places = inspect.signature(function).parameters.values()
+    options = [place.name for place in places if place.name not in ("self", "cls")]
+    name = next((name for name in given if name not in options), None)
+    if name is None or any(place.kind == place.VAR_KEYWORD for place in places):
+        return None
+    near = get_close_matches(name, options, 3)
+    told = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(options)}"
+    where = function.__qualname__.removesuffix(".__init__")
+    return ArgumentError(f"{name!r} is no option of {where}: {told}")
 
 
 def _misfit(error: BaseException) -> bool:

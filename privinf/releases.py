@@ -20,7 +20,7 @@ from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
 from privinf.typing import PlainValue, RngLike
-from privinf.validation import check_count
+from privinf.validation import check_count, check_vacant
 
 FORMAT = "privinf-release"
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
@@ -177,11 +177,20 @@ class Release(Released):
         entries = tuple(LedgerEntry.from_dict(entry) for entry in header["entries"])
         return cls(kind=kind, arrays=arrays, law=law, design=design, entries=entries, nobs=nobs)
 
-    def save(self, path: str | PathLike[str], *, key: bytes | None = None) -> None:
+    def save(self, path: str | PathLike[str], *, key: bytes | None = None, overwrite: bool = False) -> None:
         """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC given `key`.
+
+        Parameters
+        ----------
+        path : path
+        key : bytes, optional
+        overwrite : bool
+            Whether a file that is there is replaced.
 
         Raises
         ------
+        ArgumentError
+            There is such a file, and `overwrite` does not say that it may be replaced.
         NotAvailableError
             The release carries no noise (epsilon = inf): it must not leave the process.
         """
@@ -190,7 +199,8 @@ class Release(Released):
                 "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
                 "release with a finite epsilon"
             )
-        write_container(path, dict(self.arrays), self.header(), format=FORMAT, key=key)
+        target = check_vacant(path, overwrite)
+        write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
     def require(self, kind: str, model: str) -> Release:
         """Return the release itself if it is of `kind`, else raise AlignmentError."""

@@ -136,6 +136,16 @@ def check_path(value: object, name: str = "path") -> Path:
     return Path(value)
 
 
+def check_vacant(value: object, overwrite: object = False) -> Path:
+    """Return the path of a file to be written; ArgumentError if one is there and may not be replaced."""
+    path = check_path(value)
+    if not check_flag(overwrite, "overwrite") and path.exists():
+        raise ArgumentError(
+            f"{path} is there already: choose another name, or replace it with overwrite=True"
+        )
+    return path
+
+
 def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
     """Return a numpy Generator from None (fresh entropy), a seed >= 0 or a Generator."""
     if isinstance(rng, np.random.Generator):

@@ -30,6 +30,8 @@ ROUNDING = 1.0 - 1e-12
 Currency = Literal["mu2", "rho", "pure"]
 
 MAX_SHARES = 100_000
+# At which epsilon is told where no delta was stated.
+DEFAULT_DELTA = 1e-6
 
 # (epsilon, delta) is converted by root finding: spends calibrated to the same pair must not fail by an ulp.
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
@@ -158,13 +160,25 @@ class Budget:
         """
         return cost_in(self.currency, loss)
 
-    def __str__(self) -> str:
+    def told(self, amount: Fraction | None = None, relation: str = "") -> str:
+        """Return an amount of this currency (the limit) as messages tell it: epsilon first, then mu or rho.
+
+        Epsilon is at the stated delta; a limit in mu or rho has none, and it is at `DEFAULT_DELTA`.
+        """
+        value = self.limit if amount is None else amount
         if self.currency == "pure":
-            return f"epsilon <= {self.epsilon():.6g} (pure)"
-        amount = f"mu <= {self.mu:.6g}" if self.currency == "mu2" else f"rho <= {self.rho:.6g}"
-        if self.delta is None:
-            return amount
-        return f"{amount} (epsilon {self.epsilon():.6g} at delta {self.delta:g})"
+            return f"epsilon {relation}{float(value):.6g} (pure)"
+        delta = DEFAULT_DELTA if self.delta is None else self.delta
+        if self.currency == "mu2":
+            name, size = "mu", sqrt_down(value)
+            epsilon = gaussian_epsilon(size, delta)
+        else:
+            name, size = "rho", float_down(value)
+            epsilon = rho_to_epsilon(size, delta)
+        return f"epsilon {relation}{epsilon:.6g} at delta {delta:g} ({name} {relation}{size:.6g})"
+
+    def __str__(self) -> str:
+        return self.told(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record; the limit as a fraction in text."""

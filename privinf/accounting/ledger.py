@@ -295,11 +295,11 @@ class Account:
             for node, cost in charges:
                 node.spent -= cost
         if exceeded:
-            left = self.budget.limit - self._root.cost()
+            wanted = self.budget.told(sum((cost for _, cost in charges), Fraction(0)))
+            left = self.budget.told(max(self.budget.limit - self._root.cost(), Fraction(0)))
             raise BudgetExceededError(
-                f"{what} would pass the limit of one {self.name}, {self.budget}: "
-                f"{float(sum(cost for _, cost in charges)):.6g} {self.budget.currency} wanted, "
-                f"{float(max(left, Fraction(0))):.6g} left; nothing was recorded or released"
+                f"{what} would pass the limit of one {self.name}, {self.budget}: {wanted} wanted, {left} "
+                "left; nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:

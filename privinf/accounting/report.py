@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from privinf.accounting.budget import Budget
+from privinf.accounting.budget import DEFAULT_DELTA, Budget
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
 from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger
@@ -19,8 +19,6 @@ from privinf.validation import check_fraction, shown, told
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEFAULT_DELTA = 1e-6
 
 
 @doors

@@ -88,7 +88,7 @@ def release_command(
     rows = open_table(data, schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=roster)
     release = _released(plan, party, rows, ledger, missing=missing, seed=seed, quiet=quiet)
     try:
-        release.save(out)
+        release.save(out, overwrite=overwrite)
     except StorageError as problem:
         raise Refusal(
             f"{out} cannot be written ({problem}); the release is charged to the ledger and lost"
@@ -199,7 +199,7 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
     joined = _joined(files)
     if plan_file is not None:
         _check_plan(joined, MixingPlan.load(plan_file))
-    joined.save(out)
+    joined.save(out, overwrite=overwrite)
     click.echo(str(PrivacyReport.of(joined.entries, delta=joined.law["delta"])))
     click.echo(f"\nwritten: {out}")
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile, upper_tail
-from privinf.typing import ArrayLike, Floats
+from privinf.typing import Alternative, ArrayLike, Floats
 from privinf.validation import check_fraction
 
 QUANTILE_STEPS = 60
@@ -51,13 +51,25 @@ class Precision:
         half = self.se * moved_quantile(moved, level, self.df)
         return np.where(self.se > 0.0, half, self.bias)
 
-    def pvalues(self, z: ArrayLike) -> Floats:
-        """Return two-sided p-values of statistics ``z = deviation / se``, the largest that a bias allows."""
-        size = np.abs(np.asarray(z, dtype=np.float64))
-        if self.bias is None:
-            return two_sided_pvalue(size, self.df)
-        moved = np.divide(self.bias, self.se, out=np.zeros_like(self.se), where=self.se > 0.0)
-        return np.minimum(moved_tails(size, moved, self.df), 1.0)
+    def reach(self, alpha: float) -> Floats:
+        """Return how far one-sided intervals of level ``1 - alpha`` reach beyond the estimate, shape (k,)."""
+        level = check_fraction(alpha, "alpha")
+        return np.asarray(upper_quantile(level, self.df) * self.se + self._largest_bias, dtype=np.float64)
+
+    def pvalues(self, z: ArrayLike, alternative: Alternative = "two-sided") -> Floats:
+        """Return p-values of statistics ``z = deviation / se``, the largest that a bias allows."""
+        given = np.asarray(z, dtype=np.float64)
+        if alternative == "two-sided" and self.bias is None:
+            return two_sided_pvalue(given, self.df)
+        moved = np.divide(self._largest_bias, self.se, out=np.zeros_like(self.se), where=self.se > 0.0)
+        if alternative == "two-sided":
+            return np.minimum(moved_tails(np.abs(given), moved, self.df), 1.0)
+        above = (given if alternative == "greater" else -given) - moved
+        return np.asarray(upper_tail(above) if np.isinf(self.df).all() else stdtr(self.df, -above))
+
+    @property
+    def _largest_bias(self) -> Floats:
+        return np.zeros_like(self.se) if self.bias is None else self.bias
 
 
 def moved_tails(c: Floats, moved: Floats, df: float | Floats = np.inf) -> Floats:
@@ -166,7 +178,7 @@ def joint_law(estimate: Estimate, R: Floats) -> JointLaw:
     multiplies the bias by the error of the variance.
     """
     root = _whitening(estimate, R)
-    nc = 0.0 if estimate.bias is None else float(estimate.bias @ np.abs(root.T @ root) @ estimate.bias)
+    nc = _noncentrality(estimate, root.T @ root)
     df = estimate.df
     if np.isfinite(estimate.df_resid):
         noise = 0.0
@@ -175,6 +187,16 @@ def joint_law(estimate: Estimate, R: Floats) -> JointLaw:
         share = min(max(1.0 - noise, 0.0), 1.0)
         df = estimate.df_resid / share**2 if share > 0.0 else np.inf
     return JointLaw(len(R), float(df), nc)
+
+
+def law_of_inverse(estimate: Estimate, R: Floats, inverse: Floats) -> JointLaw:
+    """Return the law of ``W = (R b)' inverse (R b)``, taking `inverse` for that of a sampling covariance."""
+    nc = _noncentrality(estimate, R.T @ inverse @ R)
+    return JointLaw(len(R), min(estimate.df, estimate.df_resid), nc)
+
+
+def _noncentrality(estimate: Estimate, M: Floats) -> float:
+    return 0.0 if estimate.bias is None else float(estimate.bias @ np.abs(M) @ estimate.bias)
 
 
 def joint_statistic(estimate: Estimate, R: Floats) -> float:

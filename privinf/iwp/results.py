@@ -102,9 +102,11 @@ class IWPGLMResults(Results):
         return replace(found, null=values)
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
+        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients: "multiplier" or "parametric".
+
+        Default: the first where records' scores are there.
 
         Raises
         ------

@@ -107,37 +107,40 @@ class MixingResults(Results):
         return ScoreTestResult(statistic, pvalue, len(slopes), slopes, system.law)
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
+        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients.
 
         Parameters
         ----------
         draws : int
-        method : {"multiplier", "pairs", "parametric"}
+        method : {"multiplier", "pairs", "parametric"}, optional
             Of mixed rows (RMGMOLS): random signs on the k rows' influences; the k rows drawn again and solved
             again; or normal draws. The rows vary by mixing and noise, given the people; what they do not
             show is added from normal laws: the noise of the means, and sampling unless
-            ``target="sample"``. Of single people's rows as for `Results.bootstrap`.
+            ``target="sample"``. Of single people's rows as for `Results.bootstrap`. Default: "multiplier", or
+            "parametric" where rows cannot be drawn again.
         rng : None, int or Generator
 
         Notes
         -----
         **Privacy.** Post-processing of the released rows: no cost.
         """
-        check_choice(method, BootstrapMethod, "method")
+        if method is None and not self._of_people:
+            method = "multiplier" if hasattr(self, "_row_influence") else "parametric"
         if method == "parametric" or self._of_people:
             return super().bootstrap(draws, method, rng=rng)
+        chosen: BootstrapMethod = check_choice(method, BootstrapMethod, "method")
         count, generator = check_count(draws, "draws", least=2), as_generator(rng)
         influence, rest = self._row_influence
         center, bse = self._estimate.params, self._estimate.bse
-        if method == "multiplier":
+        if chosen == "multiplier":
             shifts, pivots = signed_rows(influence, rest, bse, count, generator)
             found = BootstrapDraws(center, bse, center + shifts, pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
             found = pairs_bootstrap(center, bse, resolve, n=len(influence), draws=count, rng=generator)
-        return BootstrapResults(self.names, found, method)
+        return BootstrapResults(self.names, found, chosen)
 
     def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
         if self._of_people:

@@ -104,21 +104,25 @@ class Results(Withheld, DescribedResults):
         return _restored, (type(self), self._estimate, self._context)
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod = "multiplier", *, rng: RngLike = None
+        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
     ) -> resampling.BootstrapResults:
         """Return the bootstrap distribution of the coefficients.
 
         Parameters
         ----------
         draws : int
-        method : {"multiplier", "pairs", "parametric"}
+        method : {"multiplier", "pairs", "parametric"}, optional
             Random signs on the records' influences; records drawn again and solved again; or draws from the
-            normal distribution with the estimate's covariance, which needs no records.
+            normal distribution with the estimate's covariance, which needs no records. Default: "multiplier"
+            where records were released and are the sampling error, else "parametric"; ``.method`` of what
+            comes back says which.
         rng : None, int or Generator
         """
+        context = self._context
+        if method is None:
+            method = resampling.best_method(self._estimate, self.target)
         if method != "parametric":
             self._require_population(f"method={shown(method)}")
-        context = self._context
         return resampling.bootstrap(
             self._estimate, context.system, context.design, draws=draws, method=method, rng=rng
         )
@@ -169,7 +173,14 @@ class Results(Withheld, DescribedResults):
 
         return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
 
-    def save(self, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None) -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        records: bool = True,
+        key: bytes | None = None,
+        overwrite: bool = False,
+    ) -> None:
         """Write the result to one file, without pickle.
 
         Parameters
@@ -179,8 +190,17 @@ class Results(Withheld, DescribedResults):
             False leaves out the release and the scores: a small file, without bootstrap and score test.
         key : bytes, optional
             Secret for an HMAC; without it the checksum shows accidents only.
+        overwrite : bool
+            Whether a file that is there is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            There is such a file, and `overwrite` does not say that it may be replaced.
+        NotAvailableError
+            The fit used no noise and `records` is True: release and scores hold the rows.
         """
-        storage.save_results(self, path, records=records, key=key)
+        storage.save_results(self, path, records=records, key=key, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, key: bytes | None = None) -> Self:

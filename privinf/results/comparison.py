@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -83,13 +83,14 @@ class Comparison:
 
 
 @door
-def compare(results: Mapping[str, Any]) -> Comparison:
+def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     """Put fits side by side.
 
     Parameters
     ----------
-    results : mapping of str to results
-        Private results and statsmodels' may be mixed; coefficients are matched by name.
+    results : mapping of str to results, or list or tuple of results
+        Private results and statsmodels' may be mixed; coefficients are matched by name. Those of a list are
+        called by their response and a number, as statsmodels' ``summary_col`` has them: ``y I``, ``y II``.
 
     Raises
     ------
@@ -101,14 +102,26 @@ def compare(results: Mapping[str, Any]) -> Comparison:
     **Privacy.** Post-processing of private fits. A fit that is not private keeps no secret when it is
     printed beside one: its epsilon is shown as infinite.
     """
-    if not isinstance(results, Mapping):
-        raise ArgumentError("results must be a mapping of names to results")
+    if not isinstance(results, (Mapping, list, tuple)):
+        raise ArgumentError("results must be a mapping of names to results, or a list or tuple of results")
     if not results:
         raise ArgumentError("compare needs at least one result")
-    for name, result in results.items():
+    named = results if isinstance(results, Mapping) else _numbered(results)
+    for name, result in named.items():
         if not isinstance(getattr(result, "params", None), pd.Series):
             raise ArgumentError(f"{name!r} is not a result with labelled params")
-    return Comparison(MappingProxyType(dict(results)))
+    return Comparison(MappingProxyType(dict(named)))
+
+
+def _numbered(results: Sequence[Any]) -> dict[str, Any]:
+    """Return results by the name of their response, numbered where several have it."""
+    responses = [str(getattr(getattr(one, "model", None), "endog_names", "fit")) for one in results]
+    found: dict[str, Any] = {}
+    for place, (response, result) in enumerate(zip(responses, results, strict=True)):
+        several = responses.count(response) > 1
+        number = f" {'I' * responses[: place + 1].count(response)}" if several else ""
+        found[response + number] = result
+    return found
 
 
 def _values(result: Any, member: str) -> pd.Series[float]:

@@ -147,12 +147,13 @@ def term_of(name: str) -> str:
 
 
 def pairwise_contrasts(
-    term: str, names: Names, design: Design | None
+    term: str, names: Names, design: Design | None, called: Sequence[str] | None = None
 ) -> tuple[Floats, list[str], Floats, tuple[Any, ...]]:
     """Return contrasts of all pairs of levels, their labels, the factor's coding and its levels.
 
-    Contrasts are of shape (pairs, p): later level minus earlier level. The coding, of shape (levels,
-    columns of the term), has a row of zeros for the reference level.
+    Labels call the levels by their own names, or as `called` has them. Contrasts are of shape (pairs, p):
+    later level minus earlier level. The coding, of shape (levels, columns of the term), has a row of zeros
+    for the reference level.
 
     Raises
     ------
@@ -180,7 +181,10 @@ def pairwise_contrasts(
     contrasts = np.zeros((len(pairs), len(names)))
     for row, (first, second) in enumerate(pairs):
         contrasts[row, positions] = coding[second] - coding[first]
-    return contrasts, [f"{levels[b]}-{levels[a]}" for a, b in pairs], coding, levels
+    told = levels if called is None else tuple(called)
+    if len(told) != len(levels):
+        raise ArgumentError(f"factor_labels has {len(told)} labels for {len(levels)} levels")
+    return contrasts, [f"{told[b]}-{told[a]}" for a, b in pairs], coding, levels
 
 
 def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Sequence[str]) -> list[int]:

@@ -9,14 +9,17 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 from statsmodels.base.model import LikelihoodModelResults, Model
+from statsmodels.iolib.table import SimpleTable
 from statsmodels.stats.contrast import ContrastResults
 from statsmodels.tools.sm_exceptions import ValueWarning
 
 from privinf.inference.estimate import Estimate
-from privinf.inference.intervals import JointLaw, Precision, joint_law, precision_of
-from privinf.typing import Floats
+from privinf.inference.intervals import JointLaw, Precision, joint_law, law_of_inverse, precision_of
+from privinf.typing import Alternative, Floats
 
 Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
+# What tables call a p-value: the outcomes that count against the null.
+TAILS: dict[Alternative, str] = {"two-sided": "P>|{}|", "greater": "P>{}", "less": "P<{}"}
 
 
 class BoundedContrasts(ContrastResults):  # type: ignore[misc]
@@ -28,21 +31,50 @@ class BoundedContrasts(ContrastResults):  # type: ignore[misc]
         What statsmodels made with one law for all rows.
     precision : Precision
         Of the k rows.
+    alternative : {"two-sided", "greater", "less"}
     """
 
-    def __init__(self, given: ContrastResults, precision: Precision) -> None:
+    def __init__(
+        self, given: ContrastResults, precision: Precision, alternative: Alternative = "two-sided"
+    ) -> None:
         self.__dict__.update(given.__dict__)
-        self._precision = precision
-        self.pvalue = np.squeeze(precision.pvalues(np.ravel(given.statistic)))
+        self._precision, self.alternative = precision, alternative
+        self.pvalue = np.squeeze(precision.pvalues(np.ravel(given.statistic), alternative))
         if self.distribution == "t":
             df = np.broadcast_to(precision.df, np.shape(precision.se))
             self.df_denom = float(df[0]) if (df == df[0]).all() else df
             self.dist_args = (self.df_denom,)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of level ``1 - alpha`` for ``R b``, shape (k, 2)."""
-        half, effect = self._precision.half_length(alpha), np.ravel(self.effect)
-        return np.column_stack([effect - half, effect + half])
+        """Return intervals of level ``1 - alpha`` for ``R b``, shape (k, 2); one-sided as the tests are."""
+        effect = np.ravel(self.effect)
+        if self.alternative == "two-sided":
+            half = self._precision.half_length(alpha)
+            return np.column_stack([effect - half, effect + half])
+        reach, none = self._precision.reach(alpha), np.full_like(effect, np.inf)
+        if self.alternative == "greater":
+            return np.column_stack([effect - reach, none])
+        return np.column_stack([-none, effect + reach])
+
+    def summary(
+        self, xname: list[str] | None = None, alpha: float = 0.05, title: str | None = None
+    ) -> SimpleTable:
+        """Return the table of statsmodels; its heading says which tail a p-value is of."""
+        table = super().summary(xname, alpha, title)
+        for cell in table[0]:
+            cell.data = self._renamed(cell.data)
+        return table
+
+    def summary_frame(self, xname: list[str] | None = None, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the table as a frame; its heading says which tail a p-value is of."""
+        frame: pd.DataFrame = super().summary_frame(xname, alpha)
+        return frame.rename(columns=self._renamed)
+
+    def _renamed(self, name: str) -> str:
+        for letter in ("t", "z"):
+            if name == TAILS["two-sided"].format(letter):
+                return TAILS[self.alternative].format(letter)
+        return name
 
 
 class JointContrast(ContrastResults):  # type: ignore[misc]
@@ -92,31 +124,44 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         self.nobs, self.df_model, self.df_resid = estimate.nobs, df_model, df_resid
 
     def t_test(
-        self, r_matrix: Restrictions, cov_p: Floats | None = None, use_t: bool | None = None
+        self,
+        r_matrix: Restrictions,
+        cov_p: None = None,
+        use_t: bool | None = None,
+        alternative: Alternative = "two-sided",
     ) -> ContrastResults:
-        """Test restrictions one by one; see `WaldResults.t_test`."""
-        given = super().t_test(r_matrix, cov_p, use_t)
-        if self._one_law:
+        """Test restrictions one by one; see `HypothesisResults.t_test`."""
+        given = super().t_test(r_matrix, None, use_t)
+        if self._one_law and alternative == "two-sided":
             return given
-        return BoundedContrasts(given, precision_of(self._estimate, _matrix(r_matrix)))
+        found = precision_of(self._estimate, _matrix(r_matrix))
+        if given.distribution != "t":
+            found = Precision(found.se, np.inf, found.bias)
+        elif not self.use_t:
+            found = Precision(found.se, float(self.df_resid), found.bias)
+        return BoundedContrasts(given, found, alternative)
 
     def wald_test(
         self,
         r_matrix: Restrictions,
-        cov_p: Floats | None = None,
+        cov_p: None = None,
         invcov: Floats | None = None,
         use_f: bool | None = None,
         df_constraints: int | None = None,
         scalar: bool = True,
     ) -> ContrastResults:
-        """Test restrictions jointly; see `WaldResults.wald_test`."""
-        given = super().wald_test(r_matrix, cov_p, invcov, use_f, df_constraints, scalar)
+        """Test restrictions jointly; see `HypothesisResults.wald_test`."""
+        given = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
         if self._one_law:
             return given
-        law = joint_law(self._estimate, _matrix(r_matrix))
-        if given.distribution == "F" and not self.use_t:
-            law = JointLaw(law.k, float(self.df_resid), law.noncentrality)
-        return JointContrast(given, law)
+        R = _matrix(r_matrix)
+        law = joint_law(self._estimate, R) if invcov is None else law_of_inverse(self._estimate, R, invcov)
+        df = law.df
+        if given.distribution != "F":
+            df = math.inf
+        elif not self.use_t:
+            df = float(self.df_resid)
+        return JointContrast(given, JointLaw(df_constraints or law.k, df, law.noncentrality))
 
 
 def _matrix(r_matrix: Restrictions) -> Floats:

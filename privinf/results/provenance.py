@@ -17,10 +17,9 @@ from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import joint_law, joint_statistic
 from privinf.results import context as scoring
-from privinf.results import simultaneous as joint
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.context import Context, Surroundings
-from privinf.results.wald import WaldResults
+from privinf.results.hypotheses import HypothesisResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from privinf.inference.score_sets import ScoreSet
     from privinf.inference.score_test import Identification, ScoreTestResult
     from privinf.releases import Release
+    from privinf.results import simultaneous as joint
     from privinf.results.variance import VarianceFormula
 
 
@@ -48,7 +48,7 @@ class ModelLabels:
 
 
 @doors
-class DescribedResults(WaldResults):
+class DescribedResults(HypothesisResults):
     """An estimate with its provenance, both kinds of error, and inference that holds under strong noise."""
 
     def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Unpack[Surroundings]) -> None:
@@ -276,6 +276,8 @@ class DescribedResults(WaldResults):
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
         """
+        from privinf.results import simultaneous as joint
+
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         null = self._null_draws(chosen.R, draws, rng) if method == "multiplier" else None
         return joint.simultaneous(

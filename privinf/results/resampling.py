@@ -126,6 +126,12 @@ def bootstrap(
     return BootstrapResults(estimate.names, found, method, estimate.bias)
 
 
+def best_method(estimate: Estimate, target: str) -> BootstrapMethod:
+    """Return the bootstrap of records where there are any and the target has a sampling error."""
+    records = estimate.scores is not None and estimate.bread is not None and target != "sample"
+    return "multiplier" if records else "parametric"
+
+
 def resampled_solution(
     estimate: Estimate, system: LinearScores | None, design: Design | None
 ) -> tuple[Resolve, int]:

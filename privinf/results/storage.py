@@ -21,7 +21,7 @@ from privinf.results.provenance import DescribedResults
 from privinf.schema import Design
 from privinf.sealed import reads
 from privinf.storage import read_container, write_container
-from privinf.validation import check_array
+from privinf.validation import check_array, check_vacant
 
 FORMAT = "privinf-results"
 VERSION = 1
@@ -68,7 +68,12 @@ def _recipe(model: str) -> Recipe | None:
 
 
 def save_results(
-    result: DescribedResults, path: str | PathLike[str], *, records: bool = True, key: bytes | None = None
+    result: DescribedResults,
+    path: str | PathLike[str],
+    *,
+    records: bool = True,
+    key: bytes | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write a result to one file; see `Results.save`.
 
@@ -82,8 +87,9 @@ def save_results(
             "a fit with epsilon=inf holds the rows themselves and refuses to be saved with them: "
             "pass records=False to keep coefficients and covariance only"
         )
+    target = check_vacant(path, overwrite)
     arrays, header = _to_parts(result.estimate, result._context, records)
-    write_container(path, arrays, header, format=FORMAT, version=VERSION, key=key)
+    write_container(target, arrays, header, format=FORMAT, version=VERSION, key=key)
 
 
 def load_results(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,6 @@ from privinf.errors import ArgumentError, SteepDirectionWarning, WeakIdentificat
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
-from privinf.results.constraints import (
-    ConstraintLike,
-    check_independent,
-    left_out,
-    linear_constraints,
-    pairwise_contrasts,
-    terms,
-)
 from privinf.results.context import Context, index_of
 from privinf.results.prediction import (
     NO_SCATTER,
@@ -32,16 +24,26 @@ from privinf.results.prediction import (
     prediction_rows,
 )
 from privinf.typing import ArrayLike, ColumnsLike, Floats
-from privinf.validation import check_array, check_fraction, check_number, shown
-
-if TYPE_CHECKING:
-    from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
-
+from privinf.validation import check_array, check_number, shown
 
 STEEP = (
     "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
     "intervals err on one side; conf_int(method='score') does not, and is nearly as narrow"
 )
+
+
+class Coefficients(pd.Series):
+    """Coefficients that a caller's function gets: by name, or by position where it asks by number."""
+
+    @property
+    def _constructor(self) -> type[pd.Series]:
+        return pd.Series
+
+    def __getitem__(self, key: Any) -> Any:
+        by_place = isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_))
+        if by_place or (isinstance(key, list) and key and all(isinstance(part, int) for part in key)):
+            return self.iloc[key]
+        return super().__getitem__(key)
 
 
 @doors
@@ -154,127 +156,26 @@ class WaldResults:
         half, center = self._precision.half_length(alpha), self._estimate.params
         return np.column_stack([center - half, center + half])
 
-    def t_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions one by one (z tests, or t tests where `use_t`).
-
-        Parameters
-        ----------
-        r_matrix : str, list, mapping, array or (R, q)
-            ``"x1 = x2, x3 = 0.5"``, ``"x1 = x2 = 0"``, ``"2*x1 - x2"``, ``["x1", "x2 = 1"]``, R, (R, q).
-
-        Returns
-        -------
-        ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
-        """
-        self._warn_if_weak("t_test()")
-        restrictions = linear_constraints(r_matrix, self.names)
-        result = self._inner.t_test((restrictions.R, restrictions.q))
-        result.c_names = list(restrictions.labels)
-        return result
-
-    def wald_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions jointly: chi2, or F where `use_t`."""
-        self._warn_if_weak("wald_test()")
-        restrictions = check_independent(linear_constraints(r_matrix, self.names))
-        return self._inner.wald_test((restrictions.R, restrictions.q), use_f=self.use_t, scalar=True)
-
-    def f_test(self, r_matrix: ConstraintLike) -> ContrastResults:
-        """Test restrictions jointly by the F distribution, `df_resid` in the denominator without noise."""
-        self._warn_if_weak("f_test()")
-        restrictions = check_independent(linear_constraints(r_matrix, self.names))
-        return self._inner.wald_test((restrictions.R, restrictions.q), use_f=True, scalar=True)
-
-    def compare_f_test(self, restricted: WaldResults) -> tuple[float, float, int]:
-        """Test this fit against one of some of its columns, made from the same release.
-
-        Parameters
-        ----------
-        restricted : results
-            Of the same response; its columns are among those of this fit.
-
-        Returns
-        -------
-        statistic, pvalue : float
-            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
-            `use_t`, else chi2.
-        df : int
-            How many columns are left out.
-
-        Raises
-        ------
-        ArgumentError
-            The fits are of other releases or responses, or are not nested.
-
-        Notes
-        -----
-        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
-        forms it from rows, would have the noise of both fits in it and no F law.
-        """
-        zero = left_out(self._context, self.names, restricted._context, restricted.names)
-        found = self.wald_test(np.eye(len(self.names))[zero])
-        return float(found.statistic), float(found.pvalue), len(zero)
-
-    def t_test_pairwise(
-        self, term_name: str, method: str | list[str] = "hs", alpha: float = 0.05
-    ) -> MultiCompResult:
-        """Compare all pairs of levels of a factor.
-
-        Parameters
-        ----------
-        term_name : str
-            As in the formula: ``"C(g)"``.
-        method : str or list of str
-            Adjustments of ``statsmodels.stats.multitest.multipletests``.
-        alpha : float
-
-        Returns
-        -------
-        MultiCompResult of statsmodels; ``.result_frame`` is the table.
-        """
-        from statsmodels.stats.contrast import MultiCompResult, t_test_multi
-
-        inner = self._inner
-        contrasts, labels, coding, _ = pairwise_contrasts(term_name, self.names, self._context.design)
-        frame = t_test_multi(inner, contrasts, method, check_fraction(alpha, "alpha"), contrast_names=labels)
-        return MultiCompResult(frame, contrasts, term_name, labels, coding)
-
-    def wald_test_terms(
-        self, skip_single: bool = False, combine_terms: Sequence[str] = ()
-    ) -> WaldTestResults:
-        """Test each term of the formula: all its coefficients are zero.
-
-        Parameters
-        ----------
-        skip_single : bool
-            Leave out terms of one coefficient.
-        combine_terms : sequence of str
-            Test jointly all terms whose name contains the string, one more row each.
-        """
-        grouped = terms(self.names, self._context.design)
-        tested = [(name, at) for name, at in grouped.items() if not (skip_single and len(at) == 1)]
-        for part in combine_terms:
-            joint = [place for name, at in grouped.items() if part in name for place in at]
-            if not joint:
-                raise ArgumentError(f"no term contains {shown(part)}; terms are: {', '.join(grouped)}")
-            tested.append((part, joint))
-        identity = np.eye(len(self.names))
-        return self._inner.wald_test_terms(
-            skip_single=True, extra_constraints=[(name, identity[at]) for name, at in tested]
-        )
-
     def delta_method(self, function: Callable[[pd.Series[float]], ArrayLike]) -> NonlinearResults:
         """Return a smooth function of the coefficients with first-order standard errors.
 
         Parameters
         ----------
         function : callable
-            Takes the coefficients as a Series: ``lambda b: b["x1"] / b["x2"]``. May return several values.
+            Takes the coefficients as a Series, which gives them by name or by position from 0:
+            ``lambda b: b["x1"] / b["x2"]``, ``lambda b: b[1] / b[2]``. May return several values.
         """
         if not callable(function):
             raise ArgumentError("function must be a function of the coefficients")
 
         def labelled(values: Floats) -> ArrayLike:
-            return function(pd.Series(values, list(self.names)))
+            try:
+                return function(Coefficients(values, list(self.names)))
+            except (KeyError, IndexError):
+                raise ArgumentError(
+                    "function asks for a coefficient that is not there: by name there are "
+                    f"{', '.join(self.names)}, by position 0 to {len(self.names) - 1}"
+                ) from None
 
         smooth = delta_method(labelled, self._estimate.params, self._estimate.covariance)
         df = contrast_df(self._estimate, smooth.jacobian)
@@ -308,12 +209,6 @@ class WaldResults:
     @cached_property
     def _precision(self) -> Precision:
         return precision_of(self._estimate)
-
-    @cached_property
-    def _inner(self) -> Any:
-        from privinf.results.contrasts import SchemaResults
-
-        return SchemaResults(self._estimate, self.df_model, self.df_resid)
 
     def _warn_if_weak(self, asked: str) -> None:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""

@@ -132,6 +132,33 @@ def test_kth_of_k_equal_spends_is_accepted_and_the_next_refused(budget, loss, ma
     assert len(ledger) == k
 
 
+ONE, TWO = gaussian_mu(1.0, 1e-6), gaussian_mu(2.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("budget", "loss", "told"),
+    [
+        (
+            Budget(epsilon=1.0, delta=1e-6),
+            GaussianLoss(TWO),
+            f"epsilon <= 1 at delta 1e-06 (mu <= {ONE:.6g}): epsilon 2 at delta 1e-06 (mu {TWO:.6g}) wanted, "
+            f"epsilon 1 at delta 1e-06 (mu {ONE:.6g}) left",
+        ),
+        (
+            Budget(rho=0.02),
+            ConcentratedLoss(0.03),
+            "epsilon <= 0.899935 at delta 1e-06 (rho <= 0.02): epsilon 1.11817 at delta 1e-06 (rho 0.03) "
+            "wanted, epsilon 0.899935 at delta 1e-06 (rho 0.02) left",
+        ),
+        (Budget(epsilon=0.5), PureLoss(0.7), "epsilon <= 0.5 (pure): epsilon 0.7 (pure) wanted, epsilon 0.5"),
+    ],
+)
+def test_a_limit_is_refused_in_epsilon_first(budget, loss, told, make_entry):
+    with pytest.raises(BudgetExceededError) as caught:
+        Ledger(budget).spend(make_entry(loss))
+    assert told in str(caught.value)
+
+
 @pytest.mark.parametrize("k", [2, 3, 7, 10, 49])
 @pytest.mark.parametrize("budget", [Budget(mu=0.3), Budget(rho=0.01), Budget(epsilon=3.0, delta=1e-6)])
 def test_children_of_a_split_fill_the_parent(budget, k, make_entry):

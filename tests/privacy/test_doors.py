@@ -140,10 +140,20 @@ def test_what_passes_a_door_passes_bare(error):
 
 
 def test_a_call_that_does_not_fit_keeps_pythons_own_error():
-    for call in (lambda: calling(unknown=1), lambda: tried(), lambda: tried(1, 2, 3)):
+    for call in (lambda: tried(), lambda: tried(1, 2, 3)):
         error = refused(call, TypeError)
         assert "tried()" in str(error)
     assert isinstance(refused(lambda: tried(None)), ArgumentError)  # raise None: a TypeError from inside
+
+
+def test_an_unknown_keyword_is_refused_with_the_closest_known_ones():
+    error = refused(lambda: calling(unknown=1), ArgumentError)
+    assert str(error) == "'unknown' is no option of tried: there are error, cause"
+    assert "did you mean 'cause'?" in str(refused(lambda: tried(None, caus=1), ArgumentError))
+    for model in (pi.MomentOLS, pi.GLM, pi.DebiasedLasso):
+        error = refused(lambda model=model: model.from_formula("y ~ x", None, missin=1), ArgumentError)
+        assert str(error).startswith(f"'missin' is no option of {model.__name__}.from_formula: did you mean")
+        assert "'missing'" in str(error)
 
 
 def test_a_door_keeps_signature_name_and_traceback():

@@ -89,7 +89,7 @@ def test_context_must_fit_the_estimate(results, design):
         rebuilt(results, point=np.ones(2))
     with pytest.raises(ArgumentError, match="design's columns"):
         rebuilt(results, design=Design.from_arrays(["a"], bounds=[(0, 1)]))
-    with pytest.raises(TypeError):
+    with pytest.raises(ArgumentError, match="'colour' is no option"):
         Results(results.estimate, report=results.privacy, colour="red")
 
 
@@ -145,7 +145,7 @@ def test_resampling_needs_records(results, ols):
     e = results.estimate
     total = rebuilt(results, estimate=Estimate(e.params, e.cov, e.names, e.nobs))
     with pytest.raises(NotAvailableError, match="sums over records"):
-        total.bootstrap()
+        total.bootstrap(method="multiplier")
     with pytest.raises(NotAvailableError, match="sums over records"):
         total.simultaneous(method="multiplier")
     with pytest.raises(NotAvailableError, match="pairs bootstrap"):
@@ -153,10 +153,21 @@ def test_resampling_needs_records(results, ols):
     with pytest.raises(ArgumentError, match="'multiplier', 'pairs', 'parametric'"):
         results.bootstrap(method="wild")
     finite = rebuilt(results, target="sample")
-    for call in (lambda: finite.bootstrap(), lambda: finite.simultaneous(method="multiplier")):
+    for call in (finite.bootstrap, finite.simultaneous):
         with pytest.raises(NotAvailableError, match="finite population"):
-            call()
+            call(method="multiplier")
     assert len(finite.bootstrap(50, "parametric").draws) == 50
+
+
+def test_the_default_bootstrap_is_the_best_there_is(results):
+    e = results.estimate
+    total = rebuilt(results, estimate=Estimate(e.params, e.cov, e.names, e.nobs))
+    for result, method in ((results, "multiplier"), (total, "parametric")):
+        found = result.bootstrap(50, rng=0)
+        assert found.method == method
+        assert repr(found).startswith(f"{method} bootstrap")
+        np.testing.assert_array_equal(found.draws, result.bootstrap(50, method, rng=0).draws)
+    assert rebuilt(results, target="sample").bootstrap(50).method == "parametric"
 
 
 def test_draws(results):
@@ -215,6 +226,15 @@ def test_compare(results, ols, weak):
     assert "<table" in found._repr_html_()
     with pytest.raises(ArgumentError, match="at least one"):
         compare({})
+    two, same = compare([results, results]), compare((results, ols))
+    assert list(two.results) == ["y I", "y II"]
+    assert list(same.results) == ["y I", "y II"]
+    assert two.bse["y I"].equals(two.bse["y II"])
+    assert list(compare([results]).results) == ["y"]
+    with pytest.raises(ArgumentError, match="list or tuple"):
+        compare(results)
+    with pytest.raises(ArgumentError, match="'fit I'"):
+        compare([1, 2])
     with pytest.raises(ArgumentError, match="'x' is not a result"):
         compare({"x": 1})
 

@@ -56,6 +56,21 @@ def test_everything_works_after_loading_a_fit(fit, tmp_path):
     assert loaded.bootstrap(50, "pairs", rng=0).draws.equals(fit.bootstrap(50, "pairs", rng=0).draws)
 
 
+def test_files_are_overwritten_only_when_told(fit, tmp_path):
+    path = tmp_path / "r.npz"
+    for thing in (fit, fit.release):
+        thing.save(path)
+        before = path.read_bytes()
+        for words in ({}, {"overwrite": False}):
+            with pytest.raises(ArgumentError, match=r"r\.npz is there already: .*overwrite=True"):
+                thing.save(path, **words)
+            assert path.read_bytes() == before
+        with pytest.raises(ArgumentError, match="overwrite must be True or False"):
+            thing.save(path, overwrite="yes")
+        thing.save(path, overwrite=True)
+        path.unlink()
+
+
 def test_lean_files_hold_no_records(fit, tmp_path):
     fit.save(tmp_path / "r.npz", records=False)
     assert (tmp_path / "r.npz").stat().st_size < 20_000
@@ -64,7 +79,13 @@ def test_lean_files_hold_no_records(fit, tmp_path):
     loaded = load_results(tmp_path / "r.npz")
     assert loaded.conf_int().equals(fit.conf_int())
     assert loaded.release is None
-    for call in (loaded.bootstrap, loaded.score_test, lambda: loaded.simultaneous(method="multiplier")):
+    assert loaded.bootstrap(50).method == "parametric"
+    needs_records = (
+        lambda: loaded.bootstrap(method="multiplier"),
+        loaded.score_test,
+        lambda: loaded.simultaneous(method="multiplier"),
+    )
+    for call in needs_records:
         with pytest.raises(NotAvailableError):
             call()
     assert "coef" in str(loaded.summary())

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from privinf.accounting import GaussianLoss, Ledger, compose
-from privinf.accounting.report import DEFAULT_DELTA
+from privinf.accounting.budget import DEFAULT_DELTA
 from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
 from privinf.mechanisms.mixing.party import PartyPlan, check_parties, party_designs, plan_columns
@@ -37,7 +37,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_count, check_number, check_path, shown
+from privinf.validation import check_choice, check_count, check_number, check_vacant, shown
 
 FORMAT, VERSION = "privinf-mixing-plan", 1
 
@@ -336,9 +336,9 @@ class MixingPlan:
         names = ("format", "version", *cls.__dataclass_fields__)
         return cls.from_dict(unsealed(record, "a mixing plan", names))
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to a JSON file."""
-        check_path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the plan to a JSON file (ArgumentError if it is there and `overwrite` is not True)."""
+        check_vacant(path, overwrite).write_text(self.to_json() + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

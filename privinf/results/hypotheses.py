@@ -1,0 +1,263 @@
+"""Wald tests of linear restrictions, in statsmodels' words, with the law of each restriction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf.doors import doors
+from privinf.errors import ArgumentError
+from privinf.inference.estimate import Estimate
+from privinf.results.constraints import (
+    ConstraintLike,
+    check_independent,
+    left_out,
+    linear_constraints,
+    pairwise_contrasts,
+    terms,
+)
+from privinf.results.wald import WaldResults
+from privinf.typing import Alternative, ArrayLike, Floats
+from privinf.validation import check_array, check_choice, check_count, check_flag, check_fraction, shown
+
+if TYPE_CHECKING:
+    from statsmodels.stats.contrast import ContrastResults, MultiCompResult, WaldTestResults
+
+    from privinf.results.contrasts import SchemaResults
+
+
+@doors
+class HypothesisResults(WaldResults):
+    """Coefficients with tests of linear restrictions.
+
+    Statistics are statsmodels'; laws hold the noise: degrees of freedom by restriction, the worst under a
+    bias that the release does not rule out. A covariance that is passed as `cov_p` counts as one that
+    sampling gave: it takes `df_resid` degrees of freedom where `use_t`, and the same bias.
+    """
+
+    def t_test(
+        self,
+        r_matrix: ConstraintLike,
+        cov_p: ArrayLike | None = None,
+        use_t: bool | None = None,
+        alternative: Alternative = "two-sided",
+    ) -> ContrastResults:
+        """Test restrictions one by one.
+
+        Parameters
+        ----------
+        r_matrix : str, list, mapping, array or (R, q)
+            ``"x1 = x2, x3 = 0.5"``, ``"x1 = x2 = 0"``, ``"2*x1 - x2"``, ``["x1", "x2 = 1"]``, R, (R, q).
+        cov_p : array_like, shape (p, p), optional
+            A covariance of the coefficients to be used in place of the result's own.
+        use_t : bool, optional
+            t or normal; default: the result's `use_t`.
+        alternative : {"two-sided", "greater", "less"}
+            What p-values are against: ``R b`` differs from q, is above or below it. Intervals are one-sided
+            with it, and both allow for a bias on its worse side.
+
+        Returns
+        -------
+        ContrastResults of statsmodels; rows show ``R b``, the test is of ``R b = q``.
+        """
+        self._warn_if_weak("t_test()")
+        check_choice(alternative, Alternative, "alternative")
+        restrictions = linear_constraints(r_matrix, self.names)
+        result = self._with_covariance(cov_p).t_test(
+            (restrictions.R, restrictions.q), use_t=_optional_flag(use_t, "use_t"), alternative=alternative
+        )
+        result.c_names = list(restrictions.labels)
+        return result
+
+    def wald_test(
+        self,
+        r_matrix: ConstraintLike,
+        cov_p: ArrayLike | None = None,
+        invcov: ArrayLike | None = None,
+        use_f: bool | None = None,
+        df_constraints: int | None = None,
+        scalar: bool = True,
+    ) -> ContrastResults:
+        """Test restrictions jointly: chi2, or F where `use_t`.
+
+        Parameters
+        ----------
+        r_matrix : str, list, mapping, array or (R, q)
+            As for `t_test`; no restriction follows from the others.
+        cov_p : array_like, shape (p, p), optional
+            A covariance of the coefficients to be used in place of the result's own.
+        invcov : array_like, shape (k, k), optional
+            The inverse covariance of ``R b``, instead.
+        use_f : bool, optional
+            F or chi2; default: the result's `use_t`.
+        df_constraints : int, optional
+            Degrees of freedom of the numerator; default: the number of restrictions.
+        scalar : bool
+            Whether the statistic is a number, or an array of shape (1, 1).
+
+        Returns
+        -------
+        ContrastResults of statsmodels.
+        """
+        use_f = _optional_flag(use_f, "use_f")
+        return self._joint(
+            "wald_test()",
+            r_matrix,
+            cov_p,
+            invcov,
+            use_f=self.use_t if use_f is None else use_f,
+            df_constraints=None if df_constraints is None else check_count(df_constraints, "df_constraints"),
+            scalar=check_flag(scalar, "scalar"),
+        )
+
+    def f_test(
+        self, r_matrix: ConstraintLike, cov_p: ArrayLike | None = None, invcov: ArrayLike | None = None
+    ) -> ContrastResults:
+        """Test restrictions jointly by the F distribution, `df_resid` in the denominator without noise.
+
+        See `wald_test`, of which it is the case ``use_f=True``.
+        """
+        return self._joint("f_test()", r_matrix, cov_p, invcov, use_f=True)
+
+    def compare_f_test(self, restricted: HypothesisResults) -> tuple[float, float, int]:
+        """Test this fit against one of some of its columns, made from the same release.
+
+        Parameters
+        ----------
+        restricted : results
+            Of the same response; its columns are among those of this fit.
+
+        Returns
+        -------
+        statistic, pvalue : float
+            Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
+            `use_t`, else chi2.
+        df : int
+            How many columns are left out.
+
+        Raises
+        ------
+        ArgumentError
+            The fits are of other releases or responses, or are not nested.
+
+        Notes
+        -----
+        The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
+        forms it from rows, would have the noise of both fits in it and no F law.
+        """
+        zero = left_out(self._context, self.names, restricted._context, restricted.names)
+        found = self.wald_test(np.eye(len(self.names))[zero])
+        return float(found.statistic), float(found.pvalue), len(zero)
+
+    def t_test_pairwise(
+        self,
+        term_name: str,
+        method: str | list[str] = "hs",
+        alpha: float = 0.05,
+        factor_labels: Sequence[str] | None = None,
+    ) -> MultiCompResult:
+        """Compare all pairs of levels of a factor.
+
+        Parameters
+        ----------
+        term_name : str
+            As in the formula: ``"C(g)"``.
+        method : str or list of str
+            Adjustments of ``statsmodels.stats.multitest.multipletests``.
+        alpha : float
+        factor_labels : sequence of str, optional
+            What rows call the levels, in their order; default: the levels.
+
+        Returns
+        -------
+        MultiCompResult of statsmodels; ``.result_frame`` is the table.
+        """
+        from statsmodels.stats.contrast import MultiCompResult, t_test_multi
+
+        inner = self._inner
+        contrasts, labels, coding, _ = pairwise_contrasts(
+            term_name, self.names, self._context.design, factor_labels
+        )
+        frame = t_test_multi(inner, contrasts, method, check_fraction(alpha, "alpha"), contrast_names=labels)
+        return MultiCompResult(frame, contrasts, term_name, labels, coding)
+
+    def wald_test_terms(
+        self,
+        skip_single: bool = False,
+        extra_constraints: Sequence[tuple[str, ConstraintLike]] | None = None,
+        combine_terms: Sequence[str] | None = None,
+        scalar: bool = True,
+    ) -> WaldTestResults:
+        """Test each term of the formula: all its coefficients are zero.
+
+        Parameters
+        ----------
+        skip_single : bool
+            Leave out terms of one coefficient.
+        extra_constraints : sequence of (str, restrictions), optional
+            More rows: a name, and restrictions as for `wald_test`.
+        combine_terms : sequence of str, optional
+            Test jointly all terms whose name contains the string, one more row each.
+        scalar : bool
+            Whether statistics are numbers, or arrays of shape (1, 1).
+        """
+        grouped, identity = terms(self.names, self._context.design), np.eye(len(self.names))
+        tested: list[tuple[str, Any]] = [
+            (name, identity[at]) for name, at in grouped.items() if not (skip_single and len(at) == 1)
+        ]
+        for part in combine_terms or ():
+            joint = [place for name, at in grouped.items() if part in name for place in at]
+            if not joint:
+                raise ArgumentError(f"no term contains {shown(part)}; terms are: {', '.join(grouped)}")
+            tested.append((part, identity[joint]))
+        for name, given in extra_constraints or ():
+            restrictions = check_independent(linear_constraints(given, self.names))
+            tested.append((name, (restrictions.R, restrictions.q)))
+        return self._inner.wald_test_terms(
+            skip_single=True, extra_constraints=tested, scalar=check_flag(scalar, "scalar")
+        )
+
+    def _joint(
+        self,
+        asked: str,
+        r_matrix: ConstraintLike,
+        cov_p: ArrayLike | None,
+        invcov: ArrayLike | None,
+        **how: Any,
+    ) -> ContrastResults:
+        self._warn_if_weak(asked)
+        restrictions = check_independent(linear_constraints(r_matrix, self.names))
+        if invcov is not None:
+            k = len(restrictions.R)
+            if cov_p is not None:
+                raise ArgumentError("cov_p and invcov are alternatives: choose one")
+            invcov = check_array(np.atleast_2d(np.asarray(invcov)), "invcov", ndim=2)
+            if invcov.shape != (k, k):
+                raise ArgumentError(f"invcov must have shape {(k, k)}, got {invcov.shape}")
+        return self._with_covariance(cov_p).wald_test((restrictions.R, restrictions.q), invcov=invcov, **how)
+
+    def _with_covariance(self, cov_p: ArrayLike | None) -> SchemaResults:
+        """Return what statsmodels tests, with another covariance where one is given."""
+        if cov_p is None:
+            return self._inner
+        from privinf.results.contrasts import SchemaResults
+
+        known: Estimate = self._estimate
+        shape = known.covariance.shape  # NotAvailableError where the release leaves none
+        given: Floats = check_array(np.asarray(cov_p), "cov_p", ndim=2)
+        if given.shape != shape:
+            raise ArgumentError(f"cov_p must have shape {shape}, got {given.shape}")
+        return SchemaResults(known.with_cov(given, cov_type="given"), self.df_model, self.df_resid)
+
+    @cached_property
+    def _inner(self) -> SchemaResults:
+        from privinf.results.contrasts import SchemaResults
+
+        return SchemaResults(self._estimate, self.df_model, self.df_resid)
+
+
+def _optional_flag(value: object, name: str) -> bool | None:
+    return None if value is None else check_flag(value, name)

@@ -1,0 +1,207 @@
+"""statsmodels' keywords of tests: the same numbers where there is no noise, the worst law where there is."""
+
+import numpy as np
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.inference.estimate import Estimate
+from privinf.results import Results
+
+TESTS = ("x1 = 0.3", "x1 = x2, C(g)[T.b] = 0.1")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["z", "t"])
+def pair(request, frame, design, results):
+    """A result without noise and statsmodels' of the same rows."""
+    theirs = smf.ols(design.formula, frame).fit(use_t=request.param)
+    df = theirs.df_resid if request.param else np.inf
+    estimate = Estimate(
+        np.array(theirs.params),
+        np.asarray(theirs.cov_params()),
+        tuple(theirs.params.index),
+        int(theirs.nobs),
+        noise_cov=np.zeros((6, 6)),
+        df_resid=df,
+    )
+    return Results(estimate, report=results.privacy, design=design), theirs
+
+
+def same(ours, theirs):
+    assert ours.distribution == theirs.distribution
+    for name in ("statistic", "pvalue", "effect", "sd", "df_denom", "df_num"):
+        if getattr(theirs, name, None) is not None:
+            a, b = getattr(ours, name), getattr(theirs, name)
+            assert np.shape(a) == np.shape(b), name
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-12, err_msg=name)
+    if theirs.effect is not None:
+        np.testing.assert_allclose(ours.conf_int(0.1), theirs.conf_int(0.1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("use_t", [None, False, True])
+@pytest.mark.parametrize("times", [None, 2.0])
+def test_t_test_takes_use_t_and_cov_p(pair, test, use_t, times):
+    ours, theirs = pair
+    cov = None if times is None else times * np.asarray(theirs.cov_params()) + 1e-4 * np.eye(6)
+    same(ours.t_test(test, cov, use_t), theirs.t_test(test, cov, use_t))
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("use_f", [None, False, True])
+@pytest.mark.parametrize("how", ["own", "cov_p", "invcov", "df"])
+@pytest.mark.parametrize("scalar", [True, False])
+def test_wald_test_takes_the_words_of_statsmodels(pair, test, use_f, how, scalar):
+    ours, theirs = pair
+    words = {"use_f": use_f, "scalar": scalar}
+    k = len(np.atleast_1d(theirs.t_test(test).effect))
+    if how == "cov_p":
+        words["cov_p"] = 3.0 * np.asarray(theirs.cov_params()) + 1e-4 * np.eye(6)
+    if how == "invcov":
+        words["invcov"] = 40.0 * np.eye(k) + 3.0
+    if how == "df":
+        words["df_constraints"] = k + 1
+    same(ours.wald_test(test, **words), theirs.wald_test(test, **words))
+    if use_f and how != "df":
+        given = {name: words[name] for name in ("cov_p", "invcov") if name in words}
+        if scalar:
+            same(ours.f_test(test, **given), theirs.f_test(test, **given))
+
+
+def test_tests_of_terms_and_pairs_take_their_words(pair):
+    ours, theirs = pair
+    R = np.eye(6)[[3, 4]]
+    for words in (
+        {"skip_single": True},
+        {"combine_terms": ["x1"]},
+        {"extra_constraints": [("both", R)]},
+    ):
+        a, b = ours.wald_test_terms(**words).table, theirs.wald_test_terms(**words).table
+        assert list(a.index) == list(b.index)
+        np.testing.assert_allclose(a.to_numpy(float), b.to_numpy(float), rtol=1e-8)
+    assert ours.wald_test_terms(scalar=False).table["statistic"].iloc[0].shape == (1, 1)
+    words = ours.wald_test_terms(extra_constraints=[("equal", "x1 = x2")])
+    assert words.table.loc["equal", "pvalue"] == pytest.approx(float(ours.wald_test("x1 = x2").pvalue))
+    labels = ["low", "middle", "high"]
+    a, b = (r.t_test_pairwise("C(g)", factor_labels=labels).result_frame for r in (ours, theirs))
+    assert list(a.index) == list(b.index) == ["middle-low", "high-low", "high-middle"]
+    np.testing.assert_allclose(a.iloc[:, :4].to_numpy(float), b.iloc[:, :4].to_numpy(float), rtol=1e-8)
+    with pytest.raises(ArgumentError, match="2 labels for 3 levels"):
+        ours.t_test_pairwise("C(g)", factor_labels=["a", "b"])
+
+
+@pytest.mark.parametrize("alternative", ["greater", "less"])
+def test_one_sided_tests(pair, alternative):
+    ours, theirs = pair
+    found, both = ours.t_test("x1, x2 = 0.1", alternative=alternative), theirs.t_test("x1, x2 = 0.1")
+    law = stats.t(theirs.df_resid) if ours.use_t else stats.norm
+    tail = law.sf if alternative == "greater" else law.cdf
+    np.testing.assert_allclose(found.pvalue, tail(both.statistic), rtol=1e-9)
+    low, high = found.conf_int(0.05).T
+    end = (
+        both.effect - law.isf(0.05) * both.sd
+        if alternative == "greater"
+        else both.effect + law.isf(0.05) * both.sd
+    )
+    np.testing.assert_allclose(low if alternative == "greater" else high, end, rtol=1e-9)
+    assert np.isinf(high if alternative == "greater" else low).all()
+    letter = "t" if ours.use_t else "z"
+    heading = f"P{'>' if alternative == 'greater' else '<'}{letter}"
+    assert heading in found.summary_frame().columns
+    assert heading in str(found.summary())
+    assert f"P>|{letter}|" in str(ours.t_test("x1").summary())
+    with pytest.raises(ArgumentError, match="'two-sided', 'less', 'greater'"):
+        ours.t_test("x1", alternative="larger")
+
+
+def biased(pair, times=1.0):
+    ours, _ = pair
+    e = ours.estimate
+    moved = Estimate(
+        e.params, e.cov, e.names, e.nobs, noise_cov=e.noise_cov, df_resid=e.df_resid, bias=times * e.bse
+    )
+    return Results(moved, report=ours.privacy, design=ours._context.design)
+
+
+def test_a_bias_is_on_its_worse_side_under_every_word(pair):
+    """The p-value is the supremum over the biases that the result allows; the interval inverts the test."""
+    result, (ours, _) = biased(pair), pair
+    law = stats.t(ours.df_resid) if ours.use_t else stats.norm
+    plain = ours.t_test("x1 = 0.9")
+    z = float(np.squeeze(plain.statistic))
+    reach = np.linspace(-1.0, 1.0, 2001)
+    worst = {
+        "greater": law.sf(z - reach).max(),
+        "less": law.cdf(z - reach).max(),
+        "two-sided": (law.sf(abs(z) - reach) + law.cdf(-abs(z) - reach)).max(),
+    }
+    for alternative, expected in worst.items():
+        found = result.t_test("x1 = 0.9", alternative=alternative)
+        assert float(found.pvalue) == pytest.approx(expected, rel=1e-9)
+        low, high = np.squeeze(found.conf_int(0.1))
+        for end in (end for end in (low, high) if np.isfinite(end)):
+            at = float(result.t_test(f"x1 = {float(end)!r}", alternative=alternative).pvalue)
+            assert at == pytest.approx(0.1, rel=1e-6)
+    larger = result.t_test("x1", 4.0 * np.asarray(result.cov_params()))
+    assert larger.conf_int()[0, 1] > result.t_test("x1").conf_int()[0, 1]
+    flat = result.t_test("x1 = 0.9", use_t=False)
+    assert float(flat.pvalue) == pytest.approx(
+        (stats.norm.sf(abs(z) - reach) + stats.norm.cdf(-abs(z) - reach)).max()
+    )
+    chi = result.wald_test("x1 = 0.9", use_f=False)
+    assert float(chi.pvalue) == pytest.approx(float(flat.pvalue))
+    inverse = 1.0 / float(plain.sd[0, 0] if np.ndim(plain.sd) == 2 else np.squeeze(plain.sd)) ** 2
+    assert float(result.wald_test("x1 = 0.9", invcov=[[inverse]], use_f=False).pvalue) == pytest.approx(
+        float(flat.pvalue)
+    )
+
+
+def test_a_given_covariance_takes_the_degrees_of_freedom_of_sampling(frame, pair):
+    """Noise gives a contrast more degrees of freedom: how much of a given covariance it is, is not known."""
+    ours, theirs = pair
+    e = ours.estimate
+    noisy = Estimate(e.params, e.cov, e.names, e.nobs, noise_cov=0.5 * e.cov, df_resid=e.df_resid)
+    result = Results(noisy, report=ours.privacy)
+    if ours.use_t:
+        assert result.t_test("x1").df_denom == pytest.approx(4.0 * theirs.df_resid)
+    same(result.t_test("x1", e.cov), theirs.t_test("x1", np.array(e.cov)))
+    same(result.wald_test("x1", e.cov), theirs.wald_test("x1", np.array(e.cov)))
+
+
+def test_what_does_not_fit_is_refused(pair):
+    ours, _ = pair
+    e = ours.estimate
+    weak = Results(Estimate(e.params, None, e.names, e.nobs, weak_reason="noise"), report=ours.privacy)
+    with pytest.raises(ArgumentError, match="cov_p must have shape"):
+        ours.t_test("x1", np.eye(2))
+    with pytest.raises(NotPositiveDefiniteError):
+        ours.t_test("x1", np.zeros((6, 6)))
+    with pytest.raises(ArgumentError, match="alternatives"):
+        ours.wald_test("x1", np.eye(6), np.eye(1))
+    with pytest.raises(ArgumentError, match="invcov must have shape"):
+        ours.wald_test("x1", invcov=np.eye(2))
+    for words in ({"use_f": 1}, {"scalar": "yes"}, {"df_constraints": 0}):
+        with pytest.raises(ArgumentError, match=next(iter(words))):
+            ours.wald_test("x1", **words)
+    with pytest.raises(NotAvailableError, match="noise"):
+        weak.t_test("x1", np.eye(6))
+
+
+def test_functions_of_coefficients_by_name_and_by_position(pair):
+    ours, _ = pair
+    by_name = ours.delta_method(lambda b: [b["x1"] / b["x2"], b["C(g)[T.b]"]])
+    names = list(ours.names)
+    one, two, b = names.index("x1"), names.index("x2"), names.index("C(g)[T.b]")
+    for function in (
+        lambda c: [c[one] / c[two], c[b]],
+        lambda c: [c[one - 6] / c.iloc[two], c[[b]].sum()],
+        lambda c: [c.x1 / c.to_numpy()[two], np.asarray(c)[b]],
+        lambda c: [c[["x1", "x2"]].iloc[0] / c[np.int64(two)], c[b : b + 1].sum()],
+    ):
+        found = ours.delta_method(function)
+        np.testing.assert_allclose(found.value, by_name.value)
+        np.testing.assert_allclose(found.bse, by_name.bse)
+    for function in (lambda c: c["x9"], lambda c: c[6]):
+        with pytest.raises(ArgumentError, match=r"by name there are Intercept, .* by position 0 to 5"):
+            ours.delta_method(function)
