@@ -1,0 +1,346 @@
+"""Two samples and more: Welch's t-test and analysis of variance, contrasts and simultaneous intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Unpack
+
+import numpy as np
+from scipy import stats as laws
+
+from privinf.doors import door, doors
+from privinf.errors import ArgumentError, SchemaError
+from privinf.mechanisms.samples import SampleQuestion, SampleSums, joined_rows
+from privinf.schema import Schema
+from privinf.stats.base import (
+    Asked,
+    ConfidenceInterval,
+    EstimateRow,
+    SampleWords,
+    StatResult,
+    asked_columns,
+    check_level,
+    checked_words,
+    one_sided,
+    public_pair,
+)
+from privinf.stats.groups import GroupLaw, rank
+from privinf.typing import Alternative, ColumnLike, Floats, Pair, Table
+from privinf.validation import check_array
+
+FIRST, SECOND = np.array([0]), np.array([1])
+FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
+RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
+CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class GroupsResult(StatResult):
+    """Means of groups and what they were tested for; all other comparisons come from the same release.
+
+    See `StatResult` for the attributes. `rows` are the differences, or the means.
+    """
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The levels, in their order."""
+        return self.release.levels[0]
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return the interval of the first group's mean less the second's, on the side of `alternative`."""
+        level = check_level(confidence_level)
+        law, unit = GroupLaw.released(self.release), float(self.release.half[0])
+        ends = ConfidenceInterval(-2.0 * unit, 2.0 * unit)
+        return one_sided(lambda at: _difference(law, at, unit), level, self.alternative, ends)
+
+    def means(self, confidence_level: float = 0.95) -> StatResult:
+        """Return the means of the groups with intervals, from the same release."""
+        level = check_level(confidence_level)
+        return _with_rows(self.release, "Means of Groups", _mean_rows(self.release, level), level)
+
+    def contrast(
+        self, weights: Sequence[float] | Mapping[Any, float], confidence_level: float = 0.95
+    ) -> StatResult:
+        """Return a contrast of the groups' means with its interval, from the same release.
+
+        Parameters
+        ----------
+        weights : sequence or mapping
+            One number a group, which add up to 0; by position, or by level.
+        """
+        level = check_level(confidence_level)
+        c = _weights(weights, self.groups)
+        law, unit = GroupLaw.released(self.release), self.release.half[0]
+        means = law.means
+        low, high = law.mean_sets(level)
+        ends = np.where(c > 0.0, low, high), np.where(c > 0.0, high, low)
+        estimate = float(c @ means)
+        below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
+        span = float(np.abs(c).sum())
+        row = EstimateRow(
+            " ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
+            unit * estimate, unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
+            unit * max(estimate - below, -span), unit * min(estimate + above, span),
+        )  # fmt: skip
+        return _with_rows(self.release, "Contrast of Groups", (row,), level)
+
+    def pairwise(self, confidence_level: float = 0.95) -> StatResult:
+        """Return the differences of all pairs; with this confidence all intervals hold together."""
+        level = check_level(confidence_level)
+        law, unit = GroupLaw.released(self.release), float(self.release.half[0])
+        pairs = np.array(list(combinations(range(len(self.groups)), 2)))
+        first, second = pairs.T
+        made = law.made_up()
+        t = np.abs(made.differences(first, second, law.means[first] - law.means[second])[0]).max(axis=-1)
+        quantile = np.full(len(pairs), np.quantile(t, level, method="higher"))
+        low, high = law.difference_sets(first, second, quantile)
+        sd = law.sds(first, second)
+        rows = tuple(
+            EstimateRow(f"{self.groups[g]} - {self.groups[h]}", unit * (law.means[g] - law.means[h]), *cells)
+            for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
+        )
+        return _with_rows(self.release, "Simultaneous Differences", rows, level)
+
+
+@door
+def ttest_ind(
+    a: ColumnLike | str,
+    b: ColumnLike | str | None = None,
+    *,
+    bounds: Pair | None = None,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> GroupsResult:
+    """Test that two samples have the same mean; their variances may differ (Welch).
+
+    Parameters
+    ----------
+    a, b : array_like
+        The two samples. Or `a` is a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+    bounds : (low, high), optional
+        Public; values outside are clipped. Of a table the schema's.
+    alternative : {"two-sided", "less", "greater"}
+        About the first sample's, or level's, mean less the second's.
+    confidence_level : float
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    GroupsResult
+        ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()`` of the difference, Cohen's d.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, its value and its group: only the number of all records is public,
+    not how many are in each sample. One release of counts, sums and squares
+    (`privinf.mechanisms.statistics.samples`).
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(5.5, 1.0, 3000), rng.normal(5.0, 1.5, 2000)
+    >>> r = pi.stats.ttest_ind(a, b, bounds=(0, 10), epsilon=1.0, delta=1e-6, rng=0)
+    >>> low, high = r.confidence_interval()
+    >>> bool(r.pvalue < 0.001 and low < a.mean() - b.mean() < high)
+    True
+    """
+    level = check_level(confidence_level, alternative)
+    asked, question = (
+        _asked_groups(a, None, bounds, None, words) if b is None else _asked_pair(a, b, bounds, words)
+    )
+    if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+        raise SchemaError(f"ttest_ind compares two levels, {question.by[0]!r} has others: use anova_oneway")
+    return _two_groups(asked.release(question), alternative, level)
+
+
+@door
+def anova_oneway(
+    values: ColumnLike | str,
+    groups: Table | None = None,
+    *,
+    bounds: Pair | None = None,
+    levels: Sequence[Any] | None = None,
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> GroupsResult:
+    """Test that groups have the same mean; their variances may differ (Welch's F).
+
+    Parameters
+    ----------
+    values : array_like or str
+        The values; or a formula, "income ~ carrier", about columns of the table that comes next, or of data=.
+    groups : array_like or table
+        The group of each value; or the formula's table.
+    bounds, levels
+        Of arrays: public bounds of the values, public list of groups.
+    confidence_level : float
+        Of the means' intervals.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        As for `ttest_ind`.
+
+    Returns
+    -------
+    GroupsResult
+        ``.statistic``, ``.pvalue``, ``.df``, eta and omega squared; ``.means()``, ``.contrast(...)``,
+        ``.pairwise()`` from the same release.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** As for `ttest_ind`: one release, whose noise does not depend on the number of groups.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> g = rng.choice(["a", "b", "c"], 6000)
+    >>> x = rng.normal(5.0, 1.0, 6000) + 0.3 * (g == "c")
+    >>> r = pi.stats.anova_oneway(x, g, levels=["a", "b", "c"], bounds=(0, 10), mu=0.5, rng=0)
+    >>> bool(r.pvalue < 0.001), r.pairwise().table.shape
+    (True, (3, 4))
+    """
+    level = check_level(confidence_level)
+    if isinstance(values, str) and "~" in values and groups is not None:
+        if words.get("data") is not None:
+            raise ArgumentError("the table is given twice: after the formula, and as data=")
+        words["data"], groups = groups, None
+    asked, question = _asked_groups(values, groups, bounds, levels, words)
+    release = asked.release(question)
+    law = GroupLaw.released(release)
+    F, df = law.equal_means()
+    between = len(release.levels[0]) - 1
+    pvalue = float(laws.f.sf(F, between, df))
+    if law.laplace:
+        pvalue = max(pvalue, rank(law.made_up(equal=True).equal_means()[0], float(F)))
+    value, by = question.values[0], question.by[0]
+    return GroupsResult(
+        title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
+        confidence_level=level, statistic=float(F), pvalue=pvalue, df=(float(between), float(df)),
+        null=f"means of {value} equal over {by}", effects=law.shares(), notes=_group_notes(release),
+    )  # fmt: skip
+
+
+# ---- what is asked
+
+
+def _asked_groups(
+    values: Any, groups: Any, bounds: Pair | None, levels: Sequence[Any] | None, words: Mapping[str, Any]
+) -> tuple[Asked, SampleQuestion]:
+    if isinstance(values, str) and groups is None:
+        parts = [part.strip() for part in values.split("~")]
+        if len(parts) != 2 or not all(parts):
+            raise ArgumentError(FORMULA.format(values))
+        values, groups = parts[0], parts[1].removeprefix("C(").removesuffix(")").strip()
+    if groups is None:
+        raise ArgumentError("the groups are missing: pass two samples, groups= or a formula")
+    declared = {"values": public_pair(bounds), "groups": None if levels is None else list(levels)}
+    asked, (value, by) = asked_columns({"values": values, "groups": groups}, declared, words)
+    if not hasattr(asked.schema[by], "levels"):
+        raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
+    return asked, SampleQuestion("groups", (value,), (by,), label=f"{value} by {by}")
+
+
+def _asked_pair(
+    a: Any, b: Any, bounds: Pair | None, words: Mapping[str, Any]
+) -> tuple[Asked, SampleQuestion]:
+    if isinstance(a, str) or isinstance(b, str):
+        raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
+    checked_words(words)
+    if words.get("data") is not None or words.get("schema") is not None:
+        raise ArgumentError("data= and schema= go with a formula; two samples have bounds=")
+    pair = public_pair(bounds)
+    if pair is None:
+        raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
+    schema = Schema({"value": pair, "group": ["a", "b"]})
+    rows = joined_rows((a, b), ("a", "b"), words.get("missing") or "raise")
+    return Asked(rows, schema, words), SampleQuestion("groups", ("value",), ("group",), label="two samples")
+
+
+def _weights(weights: Sequence[float] | Mapping[Any, float], groups: tuple[Any, ...]) -> Floats:
+    if isinstance(weights, Mapping):
+        if unknown := [level for level in weights if level not in groups]:
+            raise ArgumentError(f"a contrast names {len(unknown)} group(s) that are not among the levels")
+        weights = [weights.get(level, 0.0) for level in groups]
+    c = check_array(weights, "weights", ndim=1)
+    if len(c) != len(groups) or not c.any() or abs(float(c.sum())) > 1e-9 * float(np.abs(c).sum()):
+        raise ArgumentError(
+            f"a contrast has one weight for each of the {len(groups)} groups, which add up to 0"
+        )
+    return c
+
+
+# ---- what is found
+
+
+def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> GroupsResult:
+    law, unit = GroupLaw.released(release), float(release.half[0])
+    (t,), (df,) = law.differences(FIRST, SECOND)
+    tail = float(laws.t.sf(abs(t), df))
+    if law.laplace:
+        drawn = law.made_up(equal=True).differences(FIRST, SECOND)[0][:, 0]
+        tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
+    agrees = (t > 0.0) == (alternative == "greater")
+    pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
+    first, second = release.levels[0]
+    value = release.question.values[0]
+    R, N = law.squares()[0], np.maximum(law.N, 1.0)
+    pooled = math.sqrt(max(float((R / N).mean()), 0.0))
+    sd = float(law.sds(FIRST, SECOND)[0])
+    estimate = float(law.means[0] - law.means[1])
+    made = GroupsResult(
+        title="Welch's t-Test", release=release, rows=(), confidence_level=level, statistic=float(t),
+        pvalue=pvalue, df=float(df), null=f"mean of {value} equal in {first} and {second}",
+        alternative=alternative,
+        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, notes=_group_notes(release),
+    )  # fmt: skip
+    ends = made.confidence_interval(level)
+    row = EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
+    object.__setattr__(made, "rows", (row, *_mean_rows(release, level)))
+    return made
+
+
+def _difference(law: GroupLaw, level: float, unit: float) -> ConfidenceInterval:
+    """Return the interval of the first mean less the second, user units."""
+    quantile = np.asarray(laws.t.isf((1.0 - level) / 2.0, law.differences(FIRST, SECOND)[1]))
+    if law.laplace:
+        drawn = np.abs(law.made_up().differences(FIRST, SECOND, law.means[0] - law.means[1])[0])
+        quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
+    (low,), (high,) = law.difference_sets(FIRST, SECOND, quantile)
+    return ConfidenceInterval(unit * float(low), unit * float(high))
+
+
+def _mean_rows(release: SampleSums, level: float) -> tuple[EstimateRow, ...]:
+    law, middle, unit = GroupLaw.released(release), release.middle[0], release.half[0]
+    low, high = law.mean_sets(level)
+    inner, outer = law.mean_sets(0.6826894921370859)
+    sd = unit * (outer - inner) / 2.0
+    cells = np.column_stack([middle + unit * law.means, sd, middle + unit * low, middle + unit * high])
+    return tuple(
+        EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
+    )
+
+
+def _with_rows(release: SampleSums, title: str, rows: tuple[EstimateRow, ...], level: float) -> StatResult:
+    return StatResult(
+        title=title, release=release, rows=rows, confidence_level=level, notes=_group_notes(release)
+    )
+
+
+def _group_notes(release: SampleSums) -> tuple[str, ...]:
+    law = GroupLaw.released(release)
+    hidden = [str(name) for name, count in zip(release.levels[0], law.N, strict=True) if count < 3.0 * law.a]
+    return (CLIPPED_GROUPS, RARE.format(", ".join(hidden))) if hidden else (CLIPPED_GROUPS,)

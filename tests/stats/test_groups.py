@@ -1,0 +1,159 @@
+"""Two samples and more: scipy's and statsmodels' tests without noise, honest ones with it."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.oneway import anova_oneway
+
+import privinf as pi
+from privinf.errors import ArgumentError, SchemaError
+from privinf.stats.groups import GroupLaw
+
+RNG = np.random.default_rng(1)
+A, B = RNG.normal(5.5, 1.0, 300), RNG.normal(5.0, 1.5, 200)
+G = RNG.choice(["u", "v", "w"], 900, p=[0.6, 0.3, 0.1])
+X = RNG.normal(5.0, 1.0, 900) + 0.4 * (G == "w")
+FRAME = pd.DataFrame({"x": X, "g": G})
+SCHEMA = pi.Schema({"x": (-5.0, 15.0), "g": ["u", "v", "w"]})
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+def test_two_samples_without_noise_are_scipys(alternative):
+    ours = pi.stats.ttest_ind(A, B, bounds=(-5, 15), alternative=alternative, epsilon=math.inf)
+    theirs = scipy_stats.ttest_ind(A, B, equal_var=False, alternative=alternative)
+    found, wanted = (ours.statistic, ours.pvalue, ours.df), (theirs.statistic, theirs.pvalue, theirs.df)
+    assert found == pytest.approx(wanted, rel=1e-8)
+    interval = np.clip(theirs.confidence_interval(0.9), -20.0, 20.0)
+    assert ours.confidence_interval(0.9) == pytest.approx(tuple(interval))
+    pooled = math.sqrt((A.var(ddof=1) + B.var(ddof=1)) / 2.0)
+    assert ours.effects["Cohen's d"] == pytest.approx((A.mean() - B.mean()) / pooled, rel=1e-6)
+
+
+def test_groups_without_noise_are_statsmodels():
+    ours = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=math.inf)
+    theirs = anova_oneway(X, G, use_var="unequal")
+    assert (ours.statistic, ours.pvalue) == pytest.approx((theirs.statistic, theirs.pvalue), rel=1e-8)
+    assert ours.df == pytest.approx(theirs.df)
+    between = sum((g == G).sum() * (X[g == G].mean() - X.mean()) ** 2 for g in "uvw")
+    assert ours.effects["eta squared"] == pytest.approx(between / ((X - X.mean()) ** 2).sum())
+    means = ours.means().table
+    assert means["estimate"].to_numpy() == pytest.approx([X[g == G].mean() for g in "uvw"])
+    assert means["std err"].to_numpy() == pytest.approx([scipy_stats.sem(X[g == G]) for g in "uvw"], rel=0.02)
+
+
+def test_all_comparisons_come_from_one_release():
+    ledger = pi.Ledger(pi.Budget(mu=0.5))
+    r = pi.stats.anova_oneway("x ~ C(g)", data=FRAME, schema=SCHEMA, mu=0.5, ledger=ledger, rng=0)
+    pairs, one = r.pairwise(), r.contrast({"u": -0.5, "v": -0.5, "w": 1.0})
+    assert list(pairs.table.index) == ["u - v", "u - w", "v - w"]
+    assert pairs.release is one.release is r.release
+    low, high = one.table.iloc[0, 2:]
+    assert low < 0.4 < high
+    wide, alone = (np.ptp(two.table.iloc[0, 2:]) for two in (pairs, r.contrast([1, -1, 0])))
+    assert wide > alone
+    assert len(ledger) == 1
+    with pytest.raises(ArgumentError, match="add up to 0"):
+        r.contrast([1, 1, 0])
+    with pytest.raises(ArgumentError, match="not among the levels"):
+        r.contrast({"u": 1, "z": -1})
+
+
+def test_simultaneous_intervals_are_wider_than_one_and_narrower_than_bonferronis():
+    r = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=math.inf)
+    together = np.ptp(r.pairwise().table.iloc[:, 2:].to_numpy(), axis=1)
+    for width, pair in zip(together, ("uv", "uw", "vw"), strict=True):
+        first, second = (X[pair[k] == G] for k in (0, 1))
+        one, apart = (
+            np.ptp(scipy_stats.ttest_ind(first, second, equal_var=False).confidence_interval(level))
+            for level in (0.95, 1 - 0.05 / 3)
+        )
+        assert one < width < 1.02 * apart
+
+
+def sums(rng, sizes, means, sds, draws):
+    """Return clean N, S, P of normal groups, units in which bounds are far away."""
+    N = rng.multinomial(sum(sizes), np.array(sizes) / sum(sizes), size=draws).astype(float)
+    S = N * means + np.sqrt(N) * sds * rng.standard_normal(N.shape)
+    return N, S, N - np.square(sds) * rng.chisquare(np.maximum(N - 1.0, 1e-9)) - S**2 / np.maximum(N, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "means", "sds"),
+    [([100, 900], 0.0, [0.3, 0.1]), ([20, 980], 0.0, [0.25, 0.25]), ([2500] * 4, -0.7, [0.1] * 4)],
+)
+def test_size_and_coverage_with_unequal_groups(sizes, means, sds):
+    """At the null, 3,000 releases at eps 1: rejected at most 6%, covered at least 94%."""
+    rng, draws, a = np.random.default_rng(5), 3000, 8.45
+    noise = a * rng.standard_normal((3, draws, len(sizes)))
+    N, S, P = (x + e for x, e in zip(sums(rng, sizes, means, np.array(sds), draws), noise, strict=True))
+    law = GroupLaw.of(N, S, P, sum(sizes), (a, a))
+    F, df = law.equal_means()
+    assert np.mean(scipy_stats.f.sf(F, len(sizes) - 1, df) < 0.05) <= 0.06
+    pair = np.array([0]), np.array([1])
+    t = scipy_stats.t.isf(0.025, law.differences(*pair)[1])
+    low, high = law.difference_sets(*pair, t)
+    assert np.mean((low <= 0.0) & (high >= 0.0)) >= 0.94
+
+
+def test_power_in_swanbergs_setting():
+    """Three groups at .35, .5 and .65, sd .15, n = 200, mu of eps 1: at least .8."""
+    rng, draws, a = np.random.default_rng(0), 4000, 2.0 / 0.23667
+    x = [
+        2 * np.clip(rng.normal(m, 0.15, (draws, size)), 0, 1) - 1
+        for m, size in ((0.35, 67), (0.5, 67), (0.65, 66))
+    ]
+    N = np.tile([67.0, 67.0, 66.0], (draws, 1))
+    S, Q = (np.column_stack([(one**power).sum(axis=1) for one in x]) for power in (1, 2))
+    noise = a * rng.standard_normal((3, draws, 3))
+    F, df = GroupLaw.of(N + noise[0], S + noise[1], N - Q + noise[2], 200, (a, a)).equal_means()
+    assert np.mean(scipy_stats.f.sf(F, 2, df) < 0.05) >= 0.785
+
+
+def test_a_group_that_the_noise_hides_is_named_and_not_told_more_of_than_the_bounds():
+    rare = pd.DataFrame({"x": np.resize(X, 903), "g": [*G, "z", "z", "z"]})
+    schema = pi.Schema({"x": (-5.0, 15.0), "g": ["u", "v", "w", "z"]})
+    r = pi.stats.anova_oneway("x ~ g", rare, schema=schema, mu=0.3, rng=0)
+    assert "hides the count of z" in str(r.summary())
+    assert tuple(r.means().table.loc["z"].iloc[2:]) == (-5.0, 15.0)
+    assert math.isfinite(r.pvalue)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_p_value_and_the_interval_say_the_same(noise):
+    shifted = [
+        pi.stats.ttest_ind(A + shift, B, bounds=(-5, 15), epsilon=1.0, delta=1e-6, noise=noise, rng=3)
+        for shift in np.linspace(-1.0, 0.5, 7)
+    ]
+    for r in shifted:
+        low, high = r.confidence_interval()
+        assert (r.pvalue < 0.045) <= (not low <= 0.0 <= high) <= (r.pvalue < 0.055)
+
+
+def test_made_up_releases_say_what_laplace_noise_does():
+    r = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, rng=0)
+    assert r.release.noise == "laplace"
+    again = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=1.0, rng=0)
+    assert r.pvalue == again.pvalue
+    made = GroupLaw.released(r.release).made_up(4000)
+    assert np.std(made.N[:, 0]) == pytest.approx(r.release.scale[0] * math.sqrt(2.0 / 3.0), rel=0.1)
+
+
+def test_what_is_wrong_is_said_before_anything_is_spent():
+    ledger = pi.Ledger(pi.Budget(mu=1.0))
+    words = {"mu": 0.1, "ledger": ledger}
+    with pytest.raises(ArgumentError, match="is no formula here"):
+        pi.stats.anova_oneway("x", data=FRAME, schema=SCHEMA, **words)
+    with pytest.raises(SchemaError, match="compares two levels"):
+        pi.stats.ttest_ind("x ~ g", data=FRAME, schema=SCHEMA, **words)
+    with pytest.raises(SchemaError, match="no declared levels"):
+        pi.stats.anova_oneway(
+            "x ~ x2", FRAME.assign(x2=X), schema=pi.Schema({"x": (0, 1), "x2": (0, 1)}), **words
+        )
+    with pytest.raises(ArgumentError, match="groups are missing"):
+        pi.stats.ttest_ind(A, bounds=(0, 1), **words)
+    with pytest.raises(SchemaError, match="public bounds"):
+        pi.stats.ttest_ind(A, B, **words)
+    assert len(ledger) == 0
