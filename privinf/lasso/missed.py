@@ -55,7 +55,7 @@ from privinf.lasso.radii import product_moments, product_radius
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
 from privinf.lasso.sums import Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
+from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, fitted_again, positions
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats, PlainValue
 
@@ -64,7 +64,9 @@ Fit = TypeVar("Fit")
 PICK, SIZE, GRAM = 0.5, 0.03, 0.12
 SUSPECT = "the most suspicious column"
 # So many columns may be found, one after the other, for no more than this part of the scores' price.
-MOST_LOOKS, OF_SCORES = 4, 0.5
+MOST_LOOKS, OF_SCORES = 4, 0.75
+# What a fit with one of them costs, of a look.
+AGAIN = 0.6
 # Released variances stay above this share of what normal scores have.
 SMALLEST_VARIANCE = 0.5
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
@@ -119,7 +121,11 @@ def find_suspects(
         return suspect, *_tested(sums, fit, suspect, rho, plan.automatic)
 
     scores = plan.shares.debiasing(plan.rho).score
-    return searched(fit, look, outside, max(need, pick_seen), rho, scores)
+
+    def again(fit: SparseFit) -> SparseFit:
+        return fitted_again(sums, fit, plan.clip, AGAIN * rho)
+
+    return searched(fit, look, outside, max(need, pick_seen), (rho, AGAIN * rho), scores, again)
 
 
 def searched(
@@ -127,8 +133,9 @@ def searched(
     look: Callable[[Fit], tuple[int, float, Fit]],
     outside: int,
     seen: float,
-    rho: float,
+    prices: tuple[float, float],
     scores: float,
+    again: Callable[[Fit], Fit],
 ) -> tuple[Fit, Suspects]:
     """Return a fit with what it had missed, and the suspects.
 
@@ -139,19 +146,26 @@ def searched(
         Returns the most suspicious column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
-    seen, rho, scores : float
-        What is seen, the price of a look, and that of the scores, of which all but the first is taken.
+    seen : float
+    prices : tuple of float
+        Of a look, and of a fit with what it found.
+    scores : float
+        Price of the scores, of which all but the first look is taken.
+    again : callable
+        Returns the wider fit as it is fitted again.
     """
     statistics: dict[int, float] = {}
-    looks = MOST_LOOKS if math.isinf(rho) else min(MOST_LOOKS, 1 + int(OF_SCORES * scores / rho))
-    for _ in range(min(looks, outside)):
+    price, taken, limit = sum(prices), 0.0, OF_SCORES * scores
+    for _ in range(min(MOST_LOOKS, outside)):
         suspect, statistic, wider = look(fit)
         statistics[suspect] = statistic
         if statistic <= critical_value(outside):
             break
         fit = wider
-    further = (len(statistics) - 1) * rho if len(statistics) > 1 else 0.0
-    return fit, Suspects(statistics, outside, seen, further)
+        if math.isfinite(price) and taken + price > limit:
+            break
+        fit, taken = again(fit), taken + price
+    return fit, Suspects(statistics, outside, seen, taken if math.isfinite(price) else 0.0)
 
 
 def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
@@ -175,15 +189,17 @@ def _tested(
     if suspect not in sums.units.sized:
         score_rho -= 0.0 if clear else SIZE * rho
         sums.size_columns([suspect], SIZE * rho)
-    union = [suspect, *fit.picked]
+    union = [*fit.picked, suspect]
+    white = np.eye(len(union))
+    white[:-1, :-1] = fit.root
     norm = math.inf if clear else math.sqrt(GRAM_ROOM * len(union))
-    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, "Gram matrix of the suspect")
-    gram = floored(noisy)
-    column = precision_columns(gram, [range(len(union))])
-    unit = math.sqrt(column[0, 0])
+    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, "Gram matrix of the suspect", transform=white)
+    noisy[:-1, :-1] = np.eye(len(fit.picked))
+    column = precision_columns(floored(noisy), [[len(fit.picked), *range(len(fit.picked))]])
+    unit = math.sqrt(column[-1, 0])
     radius = product_radius(sums.n, score_rho).bound
     bound = min(radius, ALL_BUT_INFINITE) * fit.scale
-    score = Score(union, column / unit, math.inf, bound, fit.picked, fit.picked_beta)
+    score = Score(union, white @ column / unit, math.inf, bound, fit.picked, fit.picked_beta)
     mean, sd = sums.target_scores(
         score, [suspect], score_rho, "score of the suspect", weights=np.array([unit]), **NO_SLOPES
     )
@@ -191,26 +207,29 @@ def _tested(
     square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
     if not clear:
         square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
-    error = error_covariance(np.asarray(np.linalg.inv(gram[1:, 1:])), fit, sums.n)
-    noise = column_noise_variance(column, gram_sd, np.arange(1, len(union)), error)[0] / column[0, 0]
+    error = error_covariance(np.eye(len(fit.picked)), fit, sums.n)
+    noise = column_noise_variance(column, gram_sd, np.arange(len(fit.picked)), error)[0] / unit**2
     own = (sd * bound) ** 2 + slope**2 * float(noise)
     size, error_of_size = float(mean[0]) * bound, math.sqrt(square / sums.n + own)
-    effect = unit * size / slope
-    wider = _joined(fit, suspect, effect * column[:, 0] / column[0, 0], unit * error_of_size / slope, keep)
+    wider = _joined(fit, suspect, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
     return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(own) / slope))
 
 
-def _joined(fit: SparseFit, column: int, change: Floats, error: float, keep: bool) -> SparseFit:
-    """Return the fit with one more column; `change`: its coefficient, and what it changes of the others."""
-    beta = fit.picked_beta + change[1:]
+def _joined(
+    fit: SparseFit, column: int, direction: Floats, step: float, error: float, keep: bool
+) -> SparseFit:
+    """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
+    size, change = len(direction), step * direction
+    root = np.zeros((size, size))
+    root[:-1, :-1], root[:, -1] = fit.root, direction
     wider = replace(
-        fit, picked=[*fit.picked, column], picked_beta=np.append(beta, change[0]),
-        picked_errors=np.append(fit.picked_errors, error),
+        fit, picked=[*fit.picked, column], picked_beta=np.append(fit.picked_beta, 0.0) + change,
+        picked_errors=np.append(fit.picked_errors, direction[-1] * error), root=root,
     )  # fmt: skip
     if not keep:
         return wider
-    kept = fit.beta + change[1 + positions(fit.support, fit.picked)]
-    return replace(wider, support=[*fit.support, column], beta=np.append(kept, change[0]))
+    kept = fit.beta + change[positions(fit.support, fit.picked)]
+    return replace(wider, support=[*fit.support, column], beta=np.append(kept, change[-1]))
 
 
 def missed_column_test(

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,7 @@ GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
 STEPS = (0.1, 0.15, 0.25, 0.5)
 CHEAP_STEPS = (0.5, 0.5)
+AGAIN_STEPS = (0.3, 0.7)
 GRAM_SHARE = 0.25
 CHEAP_GRAM_SHARE = 0.4
 CHEAP_FITS = 0.25
@@ -93,6 +94,8 @@ class SparseFit:
     astray : bool
         Whether the steps did not get there: the residuals are larger than the response was, or the last step
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
+    root : ndarray, shape (size of `picked`, size of `picked`)
+        R of the steps: ``R R'`` is about the inverse Gram matrix of the picked columns.
     """
 
     support: list[int]
@@ -104,6 +107,7 @@ class SparseFit:
     efficiency: float
     picked_errors: Floats
     astray: bool = False
+    root: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def block_sizes(picks: int, blocks: int) -> list[int]:
@@ -239,9 +243,7 @@ def _full_fit(
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
         scale = sums.residual_scale(support, beta, price, "scale of residuals")
     settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
-    norm, bound = _radii(len(support), clip, rho)
-    square = norm_moments(norm, len(support))[1] * residual_moments(bound)[1]
-    efficiency = square / _slope(norm, bound, len(support)) ** 2
+    efficiency = _efficiency(len(support), clip, rho)
     unsettled = math.isfinite(rho) and (moved > settled or clear < CLEAR)
     return _FullFit(support, beta, root, scale, noise, efficiency, unsettled)
 
@@ -262,15 +264,24 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
         found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
         [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd,
-        whole.efficiency, errors,
+        whole.efficiency, errors, root=whole.root,
     )  # fmt: skip
 
 
-def preconditioner(sums: SparseSums, support: list[int], rho: float) -> tuple[Floats, float]:
-    """Return L^-T of the noisy Gram matrix L L' on the support, and its clearance of the noise."""
+def preconditioner(
+    sums: SparseSums, support: list[int], rho: float, root: Floats | None = None
+) -> tuple[Floats, float]:
+    """Return R of ``R R' ~ G^-1`` from the noisy Gram matrix on the support, and its clearance of the noise.
+
+    Of columns whitened by an earlier `root`, if it is given, which is shortened where it was too long and never
+    lengthened: rows are shrunk, and lengthening what they hide would go on for ever.
+    """
     norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(support))
-    noisy, sd = sums.gram(support, norm, rho, "Gram matrix of the selection")
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(noisy))).T), clearance(noisy, sd)
+    noisy, sd = sums.gram(support, norm, rho, "Gram matrix of the selection", transform=root)
+    if root is None:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(noisy))).T), clearance(noisy, sd)
+    values, vectors = np.linalg.eigh(noisy)
+    return root @ (vectors / np.sqrt(np.maximum(values, 1.0))), clearance(noisy, sd)
 
 
 def step(
@@ -284,6 +295,40 @@ def step(
     return np.asarray(beta + root @ mean / slope), noise / slope
 
 
+def fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
+    """Return a fit of the columns that were picked, once more, from where it stands.
+
+    Parameters
+    ----------
+    sums : SparseSums
+    fit : SparseFit
+        Columns joined it, one after the other: the noise of their Gram matrices is in its coefficients.
+    clip : float
+        Where residuals are clipped, in multiples of their scale.
+    rho : float
+        Price, zCDP.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho`.
+    """
+    far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
+    clip, beta, noise, moved = max(clip, far / fit.scale), fit.picked_beta, 0.0, 0.0
+    root, _ = preconditioner(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
+    for share in AGAIN_STEPS:
+        before, start, price = noise, beta, (1.0 - CHEAP_GRAM_SHARE) * share * rho
+        beta, noise = step(sums, fit.picked, beta, root, fit.scale, clip, price)
+        moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
+    unsettled = moved > UNSETTLED * math.sqrt(len(beta)) * math.hypot(before, noise)
+    efficiency = _efficiency(len(beta), clip, rho)
+    variance = efficiency * fit.scale**2 / sums.n + noise**2
+    return replace(
+        fit, picked_beta=beta, beta=beta[positions(fit.support, fit.picked)], step_sd=noise,
+        efficiency=efficiency, picked_errors=np.sqrt(variance * (root**2).sum(axis=1)), root=root,
+        astray=fit.astray or (math.isfinite(rho) and unsettled),
+    )  # fmt: skip
+
+
 def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
     """Return the covariance of the error of a fit from the inverse Gram matrix of its support."""
     return np.asarray((fit.efficiency * fit.scale**2 / n + fit.step_sd**2) * inverse)
@@ -291,6 +336,12 @@ def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
 
 def _radii(size: int, clip: float, rho: float) -> tuple[float, float]:
     return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)
+
+
+def _efficiency(size: int, clip: float, rho: float) -> float:
+    norm, bound = _radii(size, clip, rho)
+    square = norm_moments(norm, size)[1] * residual_moments(bound)[1]
+    return square / _slope(norm, bound, size) ** 2
 
 
 def _slope(norm: float, bound: float, size: int) -> float:

@@ -75,7 +75,7 @@ def find_logistic_suspects(
         scales.append(scale)
         return found[0], *_tested(sums, fit, found[0], rho, keep)
 
-    wider, suspects = searched(fit, look, outside, 0.0, rho, scores)
+    wider, suspects = searched(fit, look, outside, 0.0, (rho, 0.0), scores, lambda found: found)
     moments = residual_moments(bound / max(rate, 1.0 - rate))
     peeled = picked_from(sums.n * fit.spread.curvature, outside, scales[0], *moments)
     need = (critical_value(outside) + upper_quantile(1.0 - FOUND)) * _relative_error(sums, fit, rho)
