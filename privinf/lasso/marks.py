@@ -208,7 +208,7 @@ class Suspects:
     seen_from : float
         As in `MissedColumnTest`.
     further : float
-        Price of all but the first, zCDP.
+        Price of all but the first, and of the fits with what was found, zCDP.
     """
 
     statistics: dict[int, float]

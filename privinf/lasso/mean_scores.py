@@ -57,7 +57,7 @@ LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
 # Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
 FALSE_TAIL = 0.01
 # Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as a slope's noise is no larger.
-SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.02
+SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,8 +2,9 @@ r"""Was a column missed: the most suspicious column outside the fit, tested as a
 
 After a sparse fit whose picked columns P are in every precision column, the suspect l is the column outside P
 with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
-precision column of l on P (a noisy Gram matrix of its own) and u_l = w_l'x / sqrt(w_ll), one release gives
-mean and mean square of clip(u_l r, C) (``target_scores``), and
+precision column of l on P (from a noisy Gram matrix of its own, of l and of the whitened columns R'x_P of the
+fit's steps, whose own Gram matrix is taken to be I) and u_l = w_l'x / sqrt(w_ll), one release gives mean and
+mean square of clip(u_l r, C) (``target_scores``), and
 
     T = s / sqrt( v / n + t^2 + kappa^2 N_l ),
 
@@ -16,8 +17,10 @@ E clip(u_l r, C) away from 0.
 
 **What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
 the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
-and biases no target. Then the next suspect is looked for, up to `MOST_LOOKS` of them; what the further ones
-cost is taken from the scores' price, which is what it was where none is needed. If the last of them still
+and biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and
+leaks into the debiased coordinates: all of P is fitted again (`privinf.lasso.thresholding.fitted_again`).
+Then the next suspect is looked for, up to `MOST_LOOKS` of them; what a column that was found costs, a fit and
+a further look, is taken from the scores' price, which is what it was where none is. If the last of them still
 stands out, more columns matter than were found, and intervals are marked. Columns that were picked and not
 kept are in P: their effects are estimated and bias nothing, however large.
 
@@ -63,9 +66,9 @@ Fit = TypeVar("Fit")
 # Of the price: the pick, the suspect's size, the Gram matrix, and the rest the score.
 PICK, SIZE, GRAM = 0.5, 0.03, 0.12
 SUSPECT = "the most suspicious column"
-# So many columns may be found, one after the other, for no more than this part of the scores' price.
+# So many columns are looked at, one after the other, for no more than this part of the scores' price.
 MOST_LOOKS, OF_SCORES = 4, 0.75
-# What a fit with one of them costs, of a look.
+# A fit with one that was found costs this part of a look.
 AGAIN = 0.6
 # Released variances stay above this share of what normal scores have.
 SMALLEST_VARIANCE = 0.5
@@ -100,8 +103,8 @@ def find_suspects(
 
     Notes
     -----
-    **Privacy.** Spends the plan's price of it for the first suspect and, only where that stands out, for each
-    further one.
+    **Privacy.** Spends the plan's price of it for the first suspect and, for each that stands out, that of a
+    fit and of another look.
     """
     if plan.every:
         return fit, _none_beside_all(sums, fit)

@@ -273,8 +273,8 @@ def preconditioner(
 ) -> tuple[Floats, float]:
     """Return R of ``R R' ~ G^-1`` from the noisy Gram matrix on the support, and its clearance of the noise.
 
-    Of columns whitened by an earlier `root`, if it is given, which is shortened where it was too long and never
-    lengthened: rows are shrunk, and lengthening what they hide would go on for ever.
+    Of columns whitened by an earlier `root`, if it is given, which is shortened where it was too long and
+    never lengthened: rows are shrunk, and lengthening what that hides would go on for ever.
     """
     norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(support))
     noisy, sd = sums.gram(support, norm, rho, "Gram matrix of the selection", transform=root)
@@ -302,7 +302,7 @@ def fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> S
     ----------
     sums : SparseSums
     fit : SparseFit
-        Columns joined it, one after the other: the noise of their Gram matrices is in its coefficients.
+        A column joined it: the noise of its Gram matrix is in the coefficients.
     clip : float
         Where residuals are clipped, in multiples of their scale.
     rho : float

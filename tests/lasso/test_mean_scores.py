@@ -187,7 +187,7 @@ def test_a_tail_beyond_the_counts_is_warned_of_and_allowed_for():
 def test_means_away_from_the_middle_are_covered():
     """Response and columns off the middle of their bounds, no constant: what a constant would do."""
     hits = []
-    for seed in range(12):
+    for seed in range(1000, 1012):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((12_000, 12)) + 1.0
         X[:, 5] = rng.random(12_000) < 0.1
@@ -197,7 +197,7 @@ def test_means_away_from_the_middle_are_covered():
             epsilon=2.0, sparsity=3, targets=[0, 5, 7], rng=seed
         )
         if not fit.missed_column_test.exhausted:  # the rare column was missed, and is named
-            hits.append(np.abs(fit.params - [1.0, 0.5, 0.0]) < 2.4 * fit.bse)  # .889 within 1.96 (60 seeds)
+            hits.append(np.abs(fit.params - [1.0, 0.5, 0.0]) < 1.96 * fit.bse)  # .954 of 720
     low, _ = binomial_limits(0.95, 3 * len(hits), level=0.99)
     assert np.mean(hits) >= low
 
