@@ -1,35 +1,53 @@
-"""Bounds of columns bought with privacy: where nearly all rows lie, from noisy distribution functions."""
+"""Bounds and levels bought with privacy: where nearly all rows lie, and which labels are common.
+
+Numbers get noisy distribution functions (`privinf.inference.quantiles.find_range`), texts noisy counts
+(`privinf.mechanisms.levels`); what comes out is a schema.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
+from privinf.accounting import (
+    GaussianLoss,
+    Ledger,
+    LedgerEntry,
+    Loss,
+    PrivacyReport,
+    ThresholdLoss,
+    gaussian_delta,
+    gaussian_epsilon,
+)
 from privinf.doors import door, doors, warn
-from privinf.errors import ChangedTargetWarning, NotAvailableError
+from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, find_range
-from privinf.mechanisms.distribution import NoisyCDF, OpenColumns, numeric_columns
+from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import Spending
-from privinf.schema import Numeric, Schema
-from privinf.schema.declared import Declaration, Level
-from privinf.typing import Floats, Json, Pair, SpendingWords, Table
+from privinf.mechanisms.levels import NoisyLevels, OpenLabels
+from privinf.schema import Factor, Numeric, Schema
+from privinf.schema.arrays import kinds_of
+from privinf.schema.declared import Declaration, checked_names
+from privinf.typing import ColumnKind, Floats, Json, SpendingWords, Table
 from privinf.validation import check_fraction
 
 # n mu of one column, below which no bound is worth its price.
 LEAST_SIGNAL = 100.0
 LABEL = "find_bounds"
+# What rare levels are pooled as.
+OTHER = "other"
 
 
 @doors
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class FoundSchema(Schema):
-    """A schema whose bounds were bought: what they cost stands beside them.
+    """A schema whose bounds and levels were bought: what they cost stands beside them.
 
     Attributes
     ----------
@@ -37,7 +55,10 @@ class FoundSchema(Schema):
         As of `Schema`.
     clips : DataFrame
         One row a column: ``low``, ``high``, ``wanted``, the share of the rows that was to lie outside, and
-        ``at_most``, the share that may (counted, and two sds of the noise on each side).
+        ``at_most``, the share that may (counted, and two sds of the noise on each side). Of levels: the
+        share that is to be pooled, a level at a time, and the share of the rows that may be.
+    threshold : Series
+        Of columns of levels: the noisy count above which a level was shown.
     privacy : PrivacyReport
         Of the looks at the rows, with the state of the ledger after them.
 
@@ -48,6 +69,7 @@ class FoundSchema(Schema):
     """
 
     clips: Any = None
+    threshold: Any = None
     privacy: Any = None
 
     def __init__(
@@ -55,39 +77,37 @@ class FoundSchema(Schema):
         columns: Mapping[str, Any],
         *,
         clips: pd.DataFrame,
+        threshold: pd.Series[float],
         privacy: PrivacyReport,
         unit: str | None = None,
         max_rows: int = 1,
     ) -> None:
         Schema.__init__(self, columns, unit=unit, max_rows=max_rows)
         object.__setattr__(self, "clips", clips)
+        object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "privacy", privacy)
-
-    def widened(self, columns: Mapping[str, Declaration | Pair | Sequence[Level]]) -> Schema:
-        """Return a plain schema with other, or more, declarations: what is known need not be bought."""
-        return Schema({**self.columns, **columns}, unit=self.unit, max_rows=self.max_rows)
 
     def __repr__(self) -> str:
         total = self.privacy
         lines = [
-            f"{name}: at most {share:.1%} of the rows outside, {wanted:.1%} wanted"
-            for name, share, wanted in zip(
-                self.clips.index, self.clips["at_most"], self.clips["wanted"], strict=True
-            )
+            f"{name}: levels below {row.wanted:.1%} pooled, at most {row.at_most:.1%} of the rows"
+            if name in self.threshold.index
+            else f"{name}: at most {row.at_most:.1%} of the rows outside, {row.wanted:.1%} wanted"
+            for name, row in self.clips.iterrows()
         ]
         cost = f"bought for epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
         stamp = f"; {total.stamp}" if total.stamp else ""
         return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.to_dict(), self.clips, self.privacy.to_dict())
+        return _restored, (self.to_dict(), self.clips, self.threshold, self.privacy.to_dict())
 
 
-def _restored(content: Json, clips: pd.DataFrame, privacy: Json) -> FoundSchema:
+def _restored(content: Json, clips: pd.DataFrame, threshold: pd.Series[float], privacy: Json) -> FoundSchema:
     plain = Schema.from_dict(content)
     return FoundSchema(
-        plain.columns, clips=clips, privacy=PrivacyReport.from_dict(privacy), unit=plain.unit,
-        max_rows=plain.max_rows,
+        plain.columns, clips=clips, threshold=threshold, privacy=PrivacyReport.from_dict(privacy),
+        unit=plain.unit, max_rows=plain.max_rows,
     )  # fmt: skip
 
 
@@ -97,39 +117,49 @@ def find_bounds(
     columns: Iterable[str] | None = None,
     *,
     clip: float = 0.01,
+    rare: float = 0.01,
     unit: str | None = None,
     max_rows: int = 1,
     ledger: Ledger | None = None,
     **spending: Unpack[SpendingWords],
 ) -> FoundSchema:
-    r"""Buy public bounds of columns of numbers: a schema, what it cost, and how far its bounds may cut.
+    r"""Buy bounds of numbers and levels of texts: a schema, what it cost, and how much it may cut or pool.
 
     Parameters
     ----------
     rows : DataFrame, or any other table
     columns : sequence of str, optional
-        Columns of numbers. By default all of them; the names and kinds of columns are taken as public.
+        By default all columns of numbers; columns of texts are named. Names and kinds are taken as public.
     clip : float
         Share of a column's rows that its bounds may leave out, half of it on each side.
+    rare : float
+        Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``, as are those that
+        are too rare to be shown.
     unit : str, optional
         Column that tells whose row it is, where one person has several: at most `max_rows`.
     max_rows : int
     ledger : Ledger, optional
     epsilon, delta, mu, rho, calibration, rng, source
-        As for `Modulation.release`; for all columns together, an equal share of mu^2 each.
+        As for `Modulation.release`; for all columns together, an equal share of mu^2 each. Levels need
+        `delta`.
 
     Returns
     -------
     FoundSchema
-        A `Schema`, with ``clips`` and ``privacy``.
+        A `Schema`, with ``clips``, ``threshold`` and ``privacy``.
 
     Raises
     ------
     NotAvailableError
-        n mu of one column is below 100 (n over `max_rows`): nothing was spent, and no row counted.
+        n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
+        rows: nothing was spent, and no row counted. No level of a column was common enough: it was.
     SchemaError
-        A column is absent, has missing or infinite values, or texts.
+        A column is absent or has missing values, infinite ones, or numbers among texts.
+    ArgumentError
+        Levels are asked for without `delta`.
     BudgetExceededError
+        Also for levels on a ledger with a limit: a level that one record has is shown with probability delta,
+        which no limit in mu, rho or pure epsilon can hold.
 
     Warns
     -----
@@ -144,41 +174,116 @@ def find_bounds(
     if so few can be seen, else where the tail that is seen leads, taken as exponential. A column of numbers
     below 2^-20 is given bounds of that size: change its unit.
 
+    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
+    (1, 1e-6) for one column. If what is left to pool is rare itself, it counts as the most common level.
+
     **Privacy.** Reads all rows of these columns; replace-one, n is public. Each look is Gaussian:
     mu = sensitivity / noise sd (`privinf.mechanisms.distribution`); later looks choose their edges by earlier
-    releases. The bounds are a function of the releases.
+    releases. Levels: `privinf.mechanisms.levels`. The schema is a function of the releases.
 
     Examples
     --------
     >>> import numpy as np, pandas as pd, privinf as pi
     >>> rng = np.random.default_rng(0)
-    >>> rows = pd.DataFrame({"age": rng.uniform(20, 70, 9_000), "pay": rng.lognormal(10, 1, 9_000)})
-    >>> schema = pi.find_bounds(rows, epsilon=0.5, delta=1e-6, rng=0)
-    >>> bool(15 < schema["age"].low < 25 and 65 < schema["age"].high < 75)
-    True
+    >>> rows = pd.DataFrame({"age": rng.uniform(20, 70, 9_000), "town": rng.choice(["a", "b"], 9_000)})
+    >>> schema = pi.find_bounds(rows, ["age", "town"], epsilon=0.5, delta=1e-6, rng=0)
+    >>> bool(15 < schema["age"].low < 25 and 65 < schema["age"].high < 75), schema["town"].levels
+    (True, ('a', 'b'))
     """
-    share = check_fraction(clip, "clip")
+    shares = check_fraction(clip, "clip"), check_fraction(rare, "rare")
     budget = Spending.of(spending, ledger)
-    names = numeric_columns(rows, columns)
-    held = OpenColumns(rows, names, unit=unit, max_rows=max_rows)
-    each = budget.mu / math.sqrt(len(names))
-    _check_signal(held.n / max_rows, each, len(names))
-    budget.ledger.check(GaussianLoss(budget.mu))
-    found: dict[str, Range] = {}
-    entries: list[LedgerEntry] = []
-    for name in names:
-        look = partial(_look, held, name, 1.0 / len(names), budget, entries)
-        found[name] = _checked(name, find_range(look, share))
+    kinds = _kinds(rows, columns)
+    texts = [name for name, kind in kinds.items() if kind == "levels"]
+    numbers = [name for name in kinds if name not in texts]
+    event = _unseen(budget, len(texts), len(kinds), grouped=unit is not None)
+    held = OpenColumns(rows, numbers, unit=unit, max_rows=max_rows)
+    labels = {name: OpenLabels(rows, name) for name in texts}
+    _check_signal(held.n / max_rows, budget.mu / math.sqrt(len(kinds)), len(kinds))
+    part, entries = 1.0 / len(kinds), list[LedgerEntry]()
+    budget.ledger.check(_losses(budget.mu, part, len(numbers), len(texts), event))
+    found: dict[str, tuple[Declaration, list[float]]] = {}
+    seen: dict[str, float] = {}
+    for name in kinds:
+        if name in labels:
+            shown, recorded = labels[name].levels(part, event, budget, LABEL)
+            entries += recorded
+            found[name], seen[name] = _pooled(name, shown, shares[1]), shown.threshold
+        else:
+            one = _checked(name, find_range(partial(_look, held, name, part, budget, entries), shares[0]))
+            found[name] = Numeric(one.low, one.high), [one.low, one.high, shares[0], one.most]
+    clips = pd.DataFrame.from_dict(
+        {name: row for name, (_, row) in found.items()},
+        orient="index", columns=["low", "high", "wanted", "at_most"],
+    )  # fmt: skip
     return FoundSchema(
-        {name: Numeric(one.low, one.high) for name, one in found.items()},
-        clips=pd.DataFrame(
-            {name: (one.low, one.high, share, one.most) for name, one in found.items()},
-            index=["low", "high", "wanted", "at_most"],
-        ).T,
+        {name: declared for name, (declared, _) in found.items()},
+        clips=clips, threshold=pd.Series(seen, dtype=np.float64), unit=unit, max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
-        unit=unit,
-        max_rows=max_rows,
-    )
+    )  # fmt: skip
+
+
+def _kinds(rows: Table, columns: Iterable[str] | None) -> dict[str, ColumnKind]:
+    """Return the columns that are meant and what each of them holds, by its type."""
+    kinds = kinds_of(rows)
+    if columns is None:
+        kinds = {name: kind for name, kind in kinds.items() if kind == "number"}
+        if not kinds:
+            raise SchemaError("no column of the table holds numbers: name some in columns=")
+        return kinds
+    names = checked_names(columns)
+    if absent := [name for name in names if name not in kinds]:
+        raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
+    return {name: kinds[name] for name in names}
+
+
+def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> float:
+    """Return delta', the probability with which a level that one record has may be shown.
+
+    Whichever k of the columns of texts it is shown in, what is left of mu and k delta' keep to the level that
+    the call may spend; see `ThresholdLoss`.
+    """
+    if not texts or math.isinf(budget.mu):
+        return 0.5
+    if grouped:
+        raise NotAvailableError("levels are found where each person has one row: declare them")
+    if budget.delta is None:
+        raise ArgumentError(
+            "levels need delta=: one record's own level may be shown with that probability; name it, or "
+            "declare the levels"
+        )
+    epsilon = gaussian_epsilon(budget.mu, budget.delta)
+    left = [
+        (budget.delta - gaussian_delta(epsilon, budget.mu * math.sqrt(1.0 - 0.5 * k / columns))) / k
+        for k in range(1, texts + 1)
+    ]
+    return min(left)
+
+
+def _losses(mu: float, part: float, numbers: int, texts: int, event: float) -> list[Loss]:
+    """Return what the whole call will cost."""
+    if math.isinf(mu):
+        return [GaussianLoss(mu)]
+    whole: list[Loss] = [GaussianLoss(mu * math.sqrt(part * numbers))] if numbers else []
+    return whole + [ThresholdLoss(mu * math.sqrt(part), event)] * texts
+
+
+def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
+    """Return the levels that are kept, and what may be pooled; see `find_bounds`."""
+    common = [at for at in range(len(shown.labels)) if shown.counts[at] >= rare * shown.n]
+    if not common:
+        raise NotAvailableError(
+            f"column {name!r}: no level was seen in {max(shown.threshold, rare * shown.n):.0f} rows or more; "
+            "spend more, or declare the levels. What was spent is spent"
+        )
+    left = shown.n - float(shown.counts[common].sum())
+    slack = 2.0 * shown.sd * math.sqrt(len(common))
+    labels = [shown.labels[at] for at in common]
+    other = labels[int(np.argmax(shown.counts[common]))]
+    if len(labels) == 1 or left > max(slack, rare * shown.n):
+        other = OTHER
+        labels += [] if OTHER in labels else [OTHER]
+    most = min(max(left, 0.0) + slack, shown.n) / shown.n
+    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most]
 
 
 def _look(

@@ -38,6 +38,7 @@ BinaryMechanism = Literal["response", "gaussian"]
 BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
 ClipRule = Literal["auto", "bounds"]
+ColumnKind = Literal["number", "levels"]
 CovType = Literal["nonrobust", "HC0"]
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
@@ -102,7 +103,8 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "Alternative", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds",
-    "Calibration", "ClipRule", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily", "DiameterChoice",
+    "Calibration", "ClipRule", "ColumnKind", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily",
+    "DiameterChoice",
     "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
     "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",

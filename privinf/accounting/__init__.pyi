@@ -20,6 +20,7 @@ from .losses import ConcentratedLoss as ConcentratedLoss
 from .losses import GaussianLoss as GaussianLoss
 from .losses import Loss as Loss
 from .losses import PureLoss as PureLoss
+from .losses import ThresholdLoss as ThresholdLoss
 from .losses import loss_from_dict as loss_from_dict
 from .losses import pure_mu as pure_mu
 from .losses import pure_rho as pure_rho
@@ -47,6 +48,7 @@ __all__ = [
     "Released",
     "ReleasedNumber",
     "Sensitivity",
+    "ThresholdLoss",
     "Total",
     "calibrate_mu",
     "classic_mu",

@@ -17,6 +17,7 @@ from privinf.accounting.losses import (
     GaussianLoss,
     Loss,
     PureLoss,
+    ThresholdLoss,
     pure_mu,
     pure_rho,
 )
@@ -249,6 +250,11 @@ def _reason(currency: Currency, loss: Loss) -> str:
         return (
             "an (epsilon, delta) event may leak everything with probability delta, so it has no finite cost "
             "in mu, rho or pure epsilon: no limit can admit it"
+        )
+    if isinstance(loss, ThresholdLoss):
+        return (
+            "noisy counts can show one record's own label with probability delta: they have no finite cost "
+            "in mu, rho or pure epsilon: declare the levels, or take a ledger without a limit"
         )
     if currency == "mu2":
         return (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
@@ -23,6 +23,7 @@ from privinf.accounting.losses import (
     GaussianLoss,
     Loss,
     PureLoss,
+    ThresholdLoss,
     pure_mu,
     pure_rho,
 )
@@ -47,6 +48,8 @@ class Total:
         The (epsilon, delta) events.
     concentrated : float
         Sum of rho over the releases known only in zCDP.
+    thresholded : tuple of (float, float)
+        The (mu, delta) of labels that were shown by their noisy counts.
 
     Notes
     -----
@@ -56,13 +59,16 @@ class Total:
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
-    One release known only in zCDP puts the whole total into zCDP, with the tight conversion.
+    One release known only in zCDP puts the whole total into zCDP, with the tight conversion. Of m releases of
+    labels any k may have delta in place of half of mu^2 (`ThresholdLoss`): the largest over k of the total
+    with the k largest deltas, and with half of the k smallest mu^2 taken off.
     """
 
     mu2: float = 0.0
     pure: tuple[float, ...] = ()
     approximate: tuple[tuple[float, float], ...] = ()
     concentrated: float = 0.0
+    thresholded: tuple[tuple[float, float], ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 for which the total is (epsilon, `delta`)-DP, rounded upwards.
@@ -71,6 +77,8 @@ class Total:
         ArgumentError for a delta outside (0, 1).
         """
         delta = check_fraction(delta, "delta")
+        if self.thresholded:
+            return max(case.epsilon(delta) for case in self._cases())
         leak = self._leak()
         if math.isinf(self.mu2) or leak >= delta:
             return math.inf
@@ -89,6 +97,8 @@ class Total:
         Raises ArgumentError unless `epsilon` is finite and at least 0.
         """
         epsilon = check_number(epsilon, "epsilon", low=0.0)
+        if self.thresholded:
+            return max(case.delta(epsilon) for case in self._cases())
         if math.isinf(self.mu2):
             return 1.0
         if self.concentrated > 0.0:
@@ -132,11 +142,21 @@ class Total:
             pure=tuple(sorted(self.pure + other.pure, reverse=True)),
             approximate=tuple(sorted(self.approximate + other.approximate, reverse=True)),
             concentrated=self.concentrated + other.concentrated,
+            thresholded=tuple(sorted(self.thresholded + other.thresholded, reverse=True)),
         )
 
     def dominates(self, other: Total) -> bool:
         """Say whether each part of this total covers the same part of `other` (sufficient, not necessary)."""
         return upper_bound(self, other) == self
+
+    def _cases(self) -> Iterator[Total]:
+        """Yield a total that covers k releases of labels of which the record alone has one, k = 0, ..., m."""
+        squares = sorted(mu * mu for mu, _ in self.thresholded)
+        deltas = sorted((delta for _, delta in self.thresholded), reverse=True)
+        for k in range(len(squares) + 1):
+            halved = math.fsum([self.mu2, *squares[k:], *(square / 2.0 for square in squares[:k])])
+            events = self.approximate + tuple((0.0, delta) for delta in deltas[:k])
+            yield replace(self, mu2=halved, approximate=tuple(sorted(events, reverse=True)), thresholded=())
 
     def _leak(self) -> float:
         return -math.expm1(math.fsum(math.log1p(-delta) for _, delta in self.approximate))
@@ -156,9 +176,9 @@ class Total:
         return math.sqrt(self.mu2 + bound), *binary_losses(())
 
     def _refuse_approximate(self, what: str) -> None:
-        if self.approximate:
+        if self.approximate or self.thresholded:
             raise NotAvailableError(
-                f"{what} is not available: a release is known only as an (epsilon, delta) event; "
+                f"{what} is not available: a release leaks with some probability, an (epsilon, delta) event; "
                 "use epsilon(delta)"
             )
 
@@ -233,6 +253,7 @@ def compose(losses: Iterable[Loss]) -> Total:
     pure: list[float] = []
     approximate: list[tuple[float, float]] = []
     concentrated: list[float] = []
+    thresholded: list[tuple[float, float]] = []
     for loss in losses:
         match loss:
             case GaussianLoss(mu):
@@ -243,6 +264,8 @@ def compose(losses: Iterable[Loss]) -> Total:
                 approximate.append((epsilon, delta))
             case ConcentratedLoss(rho):
                 concentrated.append(rho)
+            case ThresholdLoss(mu, delta):
+                thresholded.append((mu, delta))
             case _:
                 raise ArgumentError(f"losses must hold privacy losses, got {type(loss).__name__}")
     if math.inf in pure or math.inf in concentrated:  # something went out in clear: nothing else matters
@@ -252,6 +275,7 @@ def compose(losses: Iterable[Loss]) -> Total:
         pure=tuple(sorted((epsilon for epsilon in pure if epsilon > 0.0), reverse=True)),
         approximate=tuple(sorted(approximate, reverse=True)),
         concentrated=math.fsum(concentrated),
+        thresholded=tuple(sorted(thresholded, reverse=True)),
     )
 
 
@@ -260,12 +284,17 @@ def upper_bound(first: Total, second: Total) -> Total:
     return Total(
         mu2=max(first.mu2, second.mu2),
         pure=tuple(max(a, b) for a, b in zip_longest(first.pure, second.pure, fillvalue=0.0)),
-        approximate=tuple(
-            (max(a[0], b[0]), max(a[1], b[1]))
-            for a, b in zip_longest(first.approximate, second.approximate, fillvalue=(0.0, 0.0))
-        ),
+        approximate=_pairwise(first.approximate, second.approximate),
         concentrated=max(first.concentrated, second.concentrated),
+        thresholded=_pairwise(first.thresholded, second.thresholded),
     )
+
+
+def _pairwise(
+    first: tuple[tuple[float, float], ...], second: tuple[tuple[float, float], ...]
+) -> tuple[tuple[float, float], ...]:
+    both = zip_longest(first, second, fillvalue=(0.0, 0.0))
+    return tuple((max(a[0], b[0]), max(a[1], b[1])) for a, b in both)
 
 
 def available(figure: Callable[[], float]) -> float:

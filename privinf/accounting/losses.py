@@ -1,6 +1,6 @@
 """Privacy losses: what one release costs, in the terms in which its mechanism was proved private.
 
-Four kinds are enough for everything that the package composes. Each is a small frozen record; how they add
+Five kinds are enough for everything that the package composes. Each is a small frozen record; how they add
 up is the business of :mod:`privinf.accounting.composition`.
 """
 
@@ -159,12 +159,52 @@ class ConcentratedLoss:
         return {"kind": "concentrated", "rho": json_number(self.rho)}
 
 
-Loss: TypeAlias = GaussianLoss | PureLoss | ApproximateLoss | ConcentratedLoss
+@doors
+@dataclass(frozen=True, slots=True)
+class ThresholdLoss:
+    """The loss of noisy counts of the labels that occur, each shown where its count passes a threshold.
+
+    Parameters
+    ----------
+    mu : float
+        sqrt(2) over the sd of the noise, for a record that moves from one label to another of which both
+        occur in either table; at least 0, finite.
+    delta : float
+        Largest probability that a label which one record alone has is shown, strictly between 0 and 1.
+
+    Raises
+    ------
+    ArgumentError
+        If either is out of range.
+
+    Notes
+    -----
+    Two neighbours differ in one of three ways. Both labels occur in both tables: two counts differ by 1, and
+    the loss is mu-GDP. One of the labels occurs in one table alone: with probability `delta` it is shown, and
+    the other count differs by 1, (mu/sqrt 2)-GDP. Both do: nothing else differs. So a total is the largest
+    over how many of its releases are of the second kind, not the sum of both.
+    """
+
+    mu: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", _check_cost(self.mu, "mu", infinite=False))
+        delta = check_number(self.delta, "delta", low=0.0, high=1.0, open_low=True, open_high=True)
+        object.__setattr__(self, "delta", delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record; :func:`loss_from_dict` reads it back."""
+        return {"kind": "threshold", "mu": self.mu, "delta": self.delta}
+
+
+Loss: TypeAlias = GaussianLoss | PureLoss | ApproximateLoss | ConcentratedLoss | ThresholdLoss
 _KINDS: dict[str, type[Loss]] = {
     "gaussian": GaussianLoss,
     "pure": PureLoss,
     "approximate": ApproximateLoss,
     "concentrated": ConcentratedLoss,
+    "threshold": ThresholdLoss,
 }
 
 

@@ -17,6 +17,7 @@ from privinf.accounting import (
     Loss,
     PureLoss,
     Sensitivity,
+    ThresholdLoss,
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
@@ -324,5 +325,7 @@ def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
 
 def _amount(loss: Loss) -> float:
     match loss:
-        case GaussianLoss(amount) | ConcentratedLoss(amount) | PureLoss(amount) | ApproximateLoss(amount):
+        case GaussianLoss(amount) | ConcentratedLoss(amount) | PureLoss(amount):
+            return amount
+        case ApproximateLoss(amount) | ThresholdLoss(amount):
             return amount

@@ -25,12 +25,11 @@ A L^-1 of the rounded L. Entries of L h are integers times 2^-22, at most n: exa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from pandas.api.types import is_complex_dtype, is_numeric_dtype
 from scipy.signal import lfilter
 
 from privinf.accounting import LedgerEntry
@@ -39,7 +38,6 @@ from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_ROWS, Line, Spending
 from privinf.mechanisms.rows import Rows, unit_codes
 from privinf.noise import NoiseSource
 from privinf.schema import Schema
-from privinf.schema.declared import checked_names
 from privinf.schema.reading import Reader, as_frame
 from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
@@ -205,19 +203,4 @@ def _checked(edges: Floats) -> Floats:
     found = check_array(edges, "edges", ndim=1)
     if not 1 <= len(found) < CELL_LIMIT or not (np.diff(found) > 0.0).all():
         raise ArgumentError(f"edges must be increasing, between 1 and {CELL_LIMIT - 1} of them")
-    return found
-
-
-def numeric_columns(rows: Table, columns: Iterable[str] | None) -> list[str]:
-    """Return the columns that are named, or all that hold numbers by their type.
-
-    Raises SchemaError if there is none.
-    """
-    if columns is not None:
-        return checked_names(columns)
-    frame = as_frame(rows)
-    kinds = {name: dtype for name, dtype in frame.dtypes.items() if isinstance(name, str)}
-    found = [name for name, dtype in kinds.items() if is_numeric_dtype(dtype) and not is_complex_dtype(dtype)]
-    if not found:
-        raise SchemaError("no column of the table holds numbers: name some in columns=")
     return found

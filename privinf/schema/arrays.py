@@ -12,7 +12,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
-from privinf.typing import Bounds, ColumnsLike, Pair
+from privinf.typing import Bounds, ColumnKind, ColumnsLike, Pair, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,10 +95,30 @@ def checked_pair(name: str, pair: Pair) -> Interval:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
-def labelled(X: ColumnsLike) -> Any:
+def labelled(X: ColumnsLike | Table) -> Any:
     """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
     table: Any = X
     return table.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
+
+
+def kinds_of(table: Table) -> dict[str, ColumnKind]:
+    """Return the kind of each column of a table with names, by its type alone; no value is looked at.
+
+    Raises SchemaError if it is none, or a name is no text.
+    """
+    import pandas as pd
+
+    frame = labelled(table)
+    frame = pd.DataFrame(dict(frame)) if isinstance(frame, Mapping) else frame
+    if not isinstance(frame, pd.DataFrame):
+        raise SchemaError(f"the data must be a table with named columns, not {type(table).__name__}")
+    kinds: dict[str, ColumnKind] = {}
+    for name, dtype in frame.dtypes.items():
+        if not isinstance(name, str):
+            raise SchemaError("column names must be texts")
+        numeric = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
+        kinds[name] = "number" if numeric else "levels"
+    return kinds
 
 
 @door

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.schema.intervals import Interval
+from privinf.typing import ColumnKind
+from privinf.validation import check_choice
 
 Level: TypeAlias = str | int | float | bool
 
@@ -92,11 +94,15 @@ class Factor:
         True if the column itself is sent in clear.
     unit : str
         For display.
+    other : level, optional
+        One of the levels, as which every value counts that is none of them: rare levels are pooled so.
+        Without it such values are refused.
 
     Raises
     ------
     SchemaError
-        If there are fewer than two levels, repeated levels, or levels of several kinds.
+        If there are fewer than two levels, repeated levels, levels of several kinds, or `other` is none of
+        them.
 
     Notes
     -----
@@ -108,6 +114,7 @@ class Factor:
     _: KW_ONLY
     public: bool = False
     unit: str = ""
+    other: Level | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, str) or not isinstance(self.levels, (Sequence, np.ndarray)):
@@ -120,6 +127,10 @@ class Factor:
         if len(levels) < 2:
             raise SchemaError("a factor needs at least two levels")
         object.__setattr__(self, "levels", levels)
+        if self.other is not None:
+            object.__setattr__(self, "other", _level(self.other))
+            if _kind(self.levels[0]) != _kind(self.other) or self.other not in levels:
+                raise SchemaError("other must be one of the levels: add it to them")
         _check_labels(self.public, self.unit)
 
     @property
@@ -140,20 +151,44 @@ class Factor:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        return {"levels": list(self.levels), "public": self.public, "unit": self.unit}
+        kept = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
+        return kept if self.other is None else kept | {"other": self.other}
+
+
+@doors
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A column of which only the name and the kind are known: nothing can be fitted on it.
+
+    Parameters
+    ----------
+    kind : {"number", "levels"}
+        What is to be filled in: bounds or levels.
+    """
+
+    kind: ColumnKind
+    public: ClassVar[bool] = False
+    unit: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_choice(self.kind, ColumnKind, "kind")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {"kind": self.kind}
 
 
 Declaration: TypeAlias = Numeric | Factor
 
 
-def as_declaration(name: str, value: object) -> Declaration:
+def as_declaration(name: str, value: object) -> Declaration | Blank:
     """Return the declaration of column `name` from what a user wrote for it.
 
     Raises SchemaError if it is none of a pair of bounds, a list of levels, `Numeric` and `Factor`; names the
     column.
     """
     try:
-        if isinstance(value, (Numeric, Factor)):
+        if isinstance(value, (Numeric, Factor, Blank)):
             return value
         if (
             isinstance(value, tuple)

@@ -169,6 +169,10 @@ class Reader:
         if gaps.any():
             self._refuse_missing(name)
             codes = np.where(gaps, 0, codes)
+        if declared.other is not None:
+            if len(codes) and (codes < 0).all():
+                raise SchemaError(f"column {name!r} holds none of its declared levels: compare their types")
+            codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
             raise SchemaError(
                 f"column {name!r} has values outside its declared levels; extend the levels, or declare "

@@ -13,9 +13,10 @@ import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.schema.declared import Declaration, Factor, Numeric, as_declaration
+from privinf.schema.arrays import kinds_of
+from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration
 from privinf.schema.intervals import Interval
-from privinf.typing import Json
+from privinf.typing import Json, Table
 from privinf.typing import ResponseMode as ResponseMode
 from privinf.validation import check_choice, check_count, shown
 
@@ -78,11 +79,14 @@ class Schema:
             raise SchemaError("a schema needs at least one column")
         declared = {_name(name): as_declaration(name, value) for name, value in columns.items()}
         for name in _names(public, "public"):
-            if name not in declared:
+            item = declared.get(name)
+            if isinstance(item, Blank):
+                raise SchemaError(f"public column {name!r} is blank: declare it")
+            if item is None:
                 raise SchemaError(
                     f"public column {name!r} is not declared; known columns: {_listed(declared)}"
                 )
-            declared[name] = replace(declared[name], public=True)
+            declared[name] = replace(item, public=True)
         if unit is not None and (not isinstance(unit, str) or unit in declared):
             raise SchemaError("unit must name the identifying column, which is not one of the columns")
         try:
@@ -101,7 +105,72 @@ class Schema:
             raise SchemaError(
                 f"column {shown(name)} is not in the schema; known columns: {_listed(self.columns)}"
             )
-        return self.columns[name]
+        found = self.columns[name]
+        if isinstance(found, Blank):
+            what = "bounds" if found.kind == "number" else "levels"
+            value = "(low, high)" if found.kind == "number" else "[...]"
+            raise SchemaError(
+                f"column {name!r} has blank {what}: fill them in, schema.fill({{{name!r}: {value}}}), or "
+                f"buy them with pi.find_bounds; blank: {_listed(self.blank)}"
+            )
+        return found
+
+    @property
+    def blank(self) -> tuple[str, ...]:
+        """Columns of which nothing but name and kind is declared."""
+        return tuple(name for name, item in self.columns.items() if isinstance(item, Blank))
+
+    def fill(self, columns: Mapping[str, Any] | Schema) -> Schema:
+        """Return a schema with other, or more, declarations.
+
+        Parameters
+        ----------
+        columns : mapping, or Schema
+            As for the class; a schema of `find_bounds`, say. What is named here takes the place of what is
+            declared.
+
+        Raises
+        ------
+        SchemaError
+            As for the class.
+
+        Examples
+        --------
+        >>> schema = Schema.from_frame_names({"age": [31.0, 45.0], "region": ["north", "south"]})
+        >>> schema.blank
+        ('age', 'region')
+        >>> schema.fill({"age": (18, 90), "region": ["north", "south"]}).blank
+        ()
+        """
+        given = columns.columns if isinstance(columns, Schema) else columns
+        if not isinstance(given, Mapping):
+            raise SchemaError("columns must be a mapping from names to bounds or levels, or a Schema")
+        return Schema({**self.columns, **given}, unit=self.unit, max_rows=self.max_rows)
+
+    @classmethod
+    def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
+        """Return a schema of a table's columns with blank bounds and levels, to be filled in.
+
+        Parameters
+        ----------
+        table : DataFrame, any other table, or mapping of columns
+            Names and types are read, and taken as public: numbers (truth values among them) or levels.
+        unit : str, optional
+            Column that identifies the person; it is left out.
+        max_rows : int
+
+        Returns
+        -------
+        Schema
+            It refuses to be used for a column that is `blank`.
+
+        Notes
+        -----
+        **Privacy.** No value is read.
+        """
+        kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
+        blank = {name: Blank(kind) for name, kind in kinds.items()}
+        return Schema(blank, unit=unit, max_rows=max_rows)
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns
@@ -165,7 +234,11 @@ class Schema:
         """
         try:
             columns = {
-                name: Factor(**item) if "levels" in item else Numeric(**item)
+                name: Blank(**item)
+                if "kind" in item
+                else Factor(**item)
+                if "levels" in item
+                else Numeric(**item)
                 for name, item in content["columns"].items()
             }
             return cls(columns, unit=content["unit"], max_rows=content["max_rows"])
@@ -216,11 +289,14 @@ def _made_up(item: Declaration, rows: int) -> Any:
     return pd.Categorical(cycled, categories=list(item.levels)) if item.categorical else np.asarray(cycled)
 
 
-def _domain(item: Declaration) -> str:
+def _domain(item: Declaration | Blank) -> str:
+    if isinstance(item, Blank):
+        return "blank bounds" if item.kind == "number" else "blank levels"
     if isinstance(item, Numeric):
         return f"[{item.low:g}, {item.high:g}]"
-    shown = ", ".join(map(str, item.levels[:6]))
-    return f"{{{shown}{', ...' if len(item.levels) > 6 else ''}}} ({len(item.levels)} levels)"
+    shown = ", ".join(map(str, item.levels[:6])) + (", ..." if len(item.levels) > 6 else "")
+    others = "" if item.other is None else f", others count as {item.other}"
+    return f"{{{shown}}} ({len(item.levels)} levels{others})"
 
 
 def _name(name: object) -> str:

@@ -79,7 +79,7 @@ def test_seeded_bounds_say_so_and_all_survives_a_pickle():
 
 
 def test_what_is_known_takes_the_place_of_what_was_found():
-    found = pi.find_bounds(ROWS, ["year", "pay"], **ASKED, rng=0).widened(
+    found = pi.find_bounds(ROWS, ["year", "pay"], **ASKED, rng=0).fill(
         {"year": (1980.0, 2030.0), "name": ["a", "b"]}
     )
     assert type(found) is pi.Schema
@@ -111,7 +111,7 @@ def test_a_limit_refuses_the_whole_and_not_the_rest():
 @pytest.mark.parametrize(
     ("columns", "options", "error"),
     [
-        (["name"], {"mu": 1.0}, SchemaError),
+        (["name"], {"mu": 1.0}, ArgumentError),
         (["absent"], {"mu": 1.0}, SchemaError),
         ("year", {"mu": 1.0}, SchemaError),
         (["year"], {}, ArgumentError),
