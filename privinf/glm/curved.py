@@ -268,7 +268,7 @@ def final(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, robust: bo
     step = vectors @ ((vectors.T @ score.mean) / values)
     allowance = (misfit_of(at) * bounds.score_excess) ** 2 / sums.p
     allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
-    meat = _sampling(hessian, size)
+    meat = _sampling(hessian, size, sums.weight_unit)
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
     spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
@@ -292,7 +292,7 @@ def final_layers(sums: CurvedSums, at: Place, shares: Shares, walk: Walk, *, rob
     hessian = sums.secant(at, towards, for_hessian, clip=large)
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
-    sampling = _sampling(hessian, None) if size is None else shrunk(size.mean, size.sd)
+    sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = beyond / sums.n * float(np.linalg.norm(step))
     hidden = Hidden(upper.mean, upper.sd, clip.layer / sums.n, clip.ratio, lost)
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
@@ -305,11 +305,14 @@ def _towards(score: Noisy, at: Place) -> Floats:
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
 
 
-def _sampling(hessian: Noisy, meat: Noisy | None) -> Floats:
-    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape."""
+def _sampling(hessian: Noisy, meat: Noisy | None, unit: float) -> Floats:
+    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape.
+
+    Scores are in this unit: where their variance is the Hessian H, it is H / unit in units of their own.
+    """
     found = _lifted(hessian.mean, hessian.floor / 4.0)
     if meat is None:
-        return found
+        return found / unit
     return shrunk(meat.mean, meat.sd, found * (len(found) / float(np.trace(found))))
 
 

@@ -156,6 +156,11 @@ class CurvedSums:
         self.traffic.add(label, args, len(found.values))
         return found
 
+    @property
+    def weight_unit(self) -> float:
+        """What public weights are divided by: scores are, squares of scores are by its square."""
+        return float(self.units.get("weight_unit", 1.0))
+
     def _at(self, theta: Floats, transform: Floats, **more: PlainValue) -> dict[str, Any]:
         whole, columns = self.fixed.copy(), np.zeros((len(self.fixed), self.p))
         whole[self.free], columns[self.free] = theta, transform.T
@@ -195,10 +200,11 @@ class CurvedSums:
         return Noisy(NoisyGram.of(found).mean, found.mean_sd)
 
     def average(self, theta: Floats, top: float, share: float) -> Noisy:
-        """Return the mean derivative of the mean at `theta`, each record's at most `top`."""
+        """Return the mean derivative of the mean at `theta`: each record counts once, at most `top`."""
         assert self.constant is not None
         args = self._at(theta, np.eye(self.p))
         args["transform"] = args["transform"][:, [self.constant]]
+        args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit")}
         found = self._ask("curved.secant", args | {"step": np.zeros(1), "clip": top}, "mean curvature", share)
         return Noisy(found.mean, found.mean_sd)
 

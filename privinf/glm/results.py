@@ -45,6 +45,7 @@ UNSETTLED = (
 )
 WIDER_CLIP = ", or a larger residual_clip"
 
+NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not tell how counts scatter"
 APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
     "uncorrelated with every other one, weighted by the curvature."
@@ -219,7 +220,9 @@ class FederatedGLMResults(Results):
         """
         rows, loss = self._rows(exog, transform), LOSSES[self.family]
         spread = max(self._settings.get("dispersion", 1.0), 1.0)
-        return predicted(self._estimate, rows, loss, scatter=self._scatter(), dispersion=spread)
+        found = predicted(self._estimate, rows, loss, scatter=self._scatter(), dispersion=spread)
+        weighted = loss == "poisson" and "Weights" in self.options
+        return replace(found, observation=None, reason=NO_DISPERSION) if weighted else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

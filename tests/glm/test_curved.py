@@ -328,6 +328,24 @@ def test_weights_are_those_of_a_weighted_likelihood():
     np.testing.assert_allclose(fit.bse, reference.bse, atol=1e-8)
 
 
+@pytest.mark.parametrize("top", [3.0, 30.0])
+@pytest.mark.parametrize(("model", "response"), [(pi.Poisson, "y"), (pi.Logit, "some")])
+def test_bounds_of_weights_move_no_number(model, response, top):
+    """Scores are in units of the weights' bounds: nothing that is reported may be."""
+    table = counts_table(2000).assign(some=lambda t: (t.y > 1.0).astype(float))
+    schema = pi.Schema({**COUNTS, "some": (0, 1), "w": (0.5, top)})
+    door = model.from_formula(f"{response} ~ a + b", table, schema=schema, weights="w")
+    fit = door.fit(epsilon=math.inf, cov_type="nonrobust", margins=True)
+    family = sm.families.Poisson() if model is pi.Poisson else sm.families.Binomial()
+    X = sm.add_constant(table[["a", "b"]])
+    reference = sm.GLM(table[response], X, family=family, var_weights=table["w"]).fit(tol=1e-13)
+    np.testing.assert_allclose(fit.bse, reference.bse, rtol=1e-7)
+    slope = family.link.inverse_deriv(X @ reference.params).mean()  # of the records, each counted once
+    np.testing.assert_allclose(fit.get_margeff().iloc[:, 0], slope * reference.params[1:], rtol=1e-7)
+    with pytest.raises(NotAvailableError, match=r"weighted|two"):
+        fit.get_prediction(table.head(3)).conf_int(obs=True)
+
+
 def test_roles_that_make_no_sense_are_refused():
     table, schema = counts_table(500), pi.Schema(COUNTS)
     for door, formula, words, told in (
