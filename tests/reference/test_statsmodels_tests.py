@@ -27,7 +27,8 @@ def listed(modules):
     return {name: kind for name, kind in names.items() if name.partition("::")[0] in modules}
 
 
-def check(modules):
+def check(modules, *, closed=()):
+    """Compare classes with the list; `closed` names classes that a test may leave without a word."""
     found = {name: cause.kind for name, cause in classified(run(modules)).items()}
     run_at_all = {name.partition("::")[0] for name in found}  # polars may be absent
     known = listed(run_at_all)
@@ -61,7 +62,7 @@ def test_a_number_that_is_off_by_a_thousandth_is_a_wrong_one(factor, kinds):
 
 
 def test_classes_of_statsmodels_tests_are_those_listed():
-    check(QUICK)
+    check(QUICK, closed=("gap",))
 
 
 @pytest.mark.slow
