@@ -11,7 +11,17 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import ScoreLaw, homoskedastic_variance
 from privinf.inference.solution import quadratic
-from privinf.mixing.rows import EQUATION, nonnegative, ones_means, residuals, row_terms
+from privinf.mixing.rows import (
+    EQUATION,
+    centred_scatter,
+    independent_fit,
+    nonnegative,
+    normal_meat,
+    ones_means,
+    row_tensor,
+    row_terms,
+    shown_sampling,
+)
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import check_array, check_count, check_number
 
@@ -44,6 +54,8 @@ class MixedLeastSquares:
         is a constant.
     population : bool, default True
         Whether score tests are of the population's coefficients or of this finite population's.
+    disjoint : bool, default False
+        Whether every person is in one row ("countsketch").
 
     Raises
     ------
@@ -62,9 +74,11 @@ class MixedLeastSquares:
     ``kappa = sum c^2/(a n^2)`` noisy rows to k; the intercept solves ``ybar - xbar'b - b_0 = 0``, whose error
     is that of two means (its dependence on the noise of the slopes is of second order).
 
-    The meat has three parts: the sandwich of the k rows (mixing error and noise together), with
-    k/(k - d); the noise of the means; and, for the population, s_e^2 A (homoskedastic: rows of sums do not
-    show more). t quantiles with k - d degrees of freedom go with it (`df`).
+    The meat has three parts: that of the k rows (mixing error and noise together) by their normal law,
+    `normal_meat`; the noise of the means; and, for the population, s_e^2 A, with what disjoint rows show of
+    unequal variances (`shown_sampling`). t quantiles with k - d degrees of freedom go with it (`df`): without
+    noise, given the rows' x, the law is exactly theirs. A sandwich of the k rows would be short where k is
+    small (k/4 degrees of freedom, not k), and too long for disjoint rows, whose own products are no error.
 
     **Score test.** With e = y - X b and t = S b, ``X_0 = X + e t' k/(e'e)`` has ``X_0'e = N psibar(b)``, and
     given D its rows are independent of e under the null. So the ordinary F test of e on X_0 is exact for
@@ -108,6 +122,7 @@ class MixedLeastSquares:
         ones_row: ArrayLike | None = None,
         ones_response: float | None = None,
         population: bool = True,
+        disjoint: bool = False,
     ) -> None:
         features, response = check_array(X, "X", ndim=2), check_array(y, "y", ndim=1)
         variances = check_array(noise, "noise", ndim=1)
@@ -122,11 +137,10 @@ class MixedLeastSquares:
         self.n = check_count(n, "n")
         self._kept = (1.0 - check_number(share, "share", low=0.0, high=0.99)) * self.n
         self._y_noise = check_number(y_noise, "y_noise", low=0.0)
-        self._population = population
+        self._population, self._disjoint = population, disjoint
         self.noise_free: Flags = variances == 0.0
         self._means: tuple[Floats, float] | None = None
-        self._mean_noise = 0.0
-        added = 0.0
+        self._mean_noise = added = 0.0
         slopes = np.ones(p, dtype=bool)
         if constant is not None and ones_row is not None:
             means, weight = ones_means(ones_row, ones_response, constant, p)
@@ -135,14 +149,14 @@ class MixedLeastSquares:
             features, response = features - np.outer(c, means[:-1]), response - c * means[-1]
             added, self._mean_noise = float(c @ c) / weight**2, 1.0 / weight**2
             self._means = means[:-1][slopes], float(means[-1])
-        self._slopes = slopes
+        self._slopes, self.k = slopes, k
         self._constant = -1 if constant is None else constant
-        self._k = k
         self._X, self._y = features[:, slopes], response
         d = self._X.shape[1]
         if k <= d:
             raise ArgumentError(f"{k} mixed rows cannot identify {d} coefficients: more rows are needed")
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
+        self._unit = self.n * k / self._kept**2  # from the covariance of one row's x e to n times psibar's
         self._noise = variances[slopes]
         self.df, self.df_resid = float(k - d), np.inf
         self.law = ScoreLaw(k, d)
@@ -161,10 +175,10 @@ class MixedLeastSquares:
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest."""
         slopes, _ = self._split(beta)
-        S, size, common = np.diag(self._noise), self._kept / self._k, self._common(slopes)
-        variance, unit = max(self._variance(beta), 0.0), self.n * self._k / self._kept**2
+        S, size, common = np.diag(self._noise), self._kept / self.k, self._common(slopes)
+        variance = max(self._variance(beta), 0.0)
         at = row_terms(size, self._gram, variance, S, common, slopes, self._y_noise)
-        terms = {name: self._joined(unit * term, 0.0) for name, term in at.items()}
+        terms = {name: self._joined(self._unit * term, 0.0) for name, term in at.items()}
         means = self.n * self._row_noise(slopes) * self._mean_noise
         terms["noise of the means"] = self._joined(0.0 * S, means)
         return {"mixing": self.noise_meat(beta) - sum(terms.values()), **terms}
@@ -173,28 +187,20 @@ class MixedLeastSquares:
         """Return the meat of mixing and noise, given the people; shape (p, p)."""
         slopes, _ = self._split(beta)
         floor = MEAN_FLOOR * max(self.residual_variance(beta), 0.0)
-        means, rows = self.n * self._row_noise(slopes) * self._mean_noise + floor, self.row_scores(beta)
-        return rows.T @ rows + self._joined(np.zeros((len(slopes),) * 2), means)
+        means = self.n * self._row_noise(slopes) * self._mean_noise + floor
+        return self._joined(self._row_meat(slopes), means)
 
-    def row_scores(self, beta: Floats) -> Floats:
-        """Return what each mixed row adds to root-n psibar, shape (k, p), centred, times sqrt(k/(k - d)).
-
-        Given the people the rows are independent draws: their outer products add up to the rows' part of the
-        meat.
-        """
-        slopes, _ = self._split(beta)
-        psi = self._X * (self._y - self._X @ slopes)[:, None]
-        scores, unit = np.zeros((self._k, len(beta))), math.sqrt(self.n * self._k / self.df) / self._kept
-        scores[:, self._slopes] = unit * (psi - psi.mean(axis=0))
-        return scores @ self._lift.T
+    def rows_meat(self, beta: Floats) -> Floats:
+        """Return the rows' part of `noise_meat`, which k - d degrees of freedom estimate."""
+        return self._joined(self._row_meat(self._split(beta)[0]), 0.0)
 
     def meat(self, beta: Floats) -> Floats:
         """Return mixing, noise and sampling together."""
-        return self.noise_meat(beta) + max(self._variance(beta), 0.0) * self.A
+        return self.noise_meat(beta) + self._sampling_meat(beta, max(self._variance(beta), 0.0))
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
-        """Return residual variance times A."""
-        return homoskedastic_variance(self, beta) * self.A, "homoskedastic"
+        """Return residual variance times A, with what disjoint rows show of unequal variances."""
+        return self._sampling_meat(beta, homoskedastic_variance(self, beta)), "homoskedastic"
 
     def null_meat(self, beta: Floats) -> Floats:
         """Return V(b) of the score test."""
@@ -210,14 +216,14 @@ class MixedLeastSquares:
         d = int(noisy.sum())
         metric = np.zeros(len(noisy))
         metric[self._slopes] = self._noise * self._rows_noise / self._kept
-        return np.diag(metric), 2.0 * math.sqrt(d / self._k) if d else 0.0
+        return np.diag(metric), 2.0 * math.sqrt(d / self.k) if d else 0.0
 
     def fuller_gram(self, a: float | None = None) -> Floats:
         """Raise NotAvailableError."""
         raise NotAvailableError(NO_FULLER)
 
     def exact_score_test(self, beta: Floats, z: Floats) -> tuple[float, float]:
-        r"""Return (k R^2, p-value) of the randomised score test, exact at every k for Gaussian rows.
+        """Return (k R^2, p-value) of the randomised score test, exact at every k for Gaussian rows.
 
         Parameters
         ----------
@@ -228,31 +234,22 @@ class MixedLeastSquares:
 
         Notes
         -----
-        ``e* = e + c z`` and ``x* = x + z (S b)'/c``, c^2 = tau_y^2 + b'S b, are independent under the null:
-        the noise common to e and x is cancelled by the noise added to both. The test is of the finite
-        population's coefficients; at k far below n the population's differ by less than its noise.
+        Of the finite population's coefficients; at k far below n the population's differ by less than noise.
         """
         slopes, _ = self._split(beta)
-        size = math.sqrt(self._row_noise(slopes))
-        common = self._common(slopes)
-        e, X = self._y - self._X @ slopes, self._X
-        if common.any():
-            e, X = e + size * z, X + np.outer(z, common) / size
         tested = np.flatnonzero(self._slopes) != self._constant
-        e, X = residuals(X[:, ~tested], e), residuals(X[:, ~tested], X[:, tested])
-        rest = residuals(X, e)
-        df = int(tested.sum())
-        statistic = self._k * (1.0 - float(rest @ rest) / float(e @ e))
-        return statistic, self.law.pvalue(statistic, df)
+        statistic = independent_fit(
+            self._X, self._y - self._X @ slopes, self._common(slopes), self._row_noise(slopes), tested, z
+        )
+        return statistic, self.law.pvalue(statistic, int(tested.sum()))
 
     def _equations(self) -> tuple[Floats, Floats]:
-        gram = self._gram
         cross = self._X.T @ self._y / self._kept
         if self._means is None:
-            return gram, cross
+            return self._gram, cross
         x, y = self._means
         A, g = np.empty((len(self._slopes),) * 2), np.empty(len(self._slopes))
-        A[np.ix_(self._slopes, self._slopes)] = gram + np.outer(x, x)
+        A[np.ix_(self._slopes, self._slopes)] = self._gram + np.outer(x, x)
         A[self._constant, self._slopes] = A[self._slopes, self._constant] = x
         A[self._constant, self._constant] = 1.0
         g[self._slopes], g[self._constant] = cross + x * y, y
@@ -260,9 +257,8 @@ class MixedLeastSquares:
 
     @cached_property
     def _gram(self) -> Floats:
-        return np.asarray(
-            (self._X.T @ self._X - self._rows_noise * np.diag(self._noise)) / self._kept, dtype=np.float64
-        )
+        gram = self._X.T @ self._X - self._rows_noise * np.diag(self._noise)
+        return np.asarray(gram / self._kept, dtype=np.float64)
 
     def _split(self, beta: Floats) -> tuple[Floats, float]:
         """Return the slopes and the mean residual at `beta`."""
@@ -272,12 +268,26 @@ class MixedLeastSquares:
         x, y = self._means
         return slopes, float(y - x @ slopes - beta[self._constant])
 
+    def _sampling_meat(self, beta: Floats, variance: float) -> Floats:
+        (slopes, _), sampling = self._split(beta), variance * self._gram
+        if self._disjoint and variance > 0.0:
+            products = self._X * (self._y - self._X @ slopes)[:, None]
+            shown = self._unit * centred_scatter(products, self.df)
+            sampling = shown_sampling(shown, self._row_meat(slopes), sampling, self.k)
+        return self._joined(sampling, variance)
+
+    def _row_meat(self, slopes: Floats) -> Floats:
+        """Return the rows' part of the meat, of the slopes' scores."""
+        gram, noise = self._gram * (self._kept / self.k), self._noise * (self._rows_noise / self.k)
+        meat: Floats = self._unit * normal_meat(self._X, self._y, slopes, gram, np.diag(noise))
+        return meat
+
     def _row_noise(self, slopes: Floats) -> float:
         return self._y_noise + float(slopes @ (self._noise * slopes))
 
     def _common(self, slopes: Floats) -> Floats:
         """Return the noise common to x and -e: S b for one row."""
-        return np.asarray(self._noise * slopes * (self._rows_noise / self._k), dtype=np.float64)
+        return np.asarray(self._noise * slopes * (self._rows_noise / self.k), dtype=np.float64)
 
     def _variance(self, beta: Floats) -> float:
         try:
@@ -304,7 +314,7 @@ class MixedLeastSquares:
 
     @cached_property
     def _tensor(self) -> Floats:
-        slopes = self._row_tensor() * (self.n * self._k / self._kept**2)
+        slopes = self._unit * row_tensor(self._X, self._y, self._common(np.ones(self._X.shape[1])))
         if self._population:
             slopes = slopes + np.einsum("kl,ab->klab", self._clean_form, nonnegative(self._gram))
         if self._means is None:
@@ -315,30 +325,16 @@ class MixedLeastSquares:
         tensor[np.ix_(at, at, at[:-1], at[:-1])] = slopes
         mean = tensor[:, :, self._constant, self._constant]
         mean[np.ix_(at, at)] = self._mean_form()
-        x, y = self._means
         residual = np.zeros(p + 1)
-        residual[at] = np.append(-x, y)
+        residual[at] = np.append(-self._means[0], self._means[1])
         residual[self._constant] = -1.0
         mean += np.outer(residual, residual)  # not centred, as in R^2: of order 1/n where it matters
         moved = np.einsum("klab,ca,db->klcd", tensor, self._lift, self._lift, optimize=True)
         return np.asarray(moved, dtype=np.float64)
 
-    def _row_tensor(self) -> Floats:
-        """Return C of V(b) in row units, shape (d+1, d+1, d, d)."""
-        d = self._X.shape[1]
-        Z = np.column_stack([-self._X, self._y])
-        form = Z.T @ Z / self._k
-        common = np.column_stack([np.diag(self._common(np.ones(d))), np.zeros(d)])
-        psi = self._X.T @ Z / self._k + common
-        cross = np.einsum("ak,bl->klab", psi - common / 2.0, common)
-        cross += cross.transpose(0, 1, 3, 2)
-        tensor = np.einsum("kl,ab->klab", form, form[:d, :d]) + cross
-        return np.asarray((tensor + tensor.transpose(1, 0, 2, 3)) / 2.0, dtype=np.float64)
-
     def _mean_form(self) -> Floats:
         """Return the quadratic form in (slopes, 1) of n times the variance of the mean residual."""
-        noise = np.append(self._noise, self._y_noise)
-        form: Floats = self.n * self._mean_noise * np.diag(noise)
+        form: Floats = self.n * self._mean_noise * np.diag(np.append(self._noise, self._y_noise))
         return form + self._clean_form if self._population else form
 
     @cached_property

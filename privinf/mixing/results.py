@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
@@ -19,7 +18,7 @@ from privinf.inference.score_test import ScoreTestResult
 from privinf.inference.solution import sandwich
 from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
-from privinf.mixing.rows import nonnegative, signed_rows
+from privinf.mixing.rows import nonnegative, row_draws
 from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.release_kinds import MixingRegressionLaw
 from privinf.releases import Release
@@ -115,11 +114,11 @@ class MixingResults(Results):
         ----------
         draws : int
         method : {"multiplier", "pairs", "parametric"}, optional
-            Of mixed rows (RMGMOLS): random signs on the k rows' influences; the k rows drawn again and solved
-            again; or normal draws. The rows vary by mixing and noise, given the people; what they do not
-            show is added from normal laws: the noise of the means, and sampling unless
-            ``target="sample"``. Of single people's rows as for `Results.bootstrap`. Default: "multiplier", or
-            "parametric" where rows cannot be drawn again.
+            Of mixed rows (RMGMOLS): normal multipliers on the k rows' scores, with t statistics of k - d
+            degrees of freedom; the k rows drawn again and solved again; or normal draws. The rows vary by
+            mixing and noise, given the people; what they do not show is added from normal laws: the noise of
+            the means, and sampling unless ``target="sample"``. Of single people's rows as for
+            `Results.bootstrap`. Default: "multiplier", or "parametric" where rows cannot be drawn again.
         rng : None, int or Generator
 
         Notes
@@ -127,28 +126,28 @@ class MixingResults(Results):
         **Privacy.** Post-processing of the released rows: no cost.
         """
         if method is None and not self._of_people:
-            method = "multiplier" if hasattr(self, "_row_influence") else "parametric"
+            method = "multiplier" if hasattr(self, "_rows_and_rest") else "parametric"
         if method == "parametric" or self._of_people:
             return super().bootstrap(draws, method, rng=rng)
         chosen: BootstrapMethod = check_choice(method, BootstrapMethod, "method")
         count, generator = check_count(draws, "draws", least=2), as_generator(rng)
-        influence, rest = self._row_influence
+        (rows, rest), system = self._rows_and_rest, cast(MixedLeastSquares, self._context.system)
         center, bse = self._estimate.params, self._estimate.bse
         if chosen == "multiplier":
-            shifts, pivots = signed_rows(influence, rest, bse, count, generator)
+            shifts, pivots = row_draws(rows, rest, system.df, count, generator)
             found = BootstrapDraws(center, bse, center + shifts, pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
-            found = pairs_bootstrap(center, bse, resolve, n=len(influence), draws=count, rng=generator)
+            found = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
         return BootstrapResults(self.names, found, chosen)
 
     def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
         if self._of_people:
             return super()._null_draws(R, draws, rng)
-        influence, rest = self._row_influence
-        bse = np.sqrt(np.diag(self._estimate.linear(R)[1]))
+        rows, rest = self._rows_and_rest
+        df = cast(MixedLeastSquares, self._context.system).df
         count = check_count(1_999 if draws is None else draws, "draws")
-        return signed_rows(influence @ R.T, R @ rest @ R.T, bse, count, as_generator(rng))[1]
+        return row_draws(R @ rows @ R.T, R @ rest @ R.T, df, count, as_generator(rng))[1]
 
     @property
     def _of_people(self) -> bool:
@@ -156,13 +155,12 @@ class MixingResults(Results):
         return isinstance(self._context.system, CorrectedLeastSquares)
 
     @property
-    def _row_influence(self) -> tuple[Floats, Floats]:
-        """What each mixed row adds to the coefficients' error, (k, p), and the covariance of the rest."""
+    def _rows_and_rest(self) -> tuple[Floats, Floats]:
+        """Covariance of what the k mixed rows add to the coefficients' error, and of the rest, (p, p)."""
         covariance, transform = self._estimate.covariance, self._known.design.to_user[0]
         system, scaled = cast(MixedLeastSquares, self._context.system), self._scaled_solution
-        back = transform @ np.linalg.inv(system.A)
-        influence = system.row_scores(scaled) @ back.T / math.sqrt(system.n)
-        return influence, covariance - influence.T @ influence
+        rows = transform @ sandwich(system.A, system.rows_meat(scaled), system.n) @ transform.T
+        return rows, covariance - rows
 
     @property
     def _scaled_solution(self) -> Floats:
@@ -250,6 +248,7 @@ def mixing_system(release: Release, *, population: bool = True, rows: Integers |
         arrays["features"][chosen], arrays["response"][chosen], noise, y_noise=law["y_noise"], n=release.nobs,
         share=law["share"], constant=design.constant, ones_row=arrays.get("ones_row"),
         ones_response=None if top is None else float(top[0]), population=population,
+        disjoint=law.get("kind") == "countsketch",
     )  # fmt: skip
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.inference.bootstrap import covariance_root, multiplier_sums
-from privinf.typing import Floats
+from privinf.inference.bootstrap import covariance_root
+from privinf.inference.estimate import is_positive_definite
+from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_number
 
 EQUATION = """\
 cov = A^-1 [ mixing + (m s2 S + m q A + (q S + t t') + t2 (m A + S)) n k / N^2 + means + sampling ] A^-T / n
-mixing: sums of other people in a row; what the sandwich of the k rows has beyond the next four
+mixing: m s2 m A n k / N^2, sums of other people in a row; what the law of the k rows has beyond the next four
 feature noise: m s2 S, noise of covariance S in a row's x times its clean residual; m = N/k, N = (1 - a) n
 feature noise in residuals: m q A, q = b'S b, A the people's second moments
 noise on noise: q S + t t', products of both, t = S b
 response noise: t2 (m A + S), noise of variance t2 in a row's y times its x
 noise of the means: of the all-ones row; concerns the constant
-sampling: s2 A, of the population's coefficients only"""
+sampling: s2 A, of the population's coefficients only; disjoint rows, where many, show more than s2"""
 
 
 def row_terms(
@@ -55,6 +58,106 @@ def row_terms(
     }
 
 
+def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -> Floats:
+    r"""Return the covariance of a mixed row's score x e given the people, e = y - x'b, at the estimate b.
+
+    Parameters
+    ----------
+    X, y : (k, d) and (k,) arrays
+        Mixed rows.
+    slopes : (d,) array
+        b, with ``gram b = X'y/k`` but for rounding or a penalty.
+    gram, S : (d, d) arrays
+        m A, the people's second moments in one row, and the covariance of a row's noise: ``X'X/k - S``.
+
+    Notes
+    -----
+    .. math:: \frac{X'X}{k}\, s^2 + c c', \qquad c = X'e/k, \qquad s^2 = \frac{e'e}{k - d}
+              \frac{1 + \delta}{1 + 2\delta}
+
+    is that of normal rows, (x, e) of mean 0 with E[x e] = c. Its expectation needs no normal law: over
+    random signs ``sum x e`` of all rows has the terms ``d_i e_i``, a constant where columns of the mixing
+    matrix have norm 1, and products of two people, uncorrelated. What is left out, ``2 sum(d^2 e^2)`` of the
+    people, is a share of about 2/n. Dense signs and "countsketch" have it at every k up to n; for "hadamard",
+    whose rows are orthogonal, it is too much by n/(n - k).
+
+    A sandwich of the rows has four moments of each: for a row of n/k people it adds k/n times the people's
+    ``mean(d d' e^2)``, which is no error of the total, and where rows are normal its relative variance is
+    8/k, that of this 2/k. By `residual_excess` the residuals at the estimate are larger than at the truth.
+    """
+    e, (k, d) = y - X @ slopes, X.shape
+    variance, cross = float(e @ e) / (k - d), X.T @ e / k
+    excess = residual_excess(gram, S, slopes, variance) / k if variance > 0.0 else 0.0
+    meat = X.T @ X / k * (variance * (1.0 + excess) / (1.0 + 2.0 * excess)) + np.outer(cross, cross)
+    return np.asarray(meat, dtype=np.float64)
+
+
+def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) -> float:
+    """Return k delta: by what share noise makes residuals at the estimate larger, beyond k/(k - d).
+
+    Notes
+    -----
+    The error D of the estimate adds ``D'(S - A) D + 2 t'D`` to the mean squared residual, t = S b. By the
+    law of normal rows, E D = A^-1 (G A^-1 + tr(A^-1 G)) t / k with G = A + S, and its covariance is
+    ``A^-1 (s^2 G + t t') A^-1 / k``. The sum without ``-d s^2/k``, with R = A^-1 S, is
+
+        tr R^2 + b'R' [3 S + (1 + 2 d + 2 tr R) A] R b / s^2,
+
+    0 without noise. It is of first order in 1/k; where it is large the noise hides the slopes, and the
+    variance is halved at most. 0 where the Gram matrix is not positive definite.
+    """
+    if not is_positive_definite(gram):
+        return 0.0
+    R = np.linalg.solve(gram, S)
+    v, trace = R @ slopes, float(np.trace(R))
+    weight = 3.0 * S + (1.0 + 2.0 * (len(slopes) + trace)) * gram
+    return float(np.trace(R @ R)) + float(v @ weight @ v) / variance
+
+
+def centred_scatter(scores: Floats, df: float) -> Floats:
+    """Return the sum of squares and products about the mean, over `df`."""
+    centred = scores - scores.mean(axis=0)
+    return np.asarray(centred.T @ centred / df, dtype=np.float64)
+
+
+def shown_sampling(sandwich: Floats, normal: Floats, equal: Floats, k: int) -> Floats:
+    """Return the meat of sampling from what disjoint rows show of it, and from `equal` variances.
+
+    Parameters
+    ----------
+    sandwich, normal : (d, d) arrays
+        Of the k rows: the covariance of the scores that they show, and `normal_meat`, in one unit.
+    equal : (d, d) array
+        Residual variance times the people's second moments.
+    k : int
+
+    Notes
+    -----
+    The difference ``sandwich - normal`` is unbiased for the mean of ``d d' e^2`` of the people, its relative
+    variance about ``v = (8/k) (tr equal^-1 normal / d)^2``. Its weight is 1/(1 + v): none where rows are few,
+    all where k is near n and noise is weak.
+    """
+    ratio = float(np.trace(np.linalg.solve(equal, normal))) / len(normal)
+    weight = 1.0 / (1.0 + 8.0 / k * ratio**2)
+    return nonnegative((1.0 - weight) * equal + weight * (sandwich - normal))
+
+
+def row_tensor(X: Floats, y: Floats, common: Floats) -> Floats:
+    """Return C of ``V(b) = sum_kl w_k w_l C_kl`` in row units, w = (b, 1), shape (d+1, d+1, d, d).
+
+    `common`, shape (d,), is the noise that x and the residual share at slopes of one.
+    """
+    k, d = X.shape
+    Z = np.column_stack([-X, y])
+    form = Z.T @ Z / k
+    shared = np.column_stack([np.diag(common), np.zeros(d)])
+    psi = X.T @ Z / k + shared
+    cross = np.einsum("ak,bl->klab", psi - shared / 2.0, shared)
+    cross += cross.transpose(0, 1, 3, 2)
+    tensor = np.einsum("kl,ab->klab", form, form[:d, :d]) + cross
+    return np.asarray((tensor + tensor.transpose(1, 0, 2, 3)) / 2.0, dtype=np.float64)
+
+
 def ones_means(
     ones_row: ArrayLike, ones_response: float | None, constant: int, p: int
 ) -> tuple[Floats, float]:
@@ -68,18 +171,19 @@ def ones_means(
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
 
 
-def signed_rows(
-    influence: Floats, rest: Floats, bse: Floats, draws: int, rng: np.random.Generator
+def row_draws(
+    rows: Floats, rest: Floats, df: float, draws: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return draws of the errors of q quantities by random signs on k rows, and of their t statistics.
+    """Return draws of the errors of q quantities by normal multipliers on k rows, and of their t statistics.
 
     Parameters
     ----------
-    influence : (k, q) array
-        What each row adds to each error; their squares add up to the rows' part of the variance.
+    rows : (q, q) array
+        Covariance of what the k rows add to the errors.
     rest : (q, q) array
         Covariance of what does not come from the rows: noise of the means, and sampling.
-    bse : (q,) array
+    df : float
+        k - d.
     draws : int
     rng : Generator
 
@@ -89,16 +193,17 @@ def signed_rows(
 
     Notes
     -----
-    Given the people, mixed rows are independent and alike: exactly with random signs, up to k/n where every
-    person is in one row. So ``sum w_i influence_i`` with random signs w has their law. A row says nothing of
-    the draw of the people, nor of the noise of means that all rows share: both are drawn from normal laws.
-    The standard error of a draw is that of its signed rows, about their own mean.
+    Given the people, mixed rows are independent and normal, sums of n/k people or more. So independent
+    normal multipliers w on the rows' scores have their law: their sum is normal, of covariance `rows`, and
+    what d regressors leave of ``w'w`` is chi-square of k - d and independent of it, as the residual sum of
+    squares is that estimates `rows`, and the sampling with them. A row says nothing of the draw of the
+    people, nor of the noise of means that all rows share: both are drawn from normal laws.
     """
-    moved = multiplier_sums(influence, draws=draws, multipliers="rademacher", rng=rng)
-    spread = np.sqrt(bse**2 - moved**2 / len(influence))
-    root = covariance_root(nonnegative(rest))
-    shifts = moved + rng.standard_normal((draws, root.shape[1])) @ root.T
-    return shifts, shifts / spread
+    root, other = covariance_root(nonnegative(rows)), covariance_root(nonnegative(rest))
+    shifts = rng.standard_normal((draws, root.shape[1])) @ root.T
+    shifts += rng.standard_normal((draws, other.shape[1])) @ other.T
+    estimated = rng.chisquare(df, (draws, 1)) / df
+    return shifts, shifts / np.sqrt(estimated * np.diag(rows + rest))
 
 
 def nonnegative(matrix: Floats) -> Floats:
@@ -113,3 +218,31 @@ def residuals(X: Floats, y: Floats) -> Floats:
         return y
     coefficients = np.linalg.lstsq(X, y, rcond=None)[0]
     return np.asarray(y - X @ coefficients, dtype=np.float64)
+
+
+def independent_fit(X: Floats, e: Floats, common: Floats, size: float, tested: Flags, z: Floats) -> float:
+    """Return k R^2 of residuals on rows, both with public noise that makes them independent.
+
+    Parameters
+    ----------
+    X, e : (k, d) and (k,) arrays
+    common : (d,) array
+        t = S b, the noise that x and -e share.
+    size : float
+        c^2 = tau_y^2 + b'S b, noise variance of e.
+    tested : (d,) bool array
+        The other columns are partialled out.
+    z : (k,) array
+        Standard normal numbers.
+
+    Notes
+    -----
+    ``e* = e + c z`` and ``x* = x + z t'/c`` are independent under the null: the noise common to e and x is
+    cancelled by the noise added to both.
+    """
+    if common.any():
+        scale = math.sqrt(size)
+        e, X = e + scale * z, X + np.outer(z, common) / scale
+    e, X = residuals(X[:, ~tested], e), residuals(X[:, ~tested], X[:, tested])
+    rest = residuals(X, e)
+    return len(e) * (1.0 - float(rest @ rest) / float(e @ e))

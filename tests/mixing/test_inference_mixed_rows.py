@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 from scipy import stats
 
 from privinf.errors import ArgumentError, NotAvailableError
@@ -12,7 +13,7 @@ from privinf.inference.score_sets import score_sets
 from privinf.inference.score_test import score_test
 from privinf.inference.solution import solve
 from privinf.mixing.equation import MixedLeastSquares
-from privinf.mixing.rows import row_terms, signed_rows
+from privinf.mixing.rows import normal_meat, residual_excess, row_draws, row_terms
 from privinf.simulation import binomial_limits
 
 SLOPES = np.array([0.4, -0.3, 0.2])
@@ -204,12 +205,109 @@ def test_terms_of_a_row_are_the_covariance_of_its_score():
     np.testing.assert_allclose(whole, size**2 * 0.6 * gram + sum(terms.values()), atol=0.02 * whole.max())
 
 
-def test_signed_rows_have_the_rows_law_and_the_rest():
-    rng = np.random.default_rng(0)
-    influence = rng.standard_normal((80, 2)) @ [[1.0, 0.5], [0.0, 0.2]]
-    influence -= influence.mean(axis=0)
-    rest = np.array([[20.0, 4.0], [4.0, 5.0]])
-    total = influence.T @ influence + rest
-    shifts, statistics = signed_rows(influence, rest, np.sqrt(np.diag(total)), 40_000, rng)
-    np.testing.assert_allclose(np.cov(shifts.T), total, rtol=0.05)
-    assert abs(np.mean(statistics**2) - 1.0) < 0.05
+def test_draws_of_rows_have_their_law_and_the_rest():
+    rng, df = np.random.default_rng(0), 12.0
+    rows = np.array([[80.0, 40.0], [40.0, 23.0]])
+    shifts, statistics = row_draws(rows, np.array([[20.0, 4.0], [4.0, 5.0]]), df, 40_000, rng)
+    np.testing.assert_allclose(np.cov(shifts.T), [[100.0, 44.0], [44.0, 28.0]], rtol=0.05)
+    for j in (0, 1):
+        assert stats.kstest(statistics[:, j], stats.t(df).cdf).pvalue > 1e-3
+        assert stats.kstest(statistics[:, j], stats.norm.cdf).pvalue < 1e-6
+
+
+def plain_rows(rng, reps, k, d, tau, slopes, spread=0.6):
+    """Normal rows, d columns of variance 1, noise of sd tau in x and y; shapes (reps, k, d) and (reps, k)."""
+    x = rng.standard_normal((reps, k, d))
+    y = x @ slopes + spread * rng.standard_normal((reps, k)) + tau * rng.standard_normal((reps, k))
+    return x + tau * rng.standard_normal(x.shape), y
+
+
+def rows_system(X, y, tau, **options):
+    """The equation of rows of variance 1, which n people would give whose sums have covariance k."""
+    k, d = X.shape
+    return MixedLeastSquares(X, y, [tau**2] * d, y_noise=tau**2, n=k, **options)
+
+
+def test_without_noise_it_is_the_normal_regression_of_the_rows():
+    """Given the people the k rows are a normal sample: s^2 (X'X)^-1 with k - d degrees of freedom."""
+    (X,), (y,) = plain_rows(np.random.default_rng(0), 1, 25, 4, 0.0, np.array([1.0, -1.0, 0.5, 0.0]))
+    own = rows_system(X, y, 0.0)
+    fit = sm.OLS(y, X).fit()
+    np.testing.assert_allclose(solve(own, target="sample").cov, fit.cov_params(), rtol=1e-9)
+    assert own.df == fit.df_resid
+
+
+def test_few_rows_cover_alone_and_jointly():
+    """t and F limits at 60 rows; a sandwich of the rows has them far too short jointly."""
+    k, d, tau = 60, 8, 0.3
+    rng, reps, slopes = np.random.default_rng(1), 1_000, np.resize([1.0, -1.0, 0.5, 0.0], d)
+    one, joint, sandwiched = np.zeros((reps, d)), np.zeros(reps), np.zeros(reps)
+    for i, (X, y) in enumerate(zip(*plain_rows(rng, reps, k, d, tau, slopes), strict=True)):
+        own = rows_system(X, y, tau)
+        solution = solve(own, target="sample")
+        off = solution.params - slopes
+        one[i] = abs(off) <= stats.t.ppf(0.975, own.df) * np.sqrt(np.diag(solution.cov))
+        limit = d * stats.f.ppf(0.95, d, own.df)
+        joint[i] = off @ np.linalg.solve(solution.cov, off) <= limit
+        psi = X * (y - X @ solution.params)[:, None]
+        scatter = psi.T @ psi / own.df * k / own.n**2
+        score = own.A @ off
+        sandwiched[i] = score @ np.linalg.solve(scatter, score) <= limit
+    low, high = binomial_limits(0.95, reps, 1 - 0.01 / 3)
+    assert low <= one.mean() <= high
+    assert low <= joint.mean() <= high
+    assert sandwiched.mean() < 0.9
+
+
+def test_noise_makes_residuals_larger_as_said():
+    rng, k, d, tau, reps = np.random.default_rng(3), 300, 4, 0.7, 1_500
+    slopes = np.array([1.0, -1.0, 0.5, 0.0])
+    X, y = plain_rows(rng, reps, k, d, tau, slopes)
+    gram = np.einsum("rki,rkj->rij", X, X, optimize=True) / k - tau**2 * np.eye(d)
+    at = np.linalg.solve(gram, np.einsum("rki,rk->ri", X, y)[..., None] / k)[..., 0]
+    residual = y - np.einsum("rki,ri->rk", X, at)
+    S, truth = tau**2 * np.eye(d), 0.36 + tau**2 * (1.0 + slopes @ slopes)
+    share = (residual**2).sum(axis=1).mean() / (k - d) / truth - 1.0
+    said = residual_excess(np.eye(d), S, slopes, truth) / k
+    assert said == pytest.approx(share, rel=0.2)
+    assert said > 0.01
+    assert residual_excess(np.eye(d), 0.0 * S, slopes, truth) == 0.0
+    assert residual_excess(-np.eye(d), S, slopes, truth) == 0.0
+
+
+def test_products_of_one_person_are_no_error_of_disjoint_rows():
+    """People of unequal variances, half as many rows: the normal meat is right, the sandwich too large."""
+    rng, n, k, reps = np.random.default_rng(4), 400, 200, 1_500
+    x = rng.uniform(-1, 1, n)
+    e = x * (rng.exponential(1.0, n) - 1.0)
+    e -= x * (x @ e) / (x @ x)
+    found = np.empty((reps, 3))
+    for i in range(reps):
+        into, signs = rng.integers(0, k, n), rng.choice([-1.0, 1.0], n)
+        X, E = np.bincount(into, signs * x, k)[:, None], np.bincount(into, signs * e, k)
+        normal = normal_meat(X, E, np.zeros(1), np.eye(1), np.zeros((1, 1)))[0, 0] * (k - 1)
+        found[i] = X[:, 0] @ E, normal, (X[:, 0] ** 2 * E**2).sum()
+    variance, normal, sandwich = found[:, 0].var(), *found[:, 1:].mean(axis=0)
+    assert normal == pytest.approx(variance, rel=0.12)
+    assert sandwich > 1.5 * variance
+    assert sandwich - normal == pytest.approx((x**2 * e**2).sum(), rel=0.12)
+
+
+def test_disjoint_rows_show_the_people_s_unequal_variances():
+    """k = n, weak noise: the population's error is robust; with few rows it is the homoskedastic one."""
+    n, tau, off = 3_000, 0.05, {}
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-1, 1, (n, 1))
+    e = 2.0 * x[:, 0] * rng.standard_normal(n)
+    y = x[:, 0] + e
+    homoskedastic = e @ e / n * np.mean(x**2)
+    for k in (n, 60):
+        into, signs = rng.integers(0, k, n), rng.choice([-1.0, 1.0], n)
+        rows = np.column_stack([np.bincount(into, signs * v, k) for v in (x[:, 0], y)])
+        rows += tau * rng.standard_normal(rows.shape)
+        own = MixedLeastSquares(rows[:, :1], rows[:, 1], [tau**2], y_noise=tau**2, n=n, disjoint=True)
+        at = np.linalg.solve(own.A, own.g)
+        off[k] = (own.meat(at) - own.noise_meat(at))[0, 0]
+    assert off[n] == pytest.approx(np.mean(x[:, 0] ** 2 * e**2), rel=0.25)
+    assert off[n] > 1.35 * homoskedastic
+    assert off[60] == pytest.approx(homoskedastic, rel=0.5)
