@@ -62,6 +62,7 @@ SampleKind = Literal["one sample", "groups", "share", "cells", "pairs"]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
 SensitivityRule = Literal["exact", "lipschitz"]
+ShareMethod = Literal["score", "exact"]
 SourceName = Literal["lattice", "opendp"]
 Stabilization = Literal["none", "fuller", "ridge"]
 SumRelation = Literal["replace-one", "zero-out"]
@@ -108,7 +109,8 @@ __all__ = [
     "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
     "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
-    "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule", "SitePairs",
+    "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule",
+    "ShareMethod", "SitePairs",
     "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table", "Target", "Trust",
     "TrustModel", "Which",
 ]  # fmt: skip

@@ -1,3 +1,5 @@
+from .association import chi2_contingency as chi2_contingency
+from .association import pearsonr as pearsonr
 from .base import StatResult as StatResult
 from .comparisons import GroupsResult as GroupsResult
 from .comparisons import anova_oneway as anova_oneway
@@ -5,5 +7,19 @@ from .comparisons import ttest_ind as ttest_ind
 from .means import MeanResult as MeanResult
 from .means import mean as mean
 from .means import ttest_1samp as ttest_1samp
+from .proportions import proportion_confint as proportion_confint
+from .proportions import proportions_ztest as proportions_ztest
 
-__all__ = ["GroupsResult", "MeanResult", "StatResult", "anova_oneway", "mean", "ttest_1samp", "ttest_ind"]
+__all__ = [
+    "GroupsResult",
+    "MeanResult",
+    "StatResult",
+    "anova_oneway",
+    "chi2_contingency",
+    "mean",
+    "pearsonr",
+    "proportion_confint",
+    "proportions_ztest",
+    "ttest_1samp",
+    "ttest_ind",
+]

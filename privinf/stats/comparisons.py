@@ -28,7 +28,7 @@ from privinf.stats.base import (
     public_pair,
 )
 from privinf.stats.groups import GroupLaw, rank
-from privinf.typing import Alternative, ColumnLike, Floats, Pair, Table
+from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair, Table
 from privinf.validation import check_array
 
 FIRST, SECOND = np.array([0]), np.array([1])
@@ -55,7 +55,12 @@ class GroupsResult(StatResult):
         level = check_level(confidence_level)
         law, unit = GroupLaw.released(self.release), float(self.release.half[0])
         ends = ConfidenceInterval(-2.0 * unit, 2.0 * unit)
-        return one_sided(lambda at: _difference(law, at, unit), level, self.alternative, ends)
+
+        def both(at: float) -> ConfidenceInterval:
+            low, high = law.first_difference(at)[0]
+            return ConfidenceInterval(unit * low, unit * high)
+
+        return one_sided(both, level, self.alternative, ends)
 
     def means(self, confidence_level: float = 0.95) -> StatResult:
         """Return the means of the groups with intervals, from the same release."""
@@ -63,7 +68,7 @@ class GroupsResult(StatResult):
         return _with_rows(self.release, "Means of Groups", _mean_rows(self.release, level), level)
 
     def contrast(
-        self, weights: Sequence[float] | Mapping[Any, float], confidence_level: float = 0.95
+        self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
     ) -> StatResult:
         """Return a contrast of the groups' means with its interval, from the same release.
 
@@ -170,7 +175,7 @@ def anova_oneway(
     groups: Table | None = None,
     *,
     bounds: Pair | None = None,
-    levels: Sequence[Any] | None = None,
+    levels: Sequence[Label] | None = None,
     confidence_level: float = 0.95,
     **words: Unpack[SampleWords],
 ) -> GroupsResult:
@@ -270,7 +275,7 @@ def _asked_pair(
     return Asked(rows, schema, words), SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
 
-def _weights(weights: Sequence[float] | Mapping[Any, float], groups: tuple[Any, ...]) -> Floats:
+def _weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:
     if isinstance(weights, Mapping):
         if unknown := [level for level in weights if level not in groups]:
             raise ArgumentError(f"a contrast names {len(unknown)} group(s) that are not among the levels")
@@ -311,16 +316,6 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
     row = EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
     object.__setattr__(made, "rows", (row, *_mean_rows(release, level)))
     return made
-
-
-def _difference(law: GroupLaw, level: float, unit: float) -> ConfidenceInterval:
-    """Return the interval of the first mean less the second, user units."""
-    quantile = np.asarray(laws.t.isf((1.0 - level) / 2.0, law.differences(FIRST, SECOND)[1]))
-    if law.laplace:
-        drawn = np.abs(law.made_up().differences(FIRST, SECOND, law.means[0] - law.means[1])[0])
-        quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
-    (low,), (high,) = law.difference_sets(FIRST, SECOND, quantile)
-    return ConfidenceInterval(unit * float(low), unit * float(high))
 
 
 def _mean_rows(release: SampleSums, level: float) -> tuple[EstimateRow, ...]:

@@ -148,6 +148,16 @@ class GroupLaw:
         low, high = self.difference_sets(first, second, np.ones(len(first)))
         return (high - low) / 2.0
 
+    def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
+        """Return the interval of the first mean less the second, and its standard error."""
+        first, second = np.array([0]), np.array([1])
+        quantile = np.asarray(laws.t.isf((1.0 - level) / 2.0, self.differences(first, second)[1]))
+        if self.laplace:
+            drawn = np.abs(self.made_up().differences(first, second, self.means[0] - self.means[1])[0])
+            quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
+        (low,), (high,) = self.difference_sets(first, second, quantile)
+        return (float(low), float(high)), float(self.sds(first, second)[0])
+
     def mean_sets(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k)."""
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2

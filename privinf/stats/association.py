@@ -1,0 +1,349 @@
+r"""Tables of two columns with levels, and correlations: tests that one column is independent of the other.
+
+**Tables.** X are noisy counts of cells, noise of sd s. With margins p and q, at least .5/n, E = X - n p q'
+    has V = n (diag p - p p') x (diag q - q q') + s^2 (M_p M_p') x (M_q M_q'),  M_p = I - p 1',
+    for covariance, and T = E' V^- E. Its law is that of tables made up from the released margins, noise
+    included: chi-square rejects .09 to .11 where noise swamps margins. The same release has the same
+    p-value.
+**Correlation.** Of u and v in [-1, 1], sums of u, v (noise of sd a), u^2, v^2 (b) and u v (c) are released.
+    A = sum u v - sum u sum v/n has noise of variance c^2 + (m_u^2 + m_v^2) a^2 + a^4/n^2; the test divides
+    it by the root of n s_u^2 s_v^2 + noise. The interval holds every r with |A - r n s_u s_v| <= z V(r)^.5,
+    V(r) = n s_u^2 s_v^2 (1 - r^2)^2 + noise + r^2 n^2 s_u^2 s_v^2 (Var s_u^2/4 s_u^4 + Var s_v^2/4 s_v^4),
+    the last term from the noise of the variances; it is [-1, 1] where one of these is below 3 of its sds.
+
+References
+----------
+Kifer and Rogers (2017), "A new class of private chi-square hypothesis tests".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Unpack
+
+import numpy as np
+from scipy import stats as laws
+
+from privinf.doors import door
+from privinf.errors import ArgumentError, SchemaError
+from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.schema import Factor, Schema
+from privinf.stats.base import (
+    Asked,
+    EstimateRow,
+    SampleWords,
+    StatResult,
+    asked_columns,
+    check_level,
+    public_pair,
+)
+from privinf.stats.groups import quadratic_set, rank
+from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
+
+LEAST_MARGIN = 0.5
+TABLES, TABLE_STREAM = 9999, 11
+HIDDEN_BELOW = 3.0
+GRID = 4001
+NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1), or two levels"
+
+
+def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
+    z2, p = laws.norm.isf((1.0 - level) / 2.0) ** 2, count / n
+    low, high = quadratic_set(
+        np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0
+    )
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def check_share(schema: Schema, name: str) -> None:
+    """Raise SchemaError unless a column is declared as 0 or 1, or has two levels."""
+    declared = schema[name]
+    two = isinstance(declared, Factor) and len(declared.levels) == 2
+    if not two and (isinstance(declared, Factor) or (declared.low, declared.high) != (0.0, 1.0)):
+        raise SchemaError(NOT_A_SHARE.format(name))
+
+
+@dataclass(frozen=True, slots=True)
+class TableLaw:
+    """Released counts of r x c cells, projected on n records; any number of tables side by side."""
+
+    X: Floats
+    n: int
+    sd: float
+    laplace: bool = False
+
+    @classmethod
+    def of(cls, X: Floats, n: int, sd: float, *, laplace: bool = False) -> TableLaw:
+        """Return the law of released counts, whose noise has sd `sd`."""
+        excess = n - X.sum(axis=(-2, -1), keepdims=True)
+        return cls(X + excess / math.prod(X.shape[-2:]), n, sd, laplace)
+
+    def margins(self) -> tuple[Floats, Floats]:
+        """Return p and q, each at least .5/n and adding up to 1."""
+        both = []
+        for axis in (-1, -2):
+            share = np.maximum(self.X.sum(axis=axis), LEAST_MARGIN) / self.n
+            both.append(share / share.sum(axis=-1, keepdims=True))
+        return both[0], both[1]
+
+    def independence(self) -> tuple[Floats, Floats, Floats]:
+        """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
+        p, q = self.margins()
+        E = self.X - self.n * p[..., :, None] * q[..., None, :]
+        (left, rows), (right, columns) = _whitened(p), _whitened(q)
+        squares = (left @ E @ np.swapaxes(right, -1, -2)) ** 2
+        spread = rows[..., :, None] * columns[..., None, :]
+        T = (squares / (self.n + self.sd**2 * spread)).sum(axis=(-2, -1))
+        pearson = (squares - self.sd**2 * spread).sum(axis=(-2, -1)) / self.n
+        return T, np.sign(E[..., 0, 0]), np.maximum(pearson, 0.0)
+
+    def made_up(self, draws: int = TABLES) -> TableLaw:
+        """Return tables of independent rows and columns with the released margins, noise included."""
+        rng, (p, q) = np.random.default_rng(TABLE_STREAM), self.margins()
+        cells = rng.multinomial(self.n, np.outer(p, q).ravel(), size=draws).astype(np.float64)
+        noise = (
+            rng.laplace(0.0, self.sd / math.sqrt(2.0), cells.shape)
+            if self.laplace
+            else rng.normal(0.0, self.sd, cells.shape)
+        )
+        return TableLaw.of((cells + noise).reshape(draws, *self.X.shape), self.n, self.sd)
+
+
+def _whitened(p: Floats) -> tuple[Floats, Floats]:
+    """Return W and l, W (diag p - p p') W' = I and W M_p M_p' W' = diag l; vectors add up to 0."""
+    k = p.shape[-1]
+    basis = np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
+    v = p @ basis
+    outer = v[..., :, None] * v[..., None, :]
+    L = np.linalg.inv(np.linalg.cholesky(basis.T @ (p[..., :, None] * basis) - outer))
+    values, vectors = np.linalg.eigh(L @ (np.eye(k - 1) + k * outer) @ np.swapaxes(L, -1, -2))
+    return np.swapaxes(vectors, -1, -2) @ L @ basis.T, values
+
+
+@door
+def chi2_contingency(
+    a: ColumnLike | str,
+    b: ColumnLike | str,
+    *,
+    levels: tuple[Sequence[Label], Sequence[Label]] | None = None,
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> StatResult:
+    """Test that two columns with levels are independent.
+
+    Parameters
+    ----------
+    a, b : array_like or str
+        The levels of each record, or names of columns of `data`.
+    levels : pair of sequences, optional
+        Of arrays: their levels, public.
+    confidence_level : float
+        Of the intervals of the cells' shares.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic``, ``.pvalue``, Cramer's V among ``.effects``, the cells' shares in ``.table``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, n public: it leaves one cell for another, sqrt 2.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 3, 4000)
+    >>> b = np.where(rng.uniform(size=4000) < 0.2, a, rng.integers(0, 3, 4000))
+    >>> r = pi.stats.chi2_contingency(a, b, levels=([0, 1, 2], [0, 1, 2]), epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool(r.pvalue < 0.001)
+    True
+    """
+    level = check_level(confidence_level)
+    if levels is not None and len(levels) != 2:
+        raise ArgumentError("levels= is a pair: the levels of a, and those of b")
+    asked, names = asked_table(a, b, (None, None) if levels is None else levels, words)
+    release = asked.release(SampleQuestion("cells", (), names, label=f"{names[0]} by {names[1]}"))
+    law = table_law(release)
+    T, _, pearson = law.independence()
+    r, c = law.X.shape
+    return StatResult(
+        title="Test of Independence", release=release, rows=cell_rows(release, law, level),
+        confidence_level=level, statistic=float(T), pvalue=rank(law.made_up().independence()[0], float(T)),
+        df=float((r - 1) * (c - 1)), null=f"{names[0]} and {names[1]} independent",
+        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)},
+    )  # fmt: skip
+
+
+def asked_table(
+    a: object, b: object, levels: Sequence[Sequence[Label] | None], words: Mapping[str, object]
+) -> tuple[Asked, tuple[str, ...]]:
+    """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
+    told = [None if one is None else list(one) for one in levels]
+    if not isinstance(a, str) and told[0] is None and told[1] is not None:
+        told[0] = [0, 1]
+    asked, names = asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), words)
+    kinds = dict(asked.schema.columns)
+    for name in names:
+        declared = kinds[name] if name in kinds else asked.schema[name]
+        if not isinstance(declared, Factor):
+            check_share(asked.schema, name)
+            kinds[name] = Factor((0, 1))
+    schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
+    return Asked(asked.rows, schema, asked.words), names
+
+
+def table_law(release: SampleSums) -> TableLaw:
+    """Return the law of released cells."""
+    X = release.sums.reshape([len(levels) for levels in release.levels])
+    return TableLaw.of(X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace")
+
+
+def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[EstimateRow, ...]:
+    """Return the share of every cell."""
+    low, high = score_interval(law.X.ravel(), law.n, law.sd, level)
+    p = np.clip(law.X.ravel() / law.n, 0.0, 1.0)
+    sd = np.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
+    names = (", ".join(map(str, cell)) for cell in product(*release.levels))
+    return tuple(
+        EstimateRow(name, *map(float, row)) for name, *row in zip(names, p, sd, low, high, strict=True)
+    )
+
+
+# ---- correlation
+
+
+@dataclass(frozen=True, slots=True)
+class PairLaw:
+    """Released sums of n pairs: the score A, s_u s_v and the variances of what they hold; of any shape."""
+
+    A: Floats
+    product: Floats
+    noise: Floats
+    relative: Floats
+    n: int
+
+    @classmethod
+    def of(cls, sums: Floats, n: int, a: float, b: float, c: float) -> PairLaw:
+        """Return the law of sums (..., 5), whose noise has these sds; `relative` is inf where one is weak."""
+        means, squares = sums[..., :2] / n, sums[..., 2:4] / n
+        s2 = squares - means**2 + (a / n) ** 2
+        known = (b**2 + 4.0 * means**2 * a**2) / float(n) ** 2
+        A = sums[..., 4] - n * means[..., 0] * means[..., 1]
+        noise = c**2 + (means**2).sum(axis=-1) * a**2 + a**4 / float(n) ** 2
+        weak = (s2 <= HIDDEN_BELOW * np.sqrt(known)).any(axis=-1) | (s2 <= 0.0).any(axis=-1)
+        kept = np.maximum(s2, 1e-12)
+        relative = np.where(weak, np.inf, (known / (4.0 * kept**2)).sum(axis=-1))
+        return cls(A, np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)), noise, relative, n)
+
+    @property
+    def r(self) -> Floats:
+        """The correlation, inside [-1, 1]; 0 where a variance is hidden."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.product > 0.0, np.clip(self.A / (self.n * self.product), -1.0, 1.0), 0.0)
+
+    def zero(self) -> Floats:
+        """Return the statistic of no correlation: without noise Student's, of n - 2 degrees of freedom."""
+        spread = self.n * self.product**2 + self.noise
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(spread > 0.0, self.A / np.sqrt(spread), 0.0)
+            return np.where(
+                z**2 < self.n, z * np.sqrt((self.n - 2) / np.maximum(self.n - z**2, 1e-9)), z * 1e9
+            )
+
+    def variance(self, r: Floats) -> Floats:
+        """Return V(r)."""
+        size = self.n * self.product**2
+        return size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * self.relative
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the correlations that are not rejected, of one release."""
+        if not np.isfinite(self.relative):
+            return -1.0, 1.0
+        r, z = np.linspace(-1.0, 1.0, GRID), float(laws.norm.isf((1.0 - level) / 2.0))
+        kept = np.flatnonzero((self.A - r * self.n * self.product) ** 2 <= z**2 * self.variance(r))
+        if not len(kept):
+            return float(self.r), float(self.r)
+        step = r[1] - r[0]
+        return max(float(r[kept[0]] - step), -1.0), min(float(r[kept[-1]] + step), 1.0)
+
+
+@door
+def pearsonr(
+    x: ColumnLike | str,
+    y: ColumnLike | str,
+    *,
+    bounds: tuple[Pair, Pair] | None = None,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> StatResult:
+    """Return the correlation of two columns, and test that there is none.
+
+    Parameters
+    ----------
+    x, y : array_like or str
+        The values, or names of columns of `data`.
+    bounds : pair of (low, high), optional
+        Of arrays: their public bounds.
+    alternative : {"two-sided", "less", "greater"}
+    confidence_level : float
+        Of a two-sided interval.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`. Noise is Gaussian.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic``, ``.pvalue``, ``.estimate``, ``.table``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, both values; n public; one release of five sums.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x, e = np.random.default_rng(0).normal(size=(2, 5000))
+    >>> r = pi.stats.pearsonr(x, 0.5 * x + e, bounds=((-4, 4), (-5, 5)), mu=0.5, rng=0)
+    >>> bool(r.pvalue < 1e-6 and r.rows[0].low < 0.447 < r.rows[0].high)
+    True
+    """
+    level = check_level(confidence_level, alternative)
+    if bounds is not None and len(bounds) != 2:
+        raise ArgumentError("bounds= is a pair: the bounds of x, and those of y")
+    first, second = (None, None) if bounds is None else (public_pair(one) for one in bounds)
+    asked, names = asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
+    release = asked.release(SampleQuestion("pairs", names, label=f"correlation of {names[0]} and {names[1]}"))
+    a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
+    law = PairLaw.of(release.sums[0], release.nobs, a, b, c)
+    t, df = float(law.zero()), release.nobs - 2
+    pvalue = (
+        2.0 * laws.t.sf(abs(t), df)
+        if alternative == "two-sided"
+        else laws.t.sf(t if alternative == "greater" else -t, df)
+    )
+    size = max(law.n * float(law.product), 1e-300)
+    bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
+    row = EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
+    weak = () if np.isfinite(law.relative) else ("The noise hides a variance: the interval is [-1, 1].",)
+    return StatResult(
+        title="Correlation", release=release, rows=(row,), confidence_level=level, statistic=t,
+        pvalue=float(pvalue), df=float(df), null=f"{names[0]} and {names[1]} uncorrelated",
+        alternative=alternative,
+        effects={"r": float(law.r)}, notes=weak,
+    )  # fmt: skip

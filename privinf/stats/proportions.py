@@ -1,0 +1,261 @@
+r"""One share and two, from noisy counts: score intervals and exact tests.
+
+The released count of n records is X + e, e of sd s. The score test of p divides by sqrt(n p (1 - p) + s^2);
+the interval holds the p that it does not reject. ``method="exact"`` takes the law itself, a binomial number
+plus noise: with Gaussian noise and one side no test at its level of GDP has more power. With Laplace noise it
+is the only one. Two shares are tested by their 2 x 2 table (`privinf.stats.association`); their difference is
+one of means (`privinf.stats.groups`) whose squares are known.
+
+References
+----------
+Awan and Vadhan (2023), "Canonical noise distributions and private hypothesis tests".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+from scipy import stats as laws
+from scipy.optimize import brentq
+
+from privinf.doors import door
+from privinf.errors import ArgumentError, SchemaError
+from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.stats.association import asked_table, cell_rows, check_share, score_interval, table_law
+from privinf.stats.base import Asked, EstimateRow, SampleWords, StatResult, asked_columns, check_level
+from privinf.stats.groups import GroupLaw, rank
+from privinf.typing import Alternative, ColumnLike, Floats, Label, ShareMethod
+from privinf.validation import check_choice, check_number
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLaw:
+    """A released count of n records, whose noise has sd `sd`; counts of any shape."""
+
+    count: Floats
+    n: int
+    sd: float
+    laplace: bool = False
+
+    def score(self, share: float) -> Floats:
+        """Return z of the share being `share`."""
+        return np.asarray(
+            (self.count - self.n * share) / math.sqrt(self.n * share * (1.0 - share) + self.sd**2)
+        )
+
+    def tail(self, share: float) -> float:
+        """Return P(count or more) if the share is `share`, exactly: a binomial number plus noise."""
+        n, x = self.n, float(self.count)
+        reach = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
+        k = np.arange(max(0, math.floor(n * share - reach)), min(n, math.ceil(n * share + reach)) + 1)
+        mass = laws.binom.pmf(k, n, share)
+        if self.sd == 0.0:
+            return float(mass @ (k >= x - 1e-9))
+        law = laws.laplace(scale=self.sd / math.sqrt(2.0)) if self.laplace else laws.norm(scale=self.sd)
+        return min(float(mass @ np.asarray(law.sf(x - k))), 1.0)
+
+    def below(self, share: float) -> float:
+        """Return P(count or less) if the share is `share`."""
+        return ShareLaw(self.n - self.count, self.n, self.sd, self.laplace).tail(1.0 - share)
+
+    def exact_interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the shares that neither exact one-sided test rejects at half of 1 - level."""
+        half = (1.0 - level) / 2.0
+        ends = []
+        for test, first in ((self.tail, 0.0), (self.below, 1.0)):
+            ends.append(_root(test, half, first))
+        return ends[0], ends[1]
+
+
+@door
+def proportion_confint(
+    a: ColumnLike | str,
+    *,
+    confidence_level: float = 0.95,
+    method: ShareMethod = "score",
+    **words: Unpack[SampleWords],
+) -> StatResult:
+    """Return the share of records with an outcome, with an interval that holds the noise.
+
+    Parameters
+    ----------
+    a : array_like or str
+        0 or 1 (values are clipped there), or the name of a column of `data`: with the bounds (0, 1), or with
+        two levels, of which the second counts.
+    confidence_level : float
+    method : {"score", "exact"}
+        "exact" inverts the exact one-sided tests, as Clopper and Pearson do; always so with Laplace noise.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    StatResult
+        ``.estimate``, ``.table``, ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, n public: one count, which a record moves by 1 at most.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).uniform(size=5000) < 0.02
+    >>> r = pi.stats.proportion_confint(x, epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool(0.01 < r.rows[0].low < 0.02 < r.rows[0].high < 0.03)
+    True
+    """
+    level, method = check_level(confidence_level), check_choice(method, ShareMethod, "method")
+    release = _share_release(a, words)
+    row, law = _share_row(release, level, method)
+    return StatResult(
+        title="Proportion", release=release, rows=(row,), confidence_level=level, notes=_how(law, method)
+    )
+
+
+@door
+def proportions_ztest(
+    a: ColumnLike | str,
+    groups: ColumnLike | str | None = None,
+    value: float | None = None,
+    *,
+    levels: Sequence[Label] | None = None,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    method: ShareMethod = "score",
+    **words: Unpack[SampleWords],
+) -> StatResult:
+    """Test that a share is `value`, or that it is the same in two groups.
+
+    Parameters
+    ----------
+    a, method
+        As for `proportion_confint`; two groups take the method of `chi2_contingency`.
+    groups : array_like or str, optional
+        The group of each record, one of two.
+    value : float, optional
+        The share under the null, without `groups`.
+    levels : sequence, optional
+        Of an array `groups`: its two levels, public.
+    alternative : {"two-sided", "less", "greater"}
+        About the share, or the first group's less the second's.
+    confidence_level : float
+        Of a two-sided interval of the share, or of the difference.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic``, ``.pvalue``, Cohen's h among ``.effects``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, outcome and group; one release of one count, or of four.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).uniform(size=5000) < 0.3
+    >>> bool(pi.stats.proportions_ztest(x, value=0.2, mu=0.5, rng=0).pvalue < 1e-6)
+    True
+    """
+    level, method = check_level(confidence_level, alternative), check_choice(method, ShareMethod, "method")
+    if groups is not None:
+        if value is not None:
+            raise ArgumentError("value= is for one sample; two groups are compared with each other")
+        return _two_shares(asked_table(a, groups, (None, levels), words), alternative, level)
+    if value is None:
+        raise ArgumentError("name the share of the null, value=, or the groups to compare, groups=")
+    p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
+    release = _share_release(a, words)
+    row, law = _share_row(release, level, method)
+    z = float(law.score(p0))
+    tails = (law.tail(p0), law.below(p0)) if _exact(law, method) else (laws.norm.sf(z), laws.norm.cdf(z))
+    return StatResult(
+        title="Test of a Proportion", release=release, rows=(row,), confidence_level=level, statistic=z,
+        pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative), null=f"share of {row.name} = {p0:g}",
+        alternative=alternative, effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
+        notes=_how(law, method),
+    )  # fmt: skip
+
+
+def _root(tail: Callable[[float], float], level: float, first: float) -> float:
+    """Return the share where a tail that rises from `first` on reaches a level; else an end."""
+    if tail(first) >= level:
+        return first
+    if tail(1.0 - first) < level:
+        return 1.0 - first
+    return float(brentq(lambda share: tail(share) - level, 0.0, 1.0))
+
+
+def _share_release(a: Any, words: Any) -> SampleSums:
+    asked, (name,) = asked_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, words)
+    check_share(asked.schema, name)
+    return asked.release(SampleQuestion("share", (name,), label=f"share of {name}"))
+
+
+def _exact(law: ShareLaw, method: ShareMethod) -> bool:
+    return method == "exact" or law.laplace
+
+
+def _how(law: ShareLaw, method: ShareMethod) -> tuple[str, ...]:
+    return ("Exact: of a binomial number plus the noise.",) if _exact(law, method) else ("Score interval.",)
+
+
+def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareLaw]:
+    law = ShareLaw(release.sums[0, 0], release.nobs, float(release.scale[0]), release.noise == "laplace")
+    low, high = (
+        law.exact_interval(level) if _exact(law, method) else score_interval(law.count, law.n, law.sd, level)
+    )
+    p = min(max(float(law.count) / law.n, 0.0), 1.0)
+    bse = math.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
+    return EstimateRow(release.question.values[0], p, bse, float(low), float(high)), law
+
+
+def _of_tails(above: float, below: float, alternative: Alternative) -> float:
+    if alternative == "two-sided":
+        return min(2.0 * min(above, below), 1.0)
+    return above if alternative == "greater" else below
+
+
+def _arc(share: float) -> float:
+    return 2.0 * math.asin(math.sqrt(share))
+
+
+def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, level: float) -> StatResult:
+    """Return the test that the second level's share is equal in two groups, from the 2 x 2 table."""
+    asked, (outcome, group) = told
+    release = asked.release(SampleQuestion("cells", (), (group, outcome), label=f"{outcome} by {group}"))
+    law = table_law(release)
+    if law.X.shape != (2, 2):
+        raise SchemaError("two shares need two groups and an outcome of two kinds")
+    made, (T, sign, _) = law.made_up().independence(), law.independence()
+    # A first group with more of the first outcome has the smaller share of the second.
+    z, drawn = float(-sign * np.sqrt(T)), -made[1] * np.sqrt(made[0])
+    side = 1.0 if alternative == "greater" else -1.0
+    pvalue = rank(side * drawn, side * z) if alternative != "two-sided" else rank(made[0], float(T))
+    noise = math.sqrt(2.0) * law.sd
+    N, S = law.X.sum(axis=1), law.X[:, 1] - law.X[:, 0]
+    groups = GroupLaw.of(N, S, np.zeros(2), law.n, (noise, 0.0), laplace=law.laplace)
+    ends, sd = groups.first_difference(level)
+    p = (1.0 + groups.means) / 2.0
+    first, second = release.levels[0]
+    row = EstimateRow(f"{first} - {second}", float(p[0] - p[1]), sd / 2.0, ends[0] / 2.0, ends[1] / 2.0)
+    return StatResult(
+        title="Test of Two Proportions", release=release, rows=(row, *cell_rows(release, law, level)),
+        confidence_level=level, statistic=z, pvalue=pvalue, null=f"share of {outcome} equal over {group}",
+        alternative=alternative, effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},
+    )  # fmt: skip

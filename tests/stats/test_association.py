@@ -1,0 +1,109 @@
+"""Tables and correlations: scipy's without noise, honest with it."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+import privinf as pi
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.stats.association import PairLaw, TableLaw
+
+RNG = np.random.default_rng(6)
+A = RNG.choice(["p", "q", "r"], 600, p=[0.5, 0.3, 0.2])
+B = np.where(RNG.uniform(size=600) < 0.15, A == "p", RNG.uniform(size=600) < 0.4)
+LEVELS = (["p", "q", "r"], [False, True])
+U = RNG.normal(size=500)
+V = 0.4 * U + RNG.normal(size=500)
+BOUNDS = ((-6, 6), (-7, 7))
+
+
+def test_a_table_without_noise_is_pearsons():
+    r = pi.stats.chi2_contingency(A, B, levels=LEVELS, epsilon=math.inf)
+    table = pd.crosstab(A, B)
+    theirs = scipy_stats.chi2_contingency(table, correction=False)
+    assert r.statistic == pytest.approx(theirs.statistic)
+    assert r.df == theirs.dof
+    assert r.pvalue == pytest.approx(theirs.pvalue, abs=0.01)
+    assert r.effects["Cramer's V"] == pytest.approx(scipy_stats.contingency.association(table))
+    assert r.table["estimate"].to_numpy() == pytest.approx(table.to_numpy().ravel() / 600)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), [([0.5, 0.5], [0.3, 0.7]), ([0.6, 0.3, 0.1], [0.55, 0.4, 0.04, 0.01])]
+)
+def test_made_up_tables_hold_their_level(rows, columns):
+    """At the null, 200 releases with noise that swamps a margin: .01 to .1 rejected."""
+    rng, n, sd = np.random.default_rng(8), 500, math.sqrt(2.0) / 0.237
+    cells = rng.multinomial(n, np.outer(rows, columns).ravel(), size=200)
+    pvalues = []
+    for X in (cells + rng.normal(0, sd, cells.shape)).reshape(200, len(rows), len(columns)):
+        law = TableLaw.of(X, n, sd)
+        pvalues.append(np.mean(law.made_up(300).independence()[0] >= law.independence()[0]))
+    assert 0.01 <= np.mean(np.array(pvalues) <= 0.05) <= 0.1
+
+
+def test_the_covariance_of_a_table_is_the_one_stated():
+    rng, n, sd, draws = np.random.default_rng(0), 2000, 9.0, 4000
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])
+    cells = rng.multinomial(n, np.outer(p, q).ravel(), size=draws) + rng.normal(0, sd, (draws, 6))
+    T = TableLaw.of(cells.reshape(draws, 3, 2), n, sd).independence()[0]
+    assert T.mean() == pytest.approx(2.0, abs=0.12)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+def test_a_correlation_without_noise_is_pearsons(alternative):
+    r = pi.stats.pearsonr(U, V, bounds=BOUNDS, alternative=alternative, epsilon=math.inf)
+    theirs = scipy_stats.pearsonr(U, V, alternative=alternative)
+    assert r.estimate == pytest.approx(theirs.statistic)
+    assert r.pvalue == pytest.approx(theirs.pvalue, rel=1e-6, abs=1e-12)
+    if alternative == "two-sided":
+        assert r.rows[0][3:] == pytest.approx(tuple(theirs.confidence_interval()), abs=0.01)
+
+
+def test_size_and_coverage_of_correlations():
+    rng, n, draws, mu = np.random.default_rng(3), 2000, 400, 0.237
+    scale = 2.0 * math.sqrt(1.49) / mu
+    sds = np.array([scale / 0.7, scale / 0.7, scale / 1.35, scale / 1.35, scale])
+    for rho in (0.0, 0.5):
+        u = 0.3 * rng.standard_normal((draws, n))
+        v = rho * u + math.sqrt(1 - rho**2) * 0.3 * rng.standard_normal((draws, n))
+        u, v = np.clip(u, -1, 1), np.clip(v, -1, 1)
+        sums = np.stack([x.sum(axis=1) for x in (u, v, u * u, v * v, u * v)], axis=-1)
+        noisy = sums + sds * rng.standard_normal(sums.shape)
+        laws = [PairLaw.of(one, n, *sds[[0, 2, 4]]) for one in noisy]
+        ends = np.array([law.interval(0.95) for law in laws])
+        assert 0.92 <= np.mean((ends[:, 0] <= rho) & (rho <= ends[:, 1])) <= 0.98
+        if rho == 0.0:
+            rejected = [2 * scipy_stats.t.sf(abs(law.zero()), n - 2) < 0.05 for law in laws]
+            assert 0.02 <= np.mean(rejected) <= 0.08
+
+
+def test_a_hidden_variance_is_said():
+    r = pi.stats.pearsonr(U, V, bounds=((-600, 600), (-700, 700)), mu=0.5, rng=0)
+    assert r.rows[0][3:] == (-1.0, 1.0)
+    assert "hides a variance" in str(r.summary())
+
+
+def test_columns_of_tables_and_what_is_wrong():
+    frame = pd.DataFrame({"a": A, "b": B.astype(float), "u": np.resize(U, 600), "v": np.resize(V, 600)})
+    schema = pi.Schema({"a": ["p", "q", "r"], "b": (0, 1), "u": (-6, 6), "v": (-7, 7)})
+    table = pi.stats.chi2_contingency("a", "b", data=frame, schema=schema, epsilon=1.0, delta=1e-6, rng=0)
+    assert list(table.table.index)[:2] == ["p, 0", "p, 1"]
+    ledger = pi.Ledger()
+    both = pi.stats.pearsonr(
+        "u", "v", data=frame, schema=schema, epsilon=1.0, delta=1e-6, ledger=ledger, rng=0
+    )
+    assert both.release.noise == "gaussian"
+    assert both.privacy.epsilon(1e-6) == pytest.approx(1.0)
+    with pytest.raises(SchemaError, match="two kinds"):
+        pi.stats.chi2_contingency("a", "u", data=frame, schema=schema, mu=0.1, ledger=ledger)
+    with pytest.raises(ArgumentError, match="pair"):
+        pi.stats.pearsonr(U, V, bounds=((0, 1),), mu=0.1, ledger=ledger)
+    with pytest.raises(NotAvailableError, match="not known"):
+        pi.stats.pearsonr(U, V, bounds=BOUNDS, epsilon=1.0, noise="laplace", ledger=ledger)
+    with pytest.raises(ArgumentError, match="delta"):
+        pi.stats.pearsonr(U, V, bounds=BOUNDS, epsilon=1.0, ledger=ledger)
+    assert len(ledger) == 1
