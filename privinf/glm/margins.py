@@ -8,6 +8,7 @@ E c(eta), one more number: a record adds c at the estimate, at most C (1/4, or t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,21 @@ from scipy.special import expit
 
 from privinf.errors import NotAvailableError
 from privinf.glm.curved_sums import CurvedSums, Noisy
+from privinf.glm.sums import Roles
 from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile
+from privinf.schema import Design
 from privinf.typing import Floats
 
 # Of mu^2, where average effects are asked for.
 SHARE = 0.1
 NOT_ASKED = "average marginal effects need fit(margins=True), which keeps a tenth of the budget for them"
 NO_CONSTANT = "marginal effects need a model with a constant"
+NO_OFFSET = (
+    "average marginal effects of a logistic model with an offset are not offered: how they go with the "
+    "coefficients is not released; get_margeff('mean') is free, at offset 0"
+)
+# Beyond this variance of a predictor, or width of what stands beside it, standard errors say nothing anyway.
+WIDEST = 20.0
 CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
 SPREAD = SPREAD / SPREAD.sum()
 
@@ -72,23 +81,42 @@ def at_means(family: str, estimate: Estimate, second: Floats, constant: int) -> 
 
 
 def averaged(
-    family: str, estimate: Estimate, second: Floats, constant: int, curvature: tuple[float, float]
+    family: str, estimate: Estimate, second: Floats, constant: int, released: Sequence[float]
 ) -> Effects:
-    """Return the average effects; `curvature` is E c as released, and the sd of its noise.
+    """Return the average effects; `released` is E c, the sd of its noise, and `ratio_beside`.
 
     How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
-    columns' means and covariance.
+    columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever stands
+    beside the columns and goes with none of them.
     """
     mean, b = second[constant], estimate.params
     spread = second - np.outer(mean, mean)
-    sd = math.sqrt(max(float(b @ spread @ b), 0.0))
-    _, slopes, bends = _curve(family, mean @ b + sd * CURVES)
-    moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
-    found, noise = curvature
-    top = 0.25 if family == "binomial" else 2.0 * found
-    # The variance of a number between 0 and C with mean c is at most c (C - c).
-    sampling = max(found * (top - found), 0.0) / estimate.nobs
+    variance = max(float(b @ spread @ b), 0.0)
+    found, noise, ratio = released
+    if family == "poisson":
+        moved = found * (mean + spread @ b)
+        sampling = found**2 * (math.exp(min(variance, WIDEST)) * ratio - 1.0) / estimate.nobs
+    else:
+        _, slopes, bends = _curve(family, mean @ b + math.sqrt(variance) * CURVES)
+        moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
+        # The variance of a number between 0 and C with mean c is at most c (C - c).
+        sampling = max(found * (0.25 - found), 0.0) / estimate.nobs
     return _effects(estimate, found, moved, noise**2 + sampling, constant)
+
+
+def ratio_beside(design: Design, roles: Roles) -> float:
+    """Return how large E f^2 / (E f)^2 may be, f the exposure times exp of the offset, by their bounds.
+
+    At most (l + h)^2 / (4 l h) for a number between l and h.
+    """
+    ratio = 1.0
+    for name in (roles.exposure, roles.offset):
+        if name is not None:
+            at = design.names.index(name)
+            low, high = float(design.low[at]), float(design.high[at])
+            width = high - low if name == roles.offset else math.log(high / low)
+            ratio *= math.cosh(min(width, WIDEST) / 2.0) ** 2
+    return ratio
 
 
 def _curve(family: str, eta: Floats) -> tuple[Floats, Floats, Floats]:

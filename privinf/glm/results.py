@@ -159,8 +159,8 @@ class FederatedGLMResults(Results):
         Parameters
         ----------
         at : {"overall", "mean"}
-            The average over all records, which needs ``fit(margins=True)``; or at the columns' means, as the
-            fit's first release has them, at no cost.
+            The average over all records, exposure and offset included, which needs ``fit(margins=True)``; or
+            at the columns' means, as the first release has them, exposure 1 and offset 0, at no cost.
         alpha : float
         """
         check_choice(at, Margins, "at")
@@ -172,8 +172,8 @@ class FederatedGLMResults(Results):
             return at_means(self.family, self._estimate, second, constant).table(alpha)
         if "margins" not in kept:
             raise NotAvailableError(NOT_ASKED)
-        found, sd = kept["margins"]
-        return averaged(self.family, self._estimate, second, constant, (found, sd)).table(alpha)
+        released = (*kept["margins"], 1.0)[:3]
+        return averaged(self.family, self._estimate, second, constant, released).table(alpha)
 
     @property
     def family(self) -> str:

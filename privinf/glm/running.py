@@ -27,7 +27,7 @@ from privinf.glm.drawn import (
     recorded,
 )
 from privinf.glm.least_squares import fit_least_squares
-from privinf.glm.margins import SHARE, average_curvature, recorded_moments
+from privinf.glm.margins import NO_OFFSET, SHARE, average_curvature, ratio_beside, recorded_moments
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit
 from privinf.glm.questions import Questions
 from privinf.glm.results import (
@@ -71,6 +71,8 @@ def run_fit(
         raise ArgumentError(ROLES)
     if rows.p == 1 and rows.design.constant is not None and (plan.curved or plan.looks is not None):
         raise ArgumentError(ONE_MEAN)
+    if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
+        raise ArgumentError(NO_OFFSET)
     folder = _folder(whole, trust, request, plan)
     left = plan.mu if folder is None else folder.unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:
@@ -90,7 +92,8 @@ def run_fit(
         path = curved_path(bent)
         method = f"Newton in whitened units, {path.length} rounds"
         description = told(method, path, **whole.roles.described())
-        return curved_results(rows, bent, description, request.cov_type, average)
+        ratio = ratio_beside(whole.design, whole.roles)
+        return curved_results(rows, bent, description, request.cov_type, average, ratio)
     if plan.looks is not None:
         asked = Questions.of(rows, sums, plan.mu, plan.looks)
         look = fit_least_squares(asked)
@@ -211,6 +214,7 @@ def curved_results(
     description: FitDescription,
     cov_type: str,
     average: Noisy | None = None,
+    ratio: float = 1.0,
 ) -> FederatedGLMResults:
     """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
     names, back, design = rows.design.names, rows.to_user, rows.design
@@ -220,7 +224,7 @@ def curved_results(
     if rows.family == "poisson":
         told["dispersion"] = found.dispersion
     if average is not None:
-        told["margins"] = [float(average.mean[0]), average.sd]
+        told["margins"] = [float(average.mean[0]), average.sd, ratio]
     if found.hessian.sd == 0.0:
         return _exact_results(rows, found, description, cov_type, told)
     got = drawn(found, rows.total, design.constant)

@@ -361,6 +361,35 @@ def test_roles_that_make_no_sense_are_refused():
         model.fit(epsilon=2.0, delta=1e-6, optimizer=pi.Newton())
 
 
+@pytest.mark.parametrize(("role", "widest"), [(None, 1.15), ("exposure", 2.5)])
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+def test_errors_of_average_effects_hold_what_goes_with_the_columns_and_beside_them(role, widest):
+    """The delta method at the rows, and the sampling of the average: never less, with an exposure more."""
+    table = counts_table(4000)
+    words = {} if role is None else {role: "days"}
+    model = pi.Poisson.from_formula("y ~ a + b", table, schema=pi.Schema(COUNTS), **words)
+    fit = model.fit(epsilon=math.inf, margins=True)
+    X = sm.add_constant(table[["a", "b"]]).to_numpy()
+    beta = fit.params.to_numpy()
+    mean = np.exp(X @ beta) * (1.0 if role is None else table["days"].to_numpy())
+    jacobian = mean.mean() * np.eye(3) + np.outer(beta, mean @ X / len(X))
+    found = jacobian @ fit.cov_params().to_numpy() @ jacobian.T + np.outer(beta, beta) * mean.var() / len(X)
+    table = fit.get_margeff()
+    np.testing.assert_allclose(table.iloc[:, 0], mean.mean() * beta[1:], rtol=1e-9)
+    ratio = table.iloc[:, 1].to_numpy() / np.sqrt(np.diag(found))[1:]
+    assert (ratio > 0.97).all()
+    assert (ratio < widest).all()
+
+
+def test_average_effects_beside_an_offset_are_refused_before_anything_is_spent():
+    table = counts_table(2000).assign(some=lambda t: (t.y > 1.0).astype(float))
+    ledger, schema = pi.Ledger(), pi.Schema({**COUNTS, "some": (0, 1)})
+    model = pi.Logit.from_formula("some ~ a", table, schema=schema, offset="off", ledger=ledger)
+    with pytest.raises(ArgumentError, match="offset"):
+        model.fit(epsilon=2.0, delta=1e-6, margins=True)
+    assert not ledger.entries
+
+
 def test_a_response_of_two_levels_is_one_where_it_has_the_second():
     y, X = draw(4000)
     table = pd.DataFrame(
