@@ -28,13 +28,10 @@ from privinf.mechanisms.statistics.samples import (
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.schema import Factor, Schema
 from privinf.schema.reading import Reader
-from privinf.typing import Floats, Missing, NoiseChoice, SampleKind, SpendingWords
-from privinf.validation import check_choice, check_positive, check_words
+from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SampleKind, SpendingWords
+from privinf.validation import check_choice, check_fraction, check_positive, check_words
 
-DEPENDENT = (
-    "the schema says that one {0} has up to {1} rows: they are dependent, and a test that takes them as "
-    "independent would be wrong; give one row a {0}, or fit pi.OLS"
-)
+DEPENDENT = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.OLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +63,18 @@ class SampleSums(Released):
 
     Attributes
     ----------
-    question : SampleQuestion
     sums : ndarray, shape (cells, m)
         In units in which every value is in [-1, 1].
     scale : ndarray, shape (m,)
-        Sd of the noise of each column of `sums`; 0 without noise.
+        Sd of the noise of each column of `sums`, independent in all entries; 0 without noise.
     noise : {"gaussian", "laplace"}
-        Its law; independent in all entries.
+        Its law.
     nobs : int
         Number of records, public.
     middle, half : ndarray, shape (columns,)
         Of the public range of each value: in user units it is ``middle + half u``.
     levels : tuple of tuple
         Levels of each column of `question.by`.
-    entries : tuple of LedgerEntry
-    delta : float or None
-        The delta that the caller named.
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
 
@@ -99,7 +92,6 @@ class SampleSums(Released):
     half: Floats
     levels: tuple[tuple[Any, ...], ...]
     entries: tuple[LedgerEntry, ...]
-    delta: float | None
     recorded: PrivacyReport
 
     def __post_init__(self) -> None:
@@ -117,13 +109,11 @@ class SampleSums(Released):
         return f"<SampleSums: {self.question.label}, {self.nobs} records, {self.noise} noise>"
 
 
-def sample_rows(columns: Mapping[str, object], missing: Missing = "raise") -> Rows:
+def sample_rows(columns: Mapping[str, ColumnLike], missing: Missing = "raise") -> Rows:
     """Return arrays of one length, by name, as rows; ArgumentError or SchemaError where they are not that."""
-    for name, given in columns.items():
-        if np.ndim(given) != 1:  # type: ignore[arg-type]
-            raise ArgumentError(f"{name} must have one dimension, got {np.ndim(given)}")  # type: ignore[arg-type]
-    plain = {name: given if hasattr(given, "dtype") else list(given) for name, given in columns.items()}  # type: ignore[call-overload]
-    kept = {name: given.array if isinstance(given, pd.Series) else given for name, given in plain.items()}
+    if wrong := [name for name, given in columns.items() if np.ndim(given) != 1]:
+        raise ArgumentError(f"{wrong[0]} must have one dimension")
+    kept = {name: given.array if isinstance(given, pd.Series) else given for name, given in columns.items()}
     return Rows(kept, None, missing)
 
 
@@ -191,7 +181,7 @@ def release_sample(
     return SampleSums(
         question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", len(sample),
         ranges[:, 0], ranges[:, 1], tuple(_levels(schema, name) for name in question.by),
-        recorded, price.delta, PrivacyReport.of(recorded, ledger, delta=price.delta),
+        recorded, PrivacyReport.of(recorded, ledger, delta=price.delta),
     )  # fmt: skip
 
 
@@ -263,7 +253,6 @@ class Price:
         """Check the words, before any row is read, and choose the law of the noise."""
         check_words(words, WORDS)
         check_choice(noise, NoiseChoice, "noise")
-        epsilon = words.get("epsilon")
         if not _laplace(statistic, words, noise, alone=ledger is None):
             spending = Spending.of(words, ledger)
             return cls(
@@ -271,8 +260,9 @@ class Price:
             )
         assert statistic.l1 is not None
         source = get_source(rng=words.get("rng"), source=words.get("source") or "lattice")
-        loss = PureLoss(check_positive(epsilon, "epsilon"))
-        return cls(statistic.l1, loss, words.get("delta"), source, check_ledger(ledger))
+        loss, delta = PureLoss(check_positive(words.get("epsilon"), "epsilon")), words.get("delta")
+        delta = None if delta is None else check_fraction(delta, "delta")
+        return cls(statistic.l1, loss, delta, source, check_ledger(ledger))
 
     @property
     def laplace(self) -> bool:

@@ -151,10 +151,6 @@ def chi2_contingency(
     StatResult
         ``.statistic``, ``.pvalue``, Cramer's V among ``.effects``, the cells' shares in ``.table``.
 
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
-
     Notes
     -----
     **Privacy.** Replace-one of one record, n public: it leaves one cell for another, sqrt 2.
@@ -306,10 +302,6 @@ def pearsonr(
     -------
     StatResult
         ``.statistic``, ``.pvalue``, ``.estimate``, ``.table``.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
 
     Notes
     -----

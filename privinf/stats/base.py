@@ -37,7 +37,6 @@ class SampleWords(SpendingWords, total=False):
         Where columns are named by texts: a frame of any library, a mapping, or the path of a CSV or Parquet
         file.
     schema : Schema
-        The public bounds and levels of these columns.
     missing : {"raise", "impute-public"}
         What to do with missing values: refuse, or put in the middle of the bounds (the first level).
     noise : {"auto", "gaussian", "laplace"}
@@ -70,6 +69,12 @@ class Asked:
     schema: Schema
     words: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, rows: Rows, schema: Schema, words: Mapping[str, Any]) -> Asked:
+        """Return what is asked, once every word is one (ArgumentError)."""
+        check_words(words, (*WORDS, *OWN_WORDS))
+        return cls(rows, schema, words)
+
     def release(self, question: SampleQuestion) -> SampleSums:
         """Release the sums of a question, once."""
         spending: Any = {name: value for name, value in self.words.items() if name not in OWN_WORDS}
@@ -79,31 +84,14 @@ class Asked:
         )
 
 
-def checked_words(words: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the words, once each of them is one (ArgumentError)."""
-    check_words(words, (*WORDS, *OWN_WORDS))
-    return words
-
-
 def asked_columns(
     given: Mapping[str, Any], declared: Mapping[str, Any], words: Mapping[str, Any]
 ) -> tuple[Asked, tuple[str, ...]]:
-    """Return the columns of a test, and their names.
+    """Return the columns of a test, arrays or names of columns, and their names.
 
-    Parameters
-    ----------
-    given : mapping
-        Arrays by the argument's name, or names of columns of ``words["data"]``.
-    declared : mapping
-        Bounds or levels of each argument; None where the schema says them.
-    words : mapping
-        Of `SampleWords`.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError
+    `declared` are bounds or levels by argument; None where the schema of the words says them.
     """
-    checked_words(words)
+    check_words(words, (*WORDS, *OWN_WORDS))
     missing: Missing = check_choice(words.get("missing") or "raise", Missing, "missing")
     if all(isinstance(one, str) for one in given.values()):
         names = tuple(given.values())
@@ -141,12 +129,12 @@ def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Sche
     return Schema(facts)
 
 
-def public_pair(bounds: Pair | None, name: str = "bounds") -> tuple[float, float] | None:
-    """Return bounds as a pair of numbers, whatever kind of sequence they were; as a schema wants it."""
+def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
+    """Return bounds as a schema takes them, a pair of numbers."""
     if bounds is None:
         return None
     if isinstance(bounds, str) or np.shape(bounds) != (2,):
-        raise SchemaError(f"{name} must be a pair of public numbers, (low, high)")
+        raise SchemaError("bounds must be a pair of public numbers, (low, high)")
     low, high = bounds
     return low, high
 

@@ -23,12 +23,11 @@ from privinf.stats.base import (
     StatResult,
     asked_columns,
     check_level,
-    checked_words,
     one_sided,
     public_pair,
 )
 from privinf.stats.groups import GroupLaw, rank
-from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair, Table
+from privinf.typing import Alternative, ColumnLike, Floats, Label, Missing, Pair, Table
 from privinf.validation import check_array
 
 FIRST, SECOND = np.array([0]), np.array([1])
@@ -140,10 +139,6 @@ def ttest_ind(
     GroupsResult
         ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()`` of the difference, Cohen's d.
 
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
-
     Notes
     -----
     **Privacy.** Replace-one of one record, its value and its group: only the number of all records is public,
@@ -199,10 +194,6 @@ def anova_oneway(
     GroupsResult
         ``.statistic``, ``.pvalue``, ``.df``, eta and omega squared; ``.means()``, ``.contrast(...)``,
         ``.pairwise()`` from the same release.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
 
     Notes
     -----
@@ -264,15 +255,15 @@ def _asked_pair(
 ) -> tuple[Asked, SampleQuestion]:
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
-    checked_words(words)
     if words.get("data") is not None or words.get("schema") is not None:
         raise ArgumentError("data= and schema= go with a formula; two samples have bounds=")
     pair = public_pair(bounds)
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     schema = Schema({"value": pair, "group": ["a", "b"]})
-    rows = joined_rows((a, b), ("a", "b"), words.get("missing") or "raise")
-    return Asked(rows, schema, words), SampleQuestion("groups", ("value",), ("group",), label="two samples")
+    missing: Missing = words.get("missing") or "raise"
+    asked = Asked.of(joined_rows((a, b), ("a", "b"), missing), schema, words)
+    return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
 
 def _weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:

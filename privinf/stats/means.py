@@ -204,19 +204,13 @@ def mean(
     bounds : (low, high), optional
         Public; values outside are clipped. Of a named column the schema's.
     confidence_level : float
-    epsilon, delta, mu, rho, calibration, rng, source
-        What may be spent, as for every model's ``fit``.
-    data, schema, missing, noise, ledger
-        See `privinf.stats.base.SampleWords`.
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
 
     Returns
     -------
     MeanResult
         ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
 
     Notes
     -----
@@ -256,20 +250,14 @@ def ttest_1samp(
         The values, or the name of a column of `data`.
     popmean : float
         The mean under the null, user units.
-    bounds, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
-        As for `mean`.
     alternative : {"two-sided", "less", "greater"}
-    data, schema, missing, noise, ledger
-        See `privinf.stats.base.SampleWords`.
+    bounds, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
+        As for `mean`, like data, schema, missing, noise and ledger.
 
     Returns
     -------
     MeanResult
         ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()``, Cohen's d among ``.effects``.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, BudgetExceededError
 
     Notes
     -----

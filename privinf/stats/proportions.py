@@ -97,10 +97,6 @@ def proportion_confint(
     StatResult
         ``.estimate``, ``.table``, ``.privacy``.
 
-    Raises
-    ------
-    ArgumentError, SchemaError, BudgetExceededError
-
     Notes
     -----
     **Privacy.** Replace-one of one record, n public: one count, which a record moves by 1 at most.
@@ -156,10 +152,6 @@ def proportions_ztest(
     -------
     StatResult
         ``.statistic``, ``.pvalue``, Cohen's h among ``.effects``.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, BudgetExceededError
 
     Notes
     -----

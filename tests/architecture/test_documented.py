@@ -1,4 +1,4 @@
-"""The code of the README and of the page for one curator runs as it is printed."""
+"""The code of the README and of the pages for one curator and for tests runs as it is printed."""
 
 import re
 import warnings
@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # The README's first two examples; later ones need files, sites or other people's rows.
-PAGES = {"README.md": 2, "docs/one-curator.md": None}
+PAGES = {"README.md": 2, "docs/one-curator.md": None, "docs/tests.md": None}
 
 
 def blocks(page):

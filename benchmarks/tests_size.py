@@ -1,0 +1,409 @@
+"""Size, coverage and power of `pi.stats`, by its own laws of simulated releases, and a few hundred real runs.
+
+``python benchmarks/tests_size.py [part ...]`` writes benchmarks/results/tests_size.md; the parts are groups,
+one, power, doors, shares, pairs, tables and laplace (default: all, about 8 minutes of an idle core). Records
+come from laws on a few hundred values, so that sums of any n are drawn as counts; 10,000 releases a cell
+unless it says less.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import privinf as pi
+from privinf.accounting import calibrate_mu
+from privinf.stats.association import PairLaw, TableLaw, score_interval
+from privinf.stats.groups import GroupLaw
+from privinf.stats.means import MeanLaw
+from privinf.stats.proportions import ShareLaw
+
+OUT = Path(__file__).parent / "results" / "tests_size.md"
+PARTS = Path("/tmp") / "privinf_tests_size.json"
+DRAWS = 10_000
+SIZES, LEVELS = (200, 1000, 10_000, 100_000), (0.2, 1.0, 4.0)
+LIMIT = 2.576 * math.sqrt(0.05 * 0.95 / DRAWS)
+
+
+def law(kind, mean=0.0, sd=0.25, points=401):
+    """Return values in [-1, 1] and their probabilities."""
+    x = np.linspace(-1.0, 1.0, points)
+    if kind == "normal":
+        p = stats.norm.pdf(x, mean, sd)
+    elif kind == "uniform":
+        p = np.ones(points)
+    elif kind == "lognormal":  # of log sd .75, median 1, on bounds from 0 to 12
+        p = stats.lognorm.pdf(np.maximum((x + 1.0) * 6.0, 1e-9), 0.75)
+    elif kind == "t3":
+        p = stats.t.pdf(x / 0.15, 3)
+    else:  # two values
+        x, p = np.array([-1.0, 1.0]), np.array([1.0 - mean, mean])
+    return x, p / p.sum()
+
+
+def released(rng, n, shares, laws, draws=DRAWS):
+    """Return clean N, S, Q of groups, shape (draws, k) each."""
+    N = rng.multinomial(n, shares, size=draws)
+    counts = [rng.multinomial(N[:, g], p) for g, (_, p) in enumerate(laws)]
+    S, Q = (
+        np.column_stack([c @ x**power for c, (x, _) in zip(counts, laws, strict=True)]) for power in (1, 2)
+    )
+    return N.astype(float), S, Q
+
+
+def mu_of(epsilon):
+    return calibrate_mu(epsilon=epsilon, delta=1e-6)
+
+
+# ---- one sample
+
+ONE = {
+    "normal": law("normal"), "uniform": law("uniform"), "lognormal": law("lognormal"), "t3": law("t3"),
+    "50% of 1": law("two", 0.5), "5% of 1": law("two", 0.05), "mean at -.9": law("normal", -0.9, 0.05),
+}  # fmt: skip
+
+
+def one():
+    rng, rows = np.random.default_rng(1), []
+    c = math.sqrt(((1 + math.sqrt(5)) / 2) ** 5 / 4)
+    for name, (x, p) in ONE.items():
+        for n in SIZES:
+            _, S, Q = (sums[:, 0] for sums in released(rng, n, [1.0], [(x, p)]))
+            plain = MeanLaw.of(S, Q, n, (0.0, 0.0)).test(float(x @ p), "two-sided")[1]
+            for epsilon in LEVELS:
+                a = 2.0 / mu_of(epsilon)
+                noise = a * rng.standard_normal((2, DRAWS))
+                gaussian = MeanLaw.of(S + noise[0], Q + noise[1] / c, n, (a, a / c)).test(
+                    float(x @ p), "two-sided"
+                )[1]
+                b = 2.0 / epsilon
+                noisy = S + rng.laplace(0, b, DRAWS), Q + rng.laplace(0, 2 * b, DRAWS)
+                sds = math.sqrt(2) * b, 2 * math.sqrt(2) * b
+                if n >= 1000:
+                    laplace = MeanLaw.of(*noisy, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
+                else:
+                    each = zip(*(array[:500] for array in noisy), strict=True)
+                    laplace = np.array(
+                        [
+                            MeanLaw.of(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
+                            for s, q in each
+                        ]
+                    )
+                rates = [float(np.mean(one < 0.05)) for one in (plain, gaussian, laplace)]
+                rows.append([name, n, epsilon, *rates])
+                print(rows[-1], flush=True)
+    return rows
+
+
+# ---- groups
+
+N = lambda sd: law("normal", 0.0, sd)  # noqa: E731
+DESIGNS = {
+    "two equal": ([0.5] * 2, [N(0.25)] * 2),
+    "1:9, sds 3:1": ([0.1, 0.9], [N(0.3), N(0.1)]),
+    "1:9, sds 1:3": ([0.1, 0.9], [N(0.1), N(0.3)]),
+    "1:49": ([0.02, 0.98], [N(0.25)] * 2),
+    "five equal": ([0.2] * 5, [N(0.25)] * 5),
+    "five unequal": ([0.05, 0.1, 0.15, 0.3, 0.4], [N(0.3), N(0.2), N(0.1), N(0.25), N(0.15)]),
+    "sixteen": ([1 / 16] * 16, [N(0.25)] * 16),
+    "1:9, lognormal": ([0.1, 0.9], [law("lognormal")] * 2),
+    "sixteen, lognormal": ([1 / 16] * 16, [law("lognormal")] * 16),
+}
+PAIR = np.array([0]), np.array([1])
+
+
+def groups():
+    """Return sizes of Welch's F and of t, and coverage of the difference of the first two means."""
+    rng, rows = np.random.default_rng(2), []
+    for name, (shares, laws) in DESIGNS.items():
+        k = len(shares)
+        for n in SIZES:
+            clean = released(rng, n, shares, laws)
+            with np.errstate(all="ignore"):
+                F, df = GroupLaw(clean[0], clean[1], clean[0] - clean[2], n, 0.0, 0.0).equal_means()
+                plain = float(np.mean(stats.f.sf(F, k - 1, df) < 0.05))
+            for epsilon in LEVELS:
+                a = 2.0 / mu_of(epsilon)
+                noise = a * rng.standard_normal((3, DRAWS, k))
+                noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
+                found = GroupLaw.of(*noisy, n, (a, a))
+                F, df = found.equal_means()
+                t, dft = found.differences(*PAIR)
+                low, high = found.difference_sets(*PAIR, stats.t.isf(0.025, dft))
+                rows.append([
+                    name, n, epsilon, plain, float(np.mean(stats.f.sf(F, k - 1, df) < 0.05)),
+                    float(np.mean(2 * stats.t.sf(np.abs(t), dft) < 0.05)),
+                    float(np.mean((low <= 0.0) & (high >= 0.0))), float(np.median(high - low)),
+                ])  # fmt: skip
+                print(rows[-1], flush=True)
+    return rows
+
+
+def laplace(draws=200):
+    """Return sizes of the F test with Laplace noise, through made-up releases."""
+    rng, rows = np.random.default_rng(3), []
+    for name in ("two equal", "1:9, sds 3:1", "five equal", "sixteen, lognormal"):
+        shares, laws = DESIGNS[name]
+        k = len(shares)
+        for n in SIZES[:3]:
+            clean = released(rng, n, shares, laws, draws)
+            for epsilon in LEVELS:
+                b = 4.0 / epsilon
+                sds = math.sqrt(2) * b, 2 * math.sqrt(2) * b
+                noise = rng.laplace(0, b, (3, draws, k)) * np.array([1.0, 1.0, 2.0])[:, None, None]
+                noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
+                pvalues = []
+                for sums in zip(*noisy, strict=True):
+                    found = GroupLaw.of(*sums, n, sds, laplace=True)
+                    F, df = found.equal_means()
+                    made = found.made_up(499, equal=True).equal_means()[0]
+                    pvalues.append(max((1 + np.sum(made >= F)) / 500, stats.f.sf(F, k - 1, df)))
+                rows.append([name, n, epsilon, float(np.mean(np.array(pvalues) <= 0.05))])
+                print(rows[-1], flush=True)
+    return rows
+
+
+# ---- shares, tables, pairs
+
+
+def shares():
+    rng, rows = np.random.default_rng(4), []
+    for p in (0.5, 0.1, 0.01, 0.001):
+        for n in SIZES:
+            for epsilon in LEVELS:
+                sd = 1.0 / mu_of(epsilon)
+                count = rng.binomial(n, p, DRAWS) + sd * rng.standard_normal(DRAWS)
+                low, high = score_interval(count, n, sd, 0.95)
+                exact = [ShareLaw(x, n, sd).tail(p) < 0.05 for x in count[:200]]
+                rows.append([p, n, epsilon, float(np.mean((low <= p) & (p <= high))), float(np.mean(exact))])
+    print(rows)
+    return rows
+
+
+TABLES = {
+    "2 x 2": ([0.5, 0.5], [0.3, 0.7]),
+    "2 x 2, rare": ([0.05, 0.95], [0.04, 0.96]),
+    "3 x 4": ([0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1]),
+    "5 x 5, rare": ([0.6, 0.25, 0.1, 0.04, 0.01], [0.6, 0.25, 0.1, 0.04, 0.01]),
+    "2 x 16, rare": ([0.5, 0.5], [0.3, 0.2, 0.1, *[0.4 / 13] * 12, 0.4 / 13]),
+}
+
+
+def tables(draws=150):
+    """Return sizes by chi-square (10,000 releases) and by made-up tables (fewer)."""
+    rng, rows = np.random.default_rng(5), []
+    for name, (p, q) in TABLES.items():
+        df = (len(p) - 1) * (len(q) - 1)
+        for n in (200, 1000, 10_000):
+            cells = rng.multinomial(n, np.outer(p, q).ravel(), size=DRAWS)
+            for epsilon in LEVELS:
+                sd = math.sqrt(2.0) / mu_of(epsilon)
+                X = (cells + sd * rng.standard_normal(cells.shape)).reshape(DRAWS, len(p), len(q))
+                T = TableLaw.of(X, n, sd).independence()[0]
+                ranks = []
+                for one in X[:draws]:
+                    found = TableLaw.of(one, n, sd)
+                    made = found.made_up(399).independence()[0]
+                    ranks.append((1 + np.sum(made >= found.independence()[0])) / 400)
+                chi2 = float(np.mean(stats.chi2.sf(T, df) < 0.05))
+                rows.append([name, n, epsilon, chi2, float(np.mean(np.array(ranks) <= 0.05))])
+                print(rows[-1], flush=True)
+    return rows
+
+
+def pairs():
+    """Return the size at rho = 0, and coverage of rho; sds are a quarter of half the range."""
+    rng, rows = np.random.default_rng(6), []
+    for rho in (0.0, 0.3, 0.8):
+        for n in SIZES:
+            root = np.linalg.cholesky(np.array([[1.0, rho], [rho, 1.0]])) * 0.25
+            mean = rng.standard_normal((DRAWS, 2)) @ root.T / math.sqrt(n)
+            # Bartlett's decomposition of the scatter.
+            T = np.zeros((DRAWS, 2, 2))
+            T[:, 0, 0], T[:, 1, 1] = (np.sqrt(rng.chisquare(n - 1 - j, DRAWS)) for j in (0, 1))
+            T[:, 1, 0] = rng.standard_normal(DRAWS)
+            scatter = (root @ T) @ np.swapaxes(root @ T, -1, -2) + n * mean[:, :, None] * mean[:, None, :]
+            clean = np.column_stack([n * mean, scatter[:, 0, 0], scatter[:, 1, 1], scatter[:, 0, 1]])
+            for epsilon in LEVELS:
+                scale = 2.0 * math.sqrt(1.49) / mu_of(epsilon)
+                sds = scale / np.array([0.7, 0.7, 1.35, 1.35, 1.0])
+                noisy = clean + sds * rng.standard_normal(clean.shape)
+                both = PairLaw.of(noisy, n, *sds[[0, 2, 4]])
+                size = float(np.mean(2 * stats.t.sf(np.abs(both.zero()), n - 2) < 0.05))
+                ends = np.array([PairLaw.of(one, n, *sds[[0, 2, 4]]).interval(0.95) for one in noisy[:1000]])
+                covered = float(np.mean((ends[:, 0] <= rho) & (rho <= ends[:, 1])))
+                rows.append([rho, n, epsilon, size, covered, float(np.median(np.ptp(ends, axis=1)))])
+                print(rows[-1], flush=True)
+    return rows
+
+
+# ---- power
+
+
+def power():
+    rng, rows, draws = np.random.default_rng(7), [], 3000
+    mu, c = mu_of(1.0), math.sqrt(((1 + math.sqrt(5)) / 2) ** 5 / 4)
+    for n in (100, 200, 300):
+        sizes = [n // 3 + (g < n % 3) for g in range(3)]
+        x = [
+            2 * np.clip(rng.normal(m, 0.15, (draws, s)), 0, 1) - 1
+            for m, s in zip((0.35, 0.5, 0.65), sizes, strict=True)
+        ]
+        clean = (
+            np.tile(np.array(sizes, float), (draws, 1)),
+            *(np.column_stack([(one**k).sum(axis=1) for one in x]) for k in (1, 2)),
+        )
+        a = 2.0 / mu
+        e = a * rng.standard_normal((3, draws, 3))
+        F, df = GroupLaw.of(
+            clean[0] + e[0], clean[1] + e[1], clean[0] - clean[2] + e[2], n, (a, a)
+        ).equal_means()
+        rows.append(
+            [
+                f"ANOVA, Swanberg's three groups, n = {n}",
+                "Gaussian, eps 1",
+                float(np.mean(stats.f.sf(F, 2, df) < 0.05)),
+            ]
+        )
+        b, hits = 4.0, []
+        e = rng.laplace(0, b, (3, 500, 3)) * np.array([1.0, 1.0, 2.0])[:, None, None]
+        for sums in zip(
+            clean[0][:500] + e[0], clean[1][:500] + e[1], (clean[0] - clean[2])[:500] + e[2], strict=True
+        ):
+            found = GroupLaw.of(*sums, n, (math.sqrt(2) * b, 2 * math.sqrt(2) * b), laplace=True)
+            F, df = found.equal_means()
+            made = found.made_up(499, equal=True).equal_means()[0]
+            hits.append(max((1 + np.sum(made >= F)) / 500, stats.f.sf(F, 2, df)) <= 0.05)
+        rows.append([f"the same, n = {n}", "Laplace, eps 1", float(np.mean(hits))])
+    for n in (300, 500):
+        for mean in (0.0, 0.05):
+            x = np.clip(rng.normal(mean, 0.25, (draws, n)), -1, 1)
+            S, Q = x.sum(axis=1), (x**2).sum(axis=1)
+            a = 2.0 / mu
+            g = MeanLaw.of(
+                S + a * rng.standard_normal(draws), Q + a / c * rng.standard_normal(draws), n, (a, a / c)
+            )
+            sds = 2 * math.sqrt(2), 4 * math.sqrt(2)
+            noisy = S + rng.laplace(0, 2, draws), Q + rng.laplace(0, 4, draws)
+            hits = [
+                MeanLaw.of(s, q, n, sds, laplace=True).test(0.0, "two-sided")[1] < 0.05
+                for s, q in zip(*noisy, strict=True)
+            ]
+            what = f"one sample, mean {mean / 0.25:g} sd, bounds 4 sds, n = {n}"
+            rows.append([what, "Gaussian, eps 1", float(np.mean(g.test(0.0, "two-sided")[1] < 0.05))])
+            rows.append([what, "Laplace, eps 1", float(np.mean(hits))])
+    clean = released(
+        rng, 1000, [0.5, 0.5], [law("normal", -0.0375, 0.25), law("normal", 0.0375, 0.25)], draws
+    )
+    e = 2.0 / mu * rng.standard_normal((3, draws, 2))
+    F, df = GroupLaw.of(
+        clean[0] + e[0], clean[1] + e[1], clean[0] - clean[2] + e[2], 1000, (2.0 / mu, 2.0 / mu)
+    ).equal_means()
+    rows.append(
+        [
+            "two samples, d = .3, bounds 4 sds, n = 1,000",
+            "Gaussian, eps 1",
+            float(np.mean(stats.f.sf(F, 1, df) < 0.05)),
+        ]
+    )
+    for row in rows:
+        print(row, flush=True)
+    return rows
+
+
+# ---- the doors
+
+
+def doors(runs=200):
+    """Return rejections at the null by the doors themselves, secure noise."""
+    rng, rows = np.random.default_rng(8), []
+    words = {"epsilon": 1.0, "delta": 1e-6}
+
+    def rate(name, test):
+        rows.append([name, float(np.mean([test().pvalue < 0.05 for _ in range(runs)]))])
+        print(rows[-1], flush=True)
+
+    normal = lambda n: rng.normal(5.0, 1.25, n)  # noqa: E731
+    for noise in ("gaussian", "laplace"):
+        w = words | {"noise": noise}
+        rate(
+            f"ttest_1samp, {noise}, n = 500",
+            lambda w=w: pi.stats.ttest_1samp(normal(500), 5.0, bounds=(0, 10), **w),
+        )
+        rate(
+            f"ttest_ind, {noise}, 200 and 800",
+            lambda w=w: pi.stats.ttest_ind(normal(200), normal(800), bounds=(0, 10), **w),
+        )
+        rate(
+            f"anova_oneway, {noise}, 5 groups of 400",
+            lambda w=w: pi.stats.anova_oneway(
+                normal(2000), rng.integers(0, 5, 2000), levels=range(5), bounds=(0, 10), **w
+            ),
+        )
+        rate(
+            f"proportions_ztest, {noise}, 5% of 1,000",
+            lambda w=w: pi.stats.proportions_ztest(rng.uniform(size=1000) < 0.05, value=0.05, **w),
+        )
+        rate(
+            f"chi2_contingency, {noise}, 3 x 2, n = 1,000",
+            lambda w=w: pi.stats.chi2_contingency(
+                rng.integers(0, 3, 1000), rng.integers(0, 2, 1000), levels=([0, 1, 2], [0, 1]), **w
+            ),
+        )
+    rate(
+        "pearsonr, n = 1,000",
+        lambda: pi.stats.pearsonr(normal(1000), normal(1000), bounds=((0, 10), (0, 10)), **words),
+    )
+    return rows
+
+
+# ---- the page
+
+
+def table(head, rows):
+    shown = [
+        [f"{x:.4f}" if isinstance(x, float) and x not in LEVELS else str(x) for x in row] for row in rows
+    ]
+    return "\n".join(["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *shown]])
+
+
+def page(found):
+    lines = [
+        "# Tests without a regression: size, coverage, power",
+        "",
+        "Made by `python benchmarks/tests_size.py`. delta = 1e-6; level .05; 10,000 releases a cell unless it says less; "
+        f"99% limits of 10,000: {0.05 - LIMIT:.4f} to {0.05 + LIMIT:.4f}. \"plain\" is the same test without noise on the same draws.",
+        "",
+    ]  # fmt: skip
+    parts = {
+        "one": ("One sample, size (Laplace below n = 1,000: 500 releases)", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
+        "groups": ("Groups: size of F and of t of the first two, coverage and width of their difference (two other means equal; units of half the range)", ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"]),
+        "laplace": ("Groups, Laplace noise (200 releases)", ["design", "n", "eps", "F"]),
+        "shares": ("Shares: coverage of the score interval; size of the exact one-sided test (200)", ["share", "n", "eps", "coverage", "exact size"]),
+        "tables": ("Tables: size by chi-square, and by made-up tables (150 releases, 399 tables each)", ["table", "n", "eps", "chi-square", "made up"]),
+        "pairs": ("Correlation: rejections of no correlation, coverage and width (1,000)", ["rho", "n", "eps", "rejected", "coverage", "width"]),
+        "power": ("Power (3,000 releases; groups with Laplace noise 500)", ["test", "noise", "rejected"]),
+        "doors": ("Through the doors, at the null, secure noise, eps 1 (200 runs: .015 to .095 in 99%)", ["door", "rejected"]),
+    }  # fmt: skip
+    for part, (title, head) in parts.items():
+        if part in found:
+            lines += [f"## {title}", "", table(head, found[part]), ""]
+    OUT.write_text("\n".join(lines))
+
+
+def main():
+    chosen = sys.argv[1:] or ["groups", "one", "power", "doors", "shares", "pairs", "tables", "laplace"]
+    found = json.loads(PARTS.read_text()) if PARTS.exists() else {}
+    for part in chosen:
+        found[part] = globals()[part]()
+        PARTS.write_text(json.dumps(found))
+        page(found)
+
+
+if __name__ == "__main__":
+    main()
