@@ -32,7 +32,7 @@ NO_OFFSET = (
     "coefficients is not released; get_margeff('mean') is free, at offset 0"
 )
 # Beyond this variance of a predictor, or width of what stands beside it, standard errors say nothing anyway.
-MOST_SPREAD = 20.0
+SAYS_NOTHING = 20.0
 CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
 SPREAD = SPREAD / SPREAD.sum()
 
@@ -95,7 +95,7 @@ def averaged(
     found, noise, ratio = released
     if family == "poisson":
         moved = found * (mean + spread @ b)
-        sampling = found**2 * (math.exp(min(variance, MOST_SPREAD)) * ratio - 1.0) / estimate.nobs
+        sampling = found**2 * (math.exp(min(variance, SAYS_NOTHING)) * ratio - 1.0) / estimate.nobs
     else:
         _, slopes, bends = _curve(family, mean @ b + math.sqrt(variance) * CURVES)
         moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
@@ -115,7 +115,7 @@ def ratio_beside(design: Design, roles: Roles) -> float:
             at = design.names.index(name)
             low, high = float(design.low[at]), float(design.high[at])
             width = high - low if name == roles.offset else math.log(high / low)
-            ratio *= math.cosh(min(width, MOST_SPREAD) / 2.0) ** 2
+            ratio *= math.cosh(min(width, SAYS_NOTHING) / 2.0) ** 2
     return ratio
 
 
