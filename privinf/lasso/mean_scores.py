@@ -56,8 +56,8 @@ COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
 LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
 # Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
 FALSE_TAIL = 0.01
-# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no more
-# than this share of the smallest.
+# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
+# more than this share of the smallest.
 SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.06
 
 
