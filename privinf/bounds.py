@@ -1,7 +1,7 @@
 """Bounds and levels bought with privacy: where nearly all rows lie, and which labels are common.
 
 Numbers get noisy distribution functions (`privinf.inference.quantiles.find_range`), texts noisy counts
-(`privinf.mechanisms.levels`); what comes out is a schema.
+(`privinf.mechanisms.distribution`); what comes out is a schema.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from privinf.accounting import (
 from privinf.doors import door, doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, find_range
-from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
+from privinf.mechanisms.distribution import NoisyCDF, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.levels import NoisyLevels, OpenLabels
 from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import Declaration, checked_names
@@ -47,29 +46,18 @@ OTHER = "other"
 @doors
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class FoundSchema(Schema):
-    """A schema whose bounds and levels were bought: what they cost stands beside them.
+    """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
 
-    Attributes
-    ----------
-    columns, public, unit, max_rows
-        As of `Schema`.
-    clips : DataFrame
-        One row a column: ``low``, ``high``, ``wanted``, the share of the rows that was to lie outside, and
-        ``at_most``, the share that may (counted, and two sds of the noise on each side). Of levels: the
-        share that is to be pooled, a level at a time, and the share of the rows that may be.
-    threshold : Series
-        Of columns of levels: the noisy count above which a level was shown.
-    privacy : PrivacyReport
-        Of the looks at the rows, with the state of the ledger after them.
+    `clips` has one row a column: ``low``, ``high``; ``wanted``, the share of rows that was to lie outside;
+    ``at_most``, the share that may (counted, and two sds of the noise on each side). Of levels: the share of
+    the rows below which one is pooled, the share that may be pooled in all, and the ``threshold`` above which
+    a noisy count was shown. `privacy` is the report on all looks, with the state of the ledger after them.
 
-    Notes
-    -----
-    **Privacy.** Public: a function of releases. The price is paid once, whatever is fitted with it; give the
+    **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
     same ledger to the fits for the total.
     """
 
     clips: Any = None
-    threshold: Any = None
     privacy: Any = None
 
     def __init__(
@@ -77,21 +65,19 @@ class FoundSchema(Schema):
         columns: Mapping[str, Any],
         *,
         clips: pd.DataFrame,
-        threshold: pd.Series[float],
         privacy: PrivacyReport,
         unit: str | None = None,
         max_rows: int = 1,
     ) -> None:
         Schema.__init__(self, columns, unit=unit, max_rows=max_rows)
         object.__setattr__(self, "clips", clips)
-        object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "privacy", privacy)
 
     def __repr__(self) -> str:
         total = self.privacy
         lines = [
             f"{name}: levels below {row.wanted:.1%} pooled, at most {row.at_most:.1%} of the rows"
-            if name in self.threshold.index
+            if not math.isnan(row.threshold)
             else f"{name}: at most {row.at_most:.1%} of the rows outside, {row.wanted:.1%} wanted"
             for name, row in self.clips.iterrows()
         ]
@@ -100,15 +86,12 @@ class FoundSchema(Schema):
         return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.to_dict(), self.clips, self.threshold, self.privacy.to_dict())
+        return _restored, (Schema.from_dict(self.to_dict()), self.clips, self.privacy.to_dict())
 
 
-def _restored(content: Json, clips: pd.DataFrame, threshold: pd.Series[float], privacy: Json) -> FoundSchema:
-    plain = Schema.from_dict(content)
-    return FoundSchema(
-        plain.columns, clips=clips, threshold=threshold, privacy=PrivacyReport.from_dict(privacy),
-        unit=plain.unit, max_rows=plain.max_rows,
-    )  # fmt: skip
+def _restored(plain: Schema, clips: pd.DataFrame, privacy: Json) -> FoundSchema:
+    report = PrivacyReport.from_dict(privacy)
+    return FoundSchema(plain.columns, clips=clips, privacy=report, unit=plain.unit, max_rows=plain.max_rows)
 
 
 @door
@@ -146,7 +129,7 @@ def find_bounds(
     Returns
     -------
     FoundSchema
-        A `Schema`, with ``clips``, ``threshold`` and ``privacy``.
+        A `Schema`, with ``clips`` and ``privacy``.
 
     Raises
     ------
@@ -179,7 +162,7 @@ def find_bounds(
 
     **Privacy.** Reads all rows of these columns; replace-one, n is public. Each look is Gaussian:
     mu = sensitivity / noise sd (`privinf.mechanisms.distribution`); later looks choose their edges by earlier
-    releases. Levels: `privinf.mechanisms.levels`. The schema is a function of the releases.
+    releases. Levels: `privinf.mechanisms.distribution`. The schema is a function of the releases.
 
     Examples
     --------
@@ -200,24 +183,32 @@ def find_bounds(
     labels = {name: OpenLabels(rows, name) for name in texts}
     _check_signal(held.n / max_rows, budget.mu / math.sqrt(len(kinds)), len(kinds))
     part, entries = 1.0 / len(kinds), list[LedgerEntry]()
-    budget.ledger.check(_losses(budget.mu, part, len(numbers), len(texts), event))
+    each = budget.mu * math.sqrt(part)
+    whole: list[Loss] = [GaussianLoss(each * math.sqrt(len(numbers)))] if numbers else []
+    if not math.isinf(each):
+        whole += [ThresholdLoss(each, event)] * len(texts)
+    budget.ledger.check(whole)
+
+    def look(name: str, edges: Floats, share: float) -> NoisyCDF:
+        found, recorded = held.cdf(name, edges, part * share, budget, LABEL)
+        entries.extend(recorded)
+        return found
+
     found: dict[str, tuple[Declaration, list[float]]] = {}
-    seen: dict[str, float] = {}
     for name in kinds:
         if name in labels:
             shown, recorded = labels[name].levels(part, event, budget, LABEL)
             entries += recorded
-            found[name], seen[name] = _pooled(name, shown, shares[1]), shown.threshold
+            found[name] = _pooled(name, shown, shares[1])
         else:
-            one = _checked(name, find_range(partial(_look, held, name, part, budget, entries), shares[0]))
-            found[name] = Numeric(one.low, one.high), [one.low, one.high, shares[0], one.most]
+            one = _checked(name, find_range(partial(look, name), shares[0]))
+            found[name] = Numeric(one.low, one.high), [one.low, one.high, shares[0], one.most, math.nan]
+    rows_of = {name: row for name, (_, row) in found.items()}
     clips = pd.DataFrame.from_dict(
-        {name: row for name, (_, row) in found.items()},
-        orient="index", columns=["low", "high", "wanted", "at_most"],
-    )  # fmt: skip
+        rows_of, "index", columns=["low", "high", "wanted", "at_most", "threshold"]
+    )
     return FoundSchema(
-        {name: declared for name, (declared, _) in found.items()},
-        clips=clips, threshold=pd.Series(seen, dtype=np.float64), unit=unit, max_rows=max_rows,
+        {name: declared for name, (declared, _) in found.items()}, clips=clips, unit=unit, max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
     )  # fmt: skip
 
@@ -237,11 +228,7 @@ def _kinds(rows: Table, columns: Iterable[str] | None) -> dict[str, ColumnKind]:
 
 
 def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> float:
-    """Return delta', the probability with which a level that one record has may be shown.
-
-    Whichever k of the columns of texts it is shown in, what is left of mu and k delta' keep to the level that
-    the call may spend; see `ThresholdLoss`.
-    """
+    """Return delta', the probability with which one record's own level may be shown (`ThresholdLoss`)."""
     if not texts or math.isinf(budget.mu):
         return 0.5
     if grouped:
@@ -257,14 +244,6 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
         for k in range(1, texts + 1)
     ]
     return min(left)
-
-
-def _losses(mu: float, part: float, numbers: int, texts: int, event: float) -> list[Loss]:
-    """Return what the whole call will cost."""
-    if math.isinf(mu):
-        return [GaussianLoss(mu)]
-    whole: list[Loss] = [GaussianLoss(mu * math.sqrt(part * numbers))] if numbers else []
-    return whole + [ThresholdLoss(mu * math.sqrt(part), event)] * texts
 
 
 def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
@@ -283,21 +262,7 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
         other = OTHER
         labels += [] if OTHER in labels else [OTHER]
     most = min(max(left, 0.0) + slack, shown.n) / shown.n
-    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most]
-
-
-def _look(
-    held: OpenColumns,
-    name: str,
-    part: float,
-    budget: Spending,
-    entries: list[LedgerEntry],
-    edges: Floats,
-    share: float,
-) -> NoisyCDF:
-    found, recorded = held.cdf(name, edges, part * share, budget, LABEL)
-    entries += recorded
-    return found
+    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold]
 
 
 def _check_signal(n: float, mu: float, columns: int) -> None:

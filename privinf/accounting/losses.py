@@ -172,11 +172,6 @@ class ThresholdLoss:
     delta : float
         Largest probability that a label which one record alone has is shown, strictly between 0 and 1.
 
-    Raises
-    ------
-    ArgumentError
-        If either is out of range.
-
     Notes
     -----
     Two neighbours differ in one of three ways. Both labels occur in both tables: two counts differ by 1, and

@@ -26,26 +26,30 @@ CERTAIN, IN_TAIL = 4.0, 2.0
 TAIL_RATIO = 4.0
 # Cells of a range, of each side beyond it, how far these reach, in ranges, and cells of a narrow octave.
 INNER, OUTER, FAR, NARROW = 128, 64, 15.0, 256
+# Edges of the second look at a quantile, and how fast a half of them draws near to it.
+WINDOW, SHRINK = 64, 0.75
+# Slopes of a tail beyond what is seen of it, and the largest share of the rows that a clip may cut.
+SLOPES, MOST_CUT = (1.3, 12.0), 0.05
+
+CLIP_NOTE = (
+    "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may lie below, {:.0f} "
+    "above, of {}: the interval allows for a shift of the mean by {:.3g} down, {:.3g} up, as if tails went "
+    "on as they were seen to. A few values much farther out, too few to be seen, are not allowed for."
+)
 
 
 class Distribution(Protocol):
     """Rows at or below each of increasing edges, the sds of their noise, and the number of all rows."""
 
     @property
-    def edges(self) -> Floats:
-        """Where rows are counted."""
+    def edges(self) -> Floats: ...  # noqa: D102
+    @property
+    def counts(self) -> Floats: ...  # noqa: D102
+    @property
+    def sds(self) -> Floats: ...  # noqa: D102
 
     @property
-    def counts(self) -> Floats:
-        """Rows at or below each edge."""
-
-    @property
-    def sds(self) -> Floats:
-        """Of the noise in each count."""
-
-    @property
-    def n(self) -> int:
-        """All rows."""
+    def n(self) -> int: ...  # noqa: D102
 
 
 def monotone(found: Distribution) -> Floats:
@@ -73,17 +77,7 @@ def seen_range(found: Distribution) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a range is narrowed, from a first look at signed powers of 2 to the edges of the last one.
-
-    Attributes
-    ----------
-    low, high : float
-        Where rows were seen.
-    degenerate : bool
-        At 0 alone, as far as could be seen.
-    narrow : bool
-        Within two neighbouring octaves away from 0, as years are, or temperatures: a second look is needed.
-    """
+    """Where rows were seen, and the edges at which to look next."""
 
     low: float
     high: float
@@ -101,7 +95,7 @@ class Search:
 
     @property
     def narrow(self) -> bool:
-        """Whether everything lies in one octave or two, of one sign."""
+        """Whether all lies in one octave or two of one sign, as years do: a second look is needed."""
         ends = sorted((abs(self.low), abs(self.high)))
         return self.low * self.high > 0.0 and ends[1] <= 4.0 * ends[0]
 
@@ -128,15 +122,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bounds of a column that few rows pass.
+    """Bounds of a column that few rows pass: `most` of them, counted outside and two sds of noise a side.
 
-    Attributes
-    ----------
-    low, high : float
-    most : float
-        Share of the rows that may lie outside: what was counted there, and two sds of its noise on each side.
-    hidden : bool
-        Nothing was seen on either side of one cell.
+    `hidden`: nothing was seen on either side of one cell.
     """
 
     low: float
@@ -155,19 +143,14 @@ def range_at(found: Distribution, clip: float) -> Range:
     high = _tail_end(found.edges, found.n - counts, found.sds, aim, found.n)
     low = -_tail_end(-found.edges[::-1], counts[::-1], found.sds[::-1], aim, found.n)
     if not low < high:
-        low, high = _apart(found.edges, low)
+        place = min(max(int(np.searchsorted(found.edges, low)), 1), len(found.edges) - 1)
+        low, high = (float(edge) for edge in found.edges[place - 1 : place + 1])
     at_low = min(int(np.searchsorted(found.edges, low, side="left")), len(counts) - 1)
     at_high = max(int(np.searchsorted(found.edges, high, side="right")) - 1, 0)
     outside = counts[at_low] + found.n - counts[at_high]
     slack = 2.0 * (found.sds[at_low] + found.sds[at_high])
     seen = (counts >= IN_TAIL * found.sds) & (found.n - counts >= IN_TAIL * found.sds)
     return Range(low, high, min(float(outside + slack) / found.n, 1.0), not seen.any())
-
-
-def _apart(edges: Floats, at: float) -> tuple[float, float]:
-    """Return the two edges about a point."""
-    place = min(max(int(np.searchsorted(edges, at)), 1), len(edges) - 1)
-    return float(edges[place - 1]), float(edges[place])
 
 
 def _tail_end(edges: Floats, beyond: Floats, sds: Floats, aim: float, n: int) -> float:
@@ -190,21 +173,131 @@ def _tail_end(edges: Floats, beyond: Floats, sds: Floats, aim: float, n: int) ->
 
 
 def find_range(look: Callable[[Floats, float], Distribution], clip: float) -> Range:
-    """Return the range of a column by two looks at its distribution, or three.
+    """Return the range of a column that leaves out a share `clip`, by two looks at it, or three.
 
-    Parameters
-    ----------
-    look : callable (edges, share) -> Distribution
-        Releases the distribution at public edges for a share of what may be spent.
-    clip : float
-        Share of the rows that the range may leave out.
-
-    Notes
-    -----
-    Shares of mu^2: .3 for signed powers of 2; then .7, or, where all rows lie within two octaves, .2 for a
-    second look and .5. They add up to 1 on either way, which the first look decides.
+    `look` releases it at public edges for a share of mu^2: .3 for signed powers of 2; then .7, or, where all
+    rows lie within two octaves, .2 for a second look and .5. Either way they add up to 1.
     """
     search, rest = Search.of(look(signed_powers(), 0.3)), 0.7
     if search.narrow:
         search, rest = search.narrowed(look(search.second_edges(), 0.2)), 0.5
     return range_at(look(search.last_edges(), rest), clip)
+
+
+# ---- quantiles
+
+
+def inverse(found: Distribution, at: Floats, low: float, high: float) -> Floats:
+    """Return the points within [low, high] at which so many rows lie below, straight between edges."""
+    edges = np.concatenate([[low], found.edges, [high]])
+    counts = np.concatenate([[0.0], monotone(found), [float(found.n)]])
+    right = np.clip(np.searchsorted(counts, at, side="left"), 1, len(counts) - 1)
+    rise = np.maximum(counts[right] - counts[right - 1], 1e-300)
+    share = np.clip((at - counts[right - 1]) / rise, 0.0, 1.0)
+    return np.asarray(edges[right - 1] + share * (edges[right] - edges[right - 1]))
+
+
+def window_edges(found: Distribution, q: float, z: float, low: float, high: float) -> Floats:
+    """Return edges for a second look at a quantile: within z standard errors and 3 sds of noise of it.
+
+    Half of them draw near to the estimate by a constant factor, half divide the rows that were seen equally.
+    """
+    counts, aim = monotone(found), q * found.n
+    slack = z * math.sqrt(found.n * q * (1.0 - q)) + 3.0 * found.sds
+    below, above = np.flatnonzero(counts <= aim - slack), np.flatnonzero(counts >= aim + slack)
+    first = float(found.edges[below[-1]]) if len(below) else low
+    last = float(found.edges[above[0]]) if len(above) else high
+    middle = float(np.clip(inverse(found, np.array([aim]), low, high)[0], first, last))
+    nearer = SHRINK ** np.arange(WINDOW // 4)
+    start, stop = np.interp(
+        [first, last], np.concatenate([[low], found.edges, [high]]), [0, *counts, found.n]
+    )
+    equal = inverse(found, np.linspace(start, stop, WINDOW // 2 + 2), low, high)
+    edges = np.concatenate([middle - (middle - first) * nearer, middle + (last - middle) * nearer, equal])
+    edges = np.unique(np.clip(edges, first, last))
+    inside = edges[(edges > low) & (edges < high)]
+    return inside if len(inside) else np.array([0.5 * (low + high)])
+
+
+def quantile_interval(
+    found: Distribution, q: float, z: float, low: float, high: float
+) -> tuple[float, float, float]:
+    """Return a quantile within public bounds and the ends of its interval.
+
+    The lower end is the edge before the first with F >= qn - z (nq(1-q) + s^2)^.5, the upper one the edge
+    after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
+    """
+    edges = np.concatenate([[low], found.edges, [high]])
+    aim, half = q * found.n, z * np.sqrt(found.n * q * (1.0 - q) + found.sds**2)
+    reached, passed = np.flatnonzero(found.counts >= aim - half), np.flatnonzero(found.counts <= aim + half)
+    first = int(reached[0]) if len(reached) else len(found.edges)
+    last = int(passed[-1]) + 2 if len(passed) else 1
+    middle = float(inverse(found, np.array([aim]), low, high)[0])
+    return middle, min(float(edges[first]), middle), max(float(edges[last]), middle)
+
+
+# ---- where to clip a mean
+
+
+@dataclass(frozen=True, slots=True)
+class MeanClip:
+    """Where the values of a mean are clipped.
+
+    `below`, `above` are how much either end may cut off the sum, if the tail that is seen goes on as a power
+    law, 0 at a public bound; `most` how many rows may lie beyond: those counted, and two sds of the noise.
+    """
+
+    low: float
+    high: float
+    below: float
+    above: float
+    most: tuple[float, float]
+
+    def share(self, n: int) -> tuple[float, float]:
+        """Return how far the clip may have moved the mean of n values down, and up."""
+        return self.above / n, self.below / n
+
+    def note(self, n: int) -> str:
+        """Return what it does, in words."""
+        return CLIP_NOTE.format(self.low, self.high, *self.most, n, *self.share(n))
+
+
+def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:
+    """Return the clip within public bounds that makes a mean's interval shortest; noise has sd range/mu.
+
+    Beyond the point t0 where its count passes `CERTAIN` sds of the noise a tail is taken to fall as a power
+    law, at the slope from the point t1 where it passes four times as many; distances from the median. An end
+    stays at its public bound where the noise hides half of the rows, where t0 and t1 are fewer than
+    four cells apart (a sharp end has no slope), and where more than a twentieth of the rows would be cut.
+    """
+    counts = monotone(found)
+    middle, lower, upper = inverse(found, found.n * np.array([0.5, 0.16, 0.84]), low, high)
+    up, down = found.edges > middle, found.edges < middle
+    lower_tail = (middle - found.edges[down])[::-1], counts[down][::-1], found.sds[down][::-1]
+    upper_tail = found.edges[up] - middle, found.n - counts[up], found.sds[up]
+    ends = _side(*lower_tail, found.n, middle - low), _side(*upper_tail, found.n, high - middle)
+    reach = ends[0][0][:, None] + ends[1][0]
+    spread = np.sqrt(found.n * (0.5 * (upper - lower)) ** 2 + (reach / mu) ** 2)
+    at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), reach.shape)
+    (left, below, few), (right, above, many) = (
+        tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
+    )
+    return MeanClip(float(middle) - left, float(middle) + right, below, above, (few, many))
+
+
+def _side(t: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:
+    """Return distances at which one side may be clipped, what each may cut, and how many rows."""
+    none = np.array([bound]), np.zeros(1), np.zeros(1)
+    if not len(t) or 0.5 * n < 4.0 * CERTAIN * sds.max() or not sds.max() > 0.0:
+        return none
+    outer, inner = (np.flatnonzero(beyond >= times * CERTAIN * sds) for times in (1.0, 4.0))
+    if not len(inner) or outer[-1] - inner[-1] < 4:
+        return none
+    t0, t1 = int(outer[-1]), int(inner[-1])
+    ratio = max(beyond[t1] / beyond[t0], 1.001)
+    slope = float(np.clip(math.log(ratio) / math.log(t[t0] / t[t1]), *SLOPES))
+    most = beyond + 2.0 * sds
+    likely = np.where(t > t[t0], np.minimum(most, most[t0] * (t / t[t0]) ** -slope), most)
+    cut = np.cumsum((likely * np.diff(np.append(t, bound)))[::-1])[::-1]
+    kept = likely <= MOST_CUT * n
+    return np.append(t[kept], bound), np.append(cut[kept], 0.0), np.append(most[kept], 0.0)

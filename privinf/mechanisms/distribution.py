@@ -1,8 +1,9 @@
-r"""The noisy distribution function of a column: how many of n rows are at or below each of many edges.
+r"""Noisy counts of one column: its distribution function, and its common labels.
 
-h holds the counts of K cells, cell 0 up to the first edge and the last one beyond the last edge. Counts up
-to every edge are sums of prefixes, A h with A the lower triangle of ones. Noise on A h itself would have sd
-of sqrt(K - 1)/mu, and noise on h would add up to sqrt(K). With L the square root of A, the lower triangle
+**Distribution functions.** h holds the counts of K cells, cell 0 up to the first edge and the last one beyond
+the last edge. Counts up to every edge are sums of prefixes, A h with A the lower triangle of ones. Noise on
+A h itself would have sd sqrt(K - 1)/mu, and noise on h would add up to sqrt(K). With L the square root of A,
+the lower triangle
 
     L[t, s] = f_(t - s),   f_0 = 1,   f_k = f_(k-1) (2k - 1)/(2k),   L L = A,
 
@@ -20,19 +21,36 @@ two columns of L have no negative product, and sqrt(2 sum f^2) bounds both (2.56
 
 Exactness. f is rounded to multiples of 2^-22, the sensitivity is that of the rounded f, and what undoes it is
 A L^-1 of the rounded L. Entries of L h are integers times 2^-22, at most n: exact in doubles below 2^31 rows.
+
+**Levels.** Each label that occurs gets its count plus noise of sd sigma = sqrt(2)/mu, and is shown where that
+passes
+
+    tau = 1 + sigma z(1 - delta').
+
+Replace one record. (a) Its old and its new label both occur in both tables: two counts move by 1, sqrt(2) in
+l2, mu-GDP. (b) The old label is in one table alone, where its count is 1: it is shown with probability
+P(1 + noise > tau) <= delta', and but for that the new label's count moves by 1, (mu/sqrt 2)-GDP. (c) Neither
+label is in the other table: each table may show one label, with probability delta', and all else is equal.
+So delta(eps) is at most the larger of delta_mu(eps) and delta' + delta_(mu/sqrt 2)(eps), not their sum: in
+(a) no label appears that the other table could not show (`privinf.accounting.losses.ThresholdLoss`). At
+(1, 10^-6) the last term is 5 10^-11: nearly all of delta can be delta'.
+
+The discrete Gaussian on the noise's grid has the Gaussian's tail up to half a step; tau is higher by four.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 from scipy.signal import lfilter
+from scipy.special import ndtri
 
-from privinf.accounting import LedgerEntry
+from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_ROWS, Line, Spending
 from privinf.mechanisms.rows import Rows, unit_codes
@@ -45,6 +63,9 @@ from privinf.validation import check_array
 ROOT_DIGITS = 22
 CELL_LIMIT = 1 << 14
 MOST_ROWS = (1 << 31) - 1
+ROOT_TWO = math.sqrt(2.0)
+# Of the sd, what the grid may take of the tail.
+GRID_ROOM = 2.0**-18
 
 
 @lru_cache(maxsize=16)
@@ -114,9 +135,11 @@ class OpenColumns:
 
     Parameters
     ----------
-    rows : DataFrame or any other table
+    rows : DataFrame, any other table, or Rows
     names : sequence of str
         Columns of numbers.
+    schema : Schema, optional
+        Their declarations, for missing values where they are imputed.
     unit : str, optional
         Column that tells whose row it is, where one person has several; at most `max_rows`.
 
@@ -136,13 +159,20 @@ class OpenColumns:
     __slots__ = ("_max_rows", "_reader", "_unit", "n")
 
     def __init__(
-        self, rows: Table, names: Sequence[str], *, unit: str | None = None, max_rows: int = 1
+        self,
+        rows: Table,
+        names: Sequence[str],
+        *,
+        schema: Schema | None = None,
+        unit: str | None = None,
+        max_rows: int = 1,
     ) -> None:
-        frame = as_frame(rows)
-        self._reader = Reader(frame, None)
+        held = rows if isinstance(rows, Rows) else Rows(as_frame(rows))
+        frame = held.features
+        self._reader = Reader(frame, schema, held.missing)
         self._reader.open(names)
         if unit is not None:
-            unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), Rows(frame))
+            unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), held)
         self._unit, self._max_rows, self.n = unit, max_rows, len(frame)
         if not 2 <= self.n <= MOST_ROWS:
             raise SchemaError(f"a distribution function needs between 2 and {MOST_ROWS} rows")
@@ -150,24 +180,7 @@ class OpenColumns:
     def cdf(
         self, name: str, edges: Floats, share: float, spending: Spending, label: str
     ) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
-        """Release the distribution function of a column at so many edges.
-
-        Parameters
-        ----------
-        name : str
-        edges : ndarray
-            Public, finite and increasing.
-        share : float
-            Of the call's mu^2.
-        spending : Spending
-        label : str
-
-        Returns
-        -------
-        cdf : NoisyCDF
-        entries : tuple of LedgerEntry
-            As recorded.
-        """
+        """Release the distribution function of a column at public edges, for a share of the call's mu^2."""
         edges = _checked(edges)
         line = self._line(f"{label}, distribution of {name}", len(edges) + 1, share, spending)
         scale, entry = line.calibrated(spending.source)
@@ -204,3 +217,73 @@ def _checked(edges: Floats) -> Floats:
     if not 1 <= len(found) < CELL_LIMIT or not (np.diff(found) > 0.0).all():
         raise ArgumentError(f"edges must be increasing, between 1 and {CELL_LIMIT - 1} of them")
     return found
+
+
+# ---- levels
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyLevels:
+    """Labels that were shown, in order, their noisy counts, the threshold, the sd of the noise, and n."""
+
+    labels: tuple[str, ...]
+    counts: Floats
+    threshold: float
+    sd: float
+    n: int
+
+
+class OpenLabels:
+    """One column of labels, read and checked once: texts without gaps (else SchemaError, for the holder).
+
+    **Privacy.** Holds raw rows; replace-one, the number of rows is public, one row a person.
+    """
+
+    __slots__ = ("_counts", "_labels", "_name", "n")
+
+    def __init__(self, rows: Table, name: str) -> None:
+        column = as_frame(rows)[name]
+        if column.isna().any():
+            raise SchemaError(f"column {name!r} has missing values; clean the rows first")
+        values = column.to_numpy(dtype=object)
+        if not all(isinstance(value, str) for value in values):
+            raise SchemaError(f"column {name!r} must hold texts to have its levels found")
+        self._name, self.n = name, len(values)
+        self._labels, self._counts = _counted(values)
+
+    def levels(
+        self, share: float, delta: float, spending: Spending, label: str
+    ) -> tuple[NoisyLevels, tuple[LedgerEntry, ...]]:
+        """Release the labels whose noisy counts pass the threshold, for a share of the call's mu^2.
+
+        `delta` is the largest probability with which the label of one record alone is shown.
+        """
+        mu = math.sqrt(share) * spending.mu
+        line = Line(
+            label=f"{label}, levels of {self._name}", mechanism="gaussian", sensitivity=ROOT_TWO, dimension=2,
+            derivation="replace-one: two counts move by 1", mu=mu, unit="record", trust="central",
+            assumptions=(PUBLIC_N,), reach=float(self.n),
+        )  # fmt: skip
+        scale, entry = line.calibrated(spending.source)
+        if isinstance(entry.loss, GaussianLoss) and not math.isinf(mu):
+            entry = replace(entry, loss=ThresholdLoss(mu, delta))
+        recorded = spending.ledger.spend(entry)
+        counts = self._counts.astype(np.float64)
+        noisy = counts if scale == 0.0 else spending.source.perturb(counts, scale)
+        threshold = show_above(scale, delta) if scale > 0.0 else 0.0
+        shown = np.flatnonzero(noisy > threshold)
+        labels = tuple(self._labels[at] for at in shown)
+        return NoisyLevels(labels, noisy[shown], threshold, scale, self.n), recorded
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("raw rows are not pickled: pickle what was released instead")
+
+
+def show_above(sd: float, delta: float) -> float:
+    """Return tau: 1 and noise of this sd pass it with probability `delta` at most."""
+    return 1.0 + sd * (GRID_ROOM - float(ndtri(delta)))
+
+
+def _counted(values: np.ndarray) -> tuple[list[str], Integers]:
+    codes, labels = pd.factorize(values, sort=True)
+    return [str(label) for label in labels], np.bincount(codes, minlength=len(labels)).astype(np.int64)

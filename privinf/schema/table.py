@@ -121,18 +121,7 @@ class Schema:
         return tuple(name for name, item in self.columns.items() if isinstance(item, Blank))
 
     def fill(self, columns: Mapping[str, Any] | Schema) -> Schema:
-        """Return a schema with other, or more, declarations.
-
-        Parameters
-        ----------
-        columns : mapping, or Schema
-            As for the class; a schema of `find_bounds`, say. What is named here takes the place of what is
-            declared.
-
-        Raises
-        ------
-        SchemaError
-            As for the class.
+        """Return a schema with other, or more, declarations, of a mapping or of another schema.
 
         Examples
         --------
@@ -149,24 +138,10 @@ class Schema:
 
     @classmethod
     def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
-        """Return a schema of a table's columns with blank bounds and levels, to be filled in.
+        """Return a schema of a table's columns with blank bounds and levels, which `fill` fills in.
 
-        Parameters
-        ----------
-        table : DataFrame, any other table, or mapping of columns
-            Names and types are read, and taken as public: numbers (truth values among them) or levels.
-        unit : str, optional
-            Column that identifies the person; it is left out.
-        max_rows : int
-
-        Returns
-        -------
-        Schema
-            It refuses to be used for a column that is `blank`.
-
-        Notes
-        -----
-        **Privacy.** No value is read.
+        Names and types are read, and taken as public, no value is: numbers (truth values among them), or
+        levels. It refuses to be used for a column that is `blank`. The column of `unit` is left out.
         """
         kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
         blank = {name: Blank(kind) for name, kind in kinds.items()}

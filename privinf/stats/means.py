@@ -15,7 +15,7 @@ release has the same p-value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 import numpy as np
@@ -23,6 +23,8 @@ from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
 from privinf.doors import door, doors
+from privinf.errors import NotAvailableError
+from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
 from privinf.stats.base import (
     ConfidenceInterval,
@@ -34,12 +36,14 @@ from privinf.stats.base import (
     one_sided,
     public_pair,
 )
-from privinf.typing import Alternative, ColumnLike, Floats, Pair
-from privinf.validation import check_number
+from privinf.stats.quantiles import clipped_sums
+from privinf.typing import Alternative, ClipRule, ColumnLike, Floats, Pair
+from privinf.validation import check_choice, check_number
 
 CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
 SIMULATED_BELOW = 1000
 DRAWS, SEED = 9999, 16
+CHOSEN_CLIP = "the clip was chosen by counts: compare popmean with confidence_interval(), which allows for it"
 HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly all noise."
 
 
@@ -157,8 +161,10 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
 class MeanResult(StatResult):
     """A mean, from one release; tests and intervals of any level come from it, free.
 
-    See `StatResult` for the attributes.
+    See `StatResult` for the attributes; `clip` is where values were clipped, if noisy counts chose that.
     """
+
+    clip: MeanClip | None = None
 
     @property
     def sd(self) -> float:
@@ -169,10 +175,11 @@ class MeanResult(StatResult):
         """Return the interval of a level on the side of `alternative`, user units, as scipy's results do."""
         level = check_level(confidence_level)
         law, (middle, half) = MeanLaw.released(self.release), _units(self.release)
+        up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
         def both(at: float) -> ConfidenceInterval:
             low, high = law.interval(at)
-            return ConfidenceInterval(float(middle + half * low), float(middle + half * high))
+            return ConfidenceInterval(float(middle + half * low) - down, float(middle + half * high) + up)
 
         return one_sided(both, level, self.alternative, ConfidenceInterval(middle - half, middle + half))
 
@@ -184,6 +191,8 @@ class MeanResult(StatResult):
         confidence_level: float = 0.95,
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release."""
+        if self.clip is not None:
+            raise NotAvailableError(CHOSEN_CLIP)
         return _tested(self.release, popmean, alternative, confidence_level)
 
 
@@ -192,6 +201,7 @@ def mean(
     a: ColumnLike | str,
     *,
     bounds: Pair | None = None,
+    clip: ClipRule = "bounds",
     confidence_level: float = 0.95,
     **words: Unpack[SampleWords],
 ) -> MeanResult:
@@ -203,6 +213,8 @@ def mean(
         The values, or the name of a column of `data`.
     bounds : (low, high), optional
         Public; values outside are clipped. Of a named column the schema's.
+    clip : {"bounds", "auto"}
+        "auto", for bounds that are loose: noisy counts choose where values are clipped.
     confidence_level : float
     epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
         What may be spent, and the table: see `privinf.stats.base.SampleWords`.
@@ -228,8 +240,10 @@ def mean(
     """
     level = check_level(confidence_level)
     asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
+    if check_choice(clip, ClipRule, "clip") == "auto":
+        return described(*clipped_sums(asked, name, level), level=level)
     release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
-    return _described(release, level)
+    return described(release, level=level)
 
 
 @door
@@ -286,16 +300,16 @@ def _notes(release: SampleSums, law: MeanLaw) -> tuple[str, ...]:
     return (clipped, HIDDEN_VARIANCE) if law.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
 
 
-def _described(release: SampleSums, level: float) -> MeanResult:
+def described(release: SampleSums, clip: MeanClip | None = None, *, level: float) -> MeanResult:
+    """Return the mean of one release and its interval, user units."""
     law, (middle, half) = MeanLaw.released(release), _units(release)
-    low, high = law.interval(level)
+    made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = EstimateRow(
         release.question.values[0], middle + half * float(law.mean), half * float(law.se),
-        middle + half * float(low), middle + half * float(high),
+        *made.confidence_interval(level),
     )  # fmt: skip
-    return MeanResult(
-        title="Mean", release=release, rows=(row,), confidence_level=level, notes=_notes(release, law)
-    )
+    notes = _notes(release, law) if clip is None else (clip.note(release.nobs),)
+    return replace(made, rows=(row,), notes=notes)
 
 
 def _tested(release: SampleSums, popmean: float, alternative: Alternative, level: float) -> MeanResult:
@@ -303,7 +317,7 @@ def _tested(release: SampleSums, popmean: float, alternative: Alternative, level
     law, (middle, half) = MeanLaw.released(release), _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
     t, pvalue = law.test(null, alternative)
-    found, name = _described(release, level), release.question.values[0]
+    found, name = described(release, level=level), release.question.values[0]
     made = MeanResult(
         title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level,
         notes=found.notes, statistic=float(t), pvalue=float(pvalue), df=float(law.df),

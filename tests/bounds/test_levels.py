@@ -11,7 +11,7 @@ from scipy.special import ndtr
 import privinf as pi
 from privinf.accounting import GaussianLoss, ThresholdLoss, compose, gaussian_delta, loss_from_dict
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, SchemaError
-from privinf.mechanisms.levels import OpenLabels
+from privinf.mechanisms.distribution import OpenLabels
 from privinf.schema import Factor, Schema
 
 RNG = np.random.default_rng(1)
@@ -29,10 +29,10 @@ ASKED = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_the_threshold_and_what_is_found_are_the_published_ones():
     found = pi.find_bounds(ROWS, ["g"], **ASKED, rng=0)
-    assert found.threshold["g"] == pytest.approx(29.4, abs=0.05)
+    assert found.clips.loc["g", "threshold"] == pytest.approx(29.4, abs=0.05)
     (line,) = found.privacy.entries
     sd = line.noise["scale"]
-    assert ndtr((39 - found.threshold["g"]) / sd) == pytest.approx(0.95, abs=0.006)
+    assert ndtr((39 - found.clips.loc["g", "threshold"]) / sd) == pytest.approx(0.95, abs=0.006)
     assert found.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
 
 

@@ -13,7 +13,6 @@ from privinf.mechanisms.distribution import (
     OpenColumns,
     cell_counts,
     noisy_prefixes,
-    numeric_columns,
     prefix_sensitivity,
     root,
     undoing,
@@ -107,10 +106,3 @@ def test_columns_are_checked_when_they_are_opened():
         OpenColumns(ROWS[:1], ["x"])
     with pytest.raises(TypeError, match="not pickled"):
         OpenColumns(ROWS, ["x"]).__reduce__()
-
-
-def test_columns_of_numbers_are_told_by_their_types():
-    assert numeric_columns(ROWS, None) == ["x", "k"]
-    assert numeric_columns(ROWS, ["x"]) == ["x"]
-    with pytest.raises(SchemaError, match="holds numbers"):
-        numeric_columns(ROWS[["t"]], None)

@@ -660,6 +660,21 @@ bought("find_bounds", ["a"])
 bought("find_bounds, a person's rows", ["a"], unit="person", max_rows=2)
 
 
+def looked(name: str, call: Callable[[pd.DataFrame, dict[str, Any]], Any]) -> None:
+    """Register a function of `privinf.stats` that looks at distributions."""
+
+    @case(name, {"epsilon": 9.0, "delta": 1e-3})
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        words = {"schema": SCHEMA, "epsilon": 9.0, "delta": 1e-3, "ledger": ledger}
+        found = call(table(pair, world), words)
+        return found, repr(found), found.privacy
+
+
+looked("stats.quantile", lambda rows, words: pi.stats.quantile("a", [0.1, 0.5], data=rows, **words))
+looked("stats.mean, clip chosen", lambda rows, words: pi.stats.mean("b", data=rows, clip="auto", **words))
+looked("stats.describe", lambda rows, words: pi.stats.describe(rows, ["a", "b"], **words))
+
+
 def picked(name: str, release: Callable[[Any, Ledger], Any]) -> None:
     """Register a release of the largest entries of a vector that one record moves by at most 1."""
 

@@ -9,10 +9,10 @@ from mutation import Mutant
 from scipy.stats import binom
 
 from privinf.accounting import Ledger
+from privinf.mechanisms.distribution import OpenLabels
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.levels import OpenLabels
 
-HERE = "mechanisms.levels"
+HERE = "mechanisms.distribution"
 MU, DELTA, DRAWS = 2.0, 0.2, 300
 COMMON = ["a"] * 40 + ["b"] * 40
 

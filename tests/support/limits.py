@@ -91,11 +91,10 @@ TOWERS_IMPORT = {
 }
 ROW_DOORS = {
     "privinf.mechanisms",
-    "privinf.mechanisms.distribution",  # for noisy distribution functions
+    "privinf.mechanisms.distribution",  # for noisy distribution functions and levels
     "privinf.mechanisms.gaussian",  # for what the spending words come to
     "privinf.mechanisms.blocks",  # for tables of every kind as rows
     "privinf.mechanisms.arrays",  # for the types of what users give
-    "privinf.mechanisms.levels",  # for levels by noisy counts
     "privinf.mechanisms.local.channels",  # for the names of label channels
     "privinf.mechanisms.local.modulation_map",
     "privinf.mechanisms.local.signs",

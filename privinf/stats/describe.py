@@ -1,0 +1,104 @@
+"""Columns at a glance: means, standard deviations and quartiles, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from privinf.accounting import PrivacyReport
+from privinf.doors import door, doors
+from privinf.errors import ArgumentError
+from privinf.inference.quantiles import quantile_interval
+from privinf.mechanisms.samples import SampleQuestion
+from privinf.schema.declared import checked_names
+from privinf.stats.base import SampleWords, asked_columns, check_level
+from privinf.stats.means import described
+from privinf.stats.quantiles import ColumnLooks, spending, streamed, two_sided
+from privinf.typing import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUARTILES = (0.25, 0.5, 0.75)
+ROWS = ("mean", "25%", "50%", "75%")
+# Of a column's mu^2: its sums, and its distribution function.
+SUMS_SHARE = 0.4
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Description:
+    """What `describe` found: `table`, as pandas has it but for single records, `intervals` and `privacy`."""
+
+    table: pd.DataFrame
+    intervals: pd.DataFrame
+    privacy: PrivacyReport
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, [self.table.to_string(), self.privacy.stamp]))
+
+
+@door
+def describe(  # type: ignore[misc]
+    data: Table,
+    columns: Iterable[str] | None = None,
+    *,
+    confidence_level: float = 0.95,
+    **words: Unpack[SampleWords],
+) -> Description:
+    """Describe columns of numbers: mean, standard deviation and quartiles, no least or greatest value.
+
+    Parameters
+    ----------
+    data : table
+    columns : sequence of str, optional
+        By default all of the schema.
+    confidence_level : float
+        Of each interval on its own.
+    schema, epsilon, delta, mu, rho, calibration, rng, source, missing, ledger
+        See `privinf.stats.base.SampleWords`; each column has an equal share of mu^2.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, NotAvailableError, BudgetExceededError
+
+    Notes
+    -----
+    **Privacy.** Replace-one, n public, every record read; two Gaussian releases a column: .4 of its mu^2 for
+    sums of values and squares, .6 for its distribution function at 1,024 cells of its bounds.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, privinf as pi
+    >>> rows = pd.DataFrame({"age": np.random.default_rng(0).uniform(20, 60, 9_000)})
+    >>> found = pi.stats.describe(rows, schema=pi.Schema({"age": (0, 100)}), mu=1.0, rng=0)
+    >>> list(found.table.index), bool(39 < found.table.loc["50%", "age"] < 41)
+    (['count', 'mean', 'std', '25%', '50%', '75%'], True)
+    """
+    import pandas as pd
+
+    level, schema = check_level(confidence_level), words.get("schema")
+    if schema is None:
+        raise ArgumentError("describe needs schema=, the bounds of the columns")
+    names = checked_names(schema.columns if columns is None else columns)
+    both = dict(zip(names, names, strict=True))
+    asked = streamed(asked_columns(both, dict.fromkeys(names), {**words, "data": data})[0])
+    opened, part, entries = {name: ColumnLooks.of(asked, name) for name in names}, 1.0 / len(names), []
+    found: dict[str, list[float]] = {}
+    ends: dict[str, list[float]] = {}
+    for name, looks in opened.items():
+        question = SampleQuestion("one sample", (name,), label=f"describe, sums of {name}")
+        sums = spending(asked, looks.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
+        first, lines = looks.first((1.0 - SUMS_SHARE) * part, "describe")
+        entries += [*sums.entries, *lines]
+        made = described(sums, level=level)
+        quarters = [quantile_interval(first, q, two_sided(level), looks.low, looks.high) for q in QUARTILES]
+        found[name] = [sums.nobs, made.estimate, made.sd, *(one[0] for one in quarters)]
+        ends[name] = [*made.confidence_interval(level), *(end for one in quarters for end in one[1:])]
+    index = pd.MultiIndex.from_product([ROWS, ["low", "high"]])
+    return Description(
+        pd.DataFrame(found, index=["count", "mean", "std", *ROWS[1:]]), pd.DataFrame(ends, index=index),
+        PrivacyReport.of(entries, words.get("ledger"), delta=opened[names[0]].spending.delta),
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""Quantiles, clipped means and descriptions: what they find, what they cost, what they refuse."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.accounting import GaussianLoss, calibrate_mu
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SchemaError,
+    SensitivityError,
+)
+from privinf.inference.quantiles import mean_clip, quantile_interval, window_edges
+from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
+from privinf.noise import SimulationNoise
+
+N = 10_000
+X = np.random.default_rng(5).exponential(size=N)
+SMALL = pi.Schema({"x": (0, 9)})
+FRAME = pd.DataFrame({"x": X})
+ASKED = {"epsilon": 1.0, "delta": 1e-6}
+POOR = pi.Ledger(pi.Budget(mu=0.1))
+MU = calibrate_mu(**ASKED)
+
+
+def look(x, edges, mu, source):
+    scale = prefix_sensitivity(len(edges) + 1) / mu
+    return NoisyCDF.of(edges, noisy_prefixes(cell_counts(x, edges), scale, source), scale, len(x))
+
+
+def test_medians_are_covered_by_intervals_that_are_little_wider_than_without_noise():
+    held, widths = 0, []
+    for seed in range(150):
+        x, source = np.random.default_rng([seed, 1]).exponential(size=N), SimulationNoise(seed)
+        first = look(x, np.linspace(0.0, 15.0, 1025)[1:-1], 0.5 * MU, source)
+        second = look(x, window_edges(first, 0.5, 1.96, 0.0, 15.0), math.sqrt(0.75) * MU, source)
+        middle, low, high = quantile_interval(second, 0.5, 1.96, 0.0, 15.0)
+        assert low <= middle <= high
+        held += low <= math.log(2.0) <= high
+        widths.append(high - low)
+    assert held >= 135
+    assert np.median(widths) <= 1.2 * 2 * 1.96 * 0.5 / (0.5 * math.sqrt(N))
+
+
+def test_a_quantile_is_two_releases_of_one_account():
+    ledger = pi.Ledger(pi.Budget(**ASKED))
+    found = pi.stats.quantile(X, [0.5, 0.95], bounds=(0.0, 50.0), ledger=ledger, **ASKED)
+    assert [row.name for row in found.rows] == ["50%", "95%"]
+    assert len(ledger.entries) == 3
+    assert found.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
+    assert ledger.total().epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
+    for which, truth in enumerate([math.log(2.0), math.log(20.0)]):
+        low, high = found.confidence_interval(0.999, which=which)
+        assert low < truth < high
+        assert found.confidence_interval(0.5, which=which).low >= low
+    assert "Quantiles" in str(found.summary())
+    assert found.nobs == N
+
+
+def test_a_heap_is_its_own_quantile():
+    found = pi.stats.quantile(np.repeat([1.0, 2.0, 3.0], [2000, 6000, 2000]), bounds=(0, 10), **ASKED, rng=0)
+    low, high = found.confidence_interval()
+    assert 1.9 < low <= 2.0 <= high < 2.1
+
+
+def test_without_noise_intervals_are_those_of_order_statistics():
+    found = pi.stats.quantile(X, 0.5, bounds=(0.0, 20.0), epsilon=math.inf)
+    low, high = found.confidence_interval()
+    places = np.sort(X)[[int(N / 2 - 98), int(N / 2 + 98)]]
+    assert (low, high) == pytest.approx(tuple(places), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: pi.stats.quantile(X, **ASKED), SensitivityError),
+        (lambda: pi.stats.quantile(X, 1.0, bounds=(0, 9), **ASKED), ArgumentError),
+        (lambda: pi.stats.quantile(X, [], bounds=(0, 9), **ASKED), ArgumentError),
+        (lambda: pi.stats.quantile(X, bounds=(0, 9), noise="laplace", **ASKED), ArgumentError),
+        (lambda: pi.stats.quantile(X, bounds=(0, 9), ledger=POOR, **ASKED), BudgetExceededError),
+        (lambda: pi.stats.mean(X, bounds=(0, 9), clip="none", **ASKED), ArgumentError),
+        (lambda: pi.stats.mean(X, bounds=(0, 9), clip="auto", noise="laplace", **ASKED), ArgumentError),
+        (lambda: pi.stats.describe(pd.DataFrame({"x": X}), **ASKED), ArgumentError),
+        (lambda: pi.stats.describe(FRAME, ["y"], schema=SMALL, **ASKED), SchemaError),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_rows_of_one_person_are_not_independent():
+    rows = pd.DataFrame({"x": X, "p": np.arange(N) // 2})
+    schema = pi.Schema({"x": (0, 9)}, unit="p", max_rows=2)
+    with pytest.raises(NotAvailableError, match="dependent"):
+        pi.stats.quantile("x", data=rows, schema=schema, **ASKED)
+
+
+# ---- the clip of a mean
+
+
+def test_a_loose_bound_costs_little_where_the_clip_is_chosen():
+    x = np.random.default_rng(2).normal(3.0, 1.0, N)
+    half = 1.96 * x.std() / math.sqrt(N)
+    found = [pi.stats.mean(x, bounds=(-40, 40), clip="auto", **ASKED, rng=seed) for seed in range(20)]
+    widths = [np.diff(one.confidence_interval())[0] / (2 * half) for one in found]
+    assert np.median(widths) <= 1.3
+    plain = pi.stats.mean(x, bounds=(-40, 40), noise="gaussian", **ASKED, rng=0)
+    assert np.diff(plain.confidence_interval())[0] / (2 * half) > 2.5
+    errors = [abs(one.estimate - x.mean()) for one in found]
+    assert max(errors) < 3.0 * half
+    assert found[0].privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
+    assert len(found[0].privacy.entries) == 2
+    assert "at most" in " ".join(found[0].notes).lower()
+    assert found[0].rows[0].low == pytest.approx(found[0].confidence_interval().low)
+    with pytest.raises(NotAvailableError, match="confidence_interval"):
+        found[0].ttest(0.0)
+
+
+def test_what_a_clip_may_cut_widens_the_interval_on_its_side():
+    x = np.exp(1.25 * np.random.default_rng(3).standard_normal(N))
+    made = pi.stats.mean(x, bounds=(0, 1000), clip="auto", epsilon=4.0, delta=1e-6, rng=1)
+    assert made.clip.high < 1000
+    assert made.clip.low == pytest.approx(0.0, abs=1e-9)
+    low, high = made.confidence_interval()
+    assert high - made.estimate == pytest.approx(made.estimate - low + made.clip.above / N, rel=1e-6)
+    assert low < math.exp(1.25**2 / 2) < high
+
+
+def test_spikes_are_counted_among_what_may_be_cut():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(N) + 20.0 * (rng.random(N) < 0.005)
+    made = pi.stats.mean(x, bounds=(-60, 60), clip="auto", **ASKED, rng=0)
+    beyond = int((x > made.clip.high).sum())
+    assert beyond > 30
+    assert beyond <= made.clip.most[1]
+    assert f"{made.clip.most[1]:.0f} above" in made.notes[0]
+
+
+def test_what_cannot_be_seen_is_not_clipped():
+    edges = np.linspace(-10.0, 10.0, 1025)[1:-1]
+    x = np.random.default_rng(0).standard_normal(300)
+    hidden = mean_clip(look(x, edges, 0.1, SimulationNoise(0)), -10.0, 10.0, 1.96, 0.2)
+    assert (hidden.low, hidden.high, hidden.below, hidden.above) == (-10.0, 10.0, 0.0, 0.0)
+    sharp = mean_clip(look(np.tile([0.0, 1.0], 5000), edges, 1.0, SimulationNoise(0)), -10.0, 10.0, 1.96, 1.0)
+    assert (sharp.low, sharp.high) == (-10.0, 10.0)
+    assert pi.stats.mean(x, bounds=(-10, 10), clip="auto", epsilon=math.inf).estimate == pytest.approx(
+        x.mean()
+    )
+
+
+# ---- describe
+
+
+def test_a_description_is_pandas_without_single_records():
+    rows = pd.DataFrame({"x": X, "y": 10.0 * X, "t": "a"})
+    schema = pi.Schema({"x": (0, 20), "y": (0, 200)})
+    ledger = pi.Ledger()
+    found = pi.stats.describe(rows, schema=schema, ledger=ledger, epsilon=2.0, delta=1e-6)
+    plain = rows.describe().drop(["min", "max"])
+    assert list(found.table.index) == list(plain.index)
+    assert np.allclose(found.table, plain, rtol=0.1)
+    inside = [
+        found.intervals.loc[(row, "low")] <= found.table.loc[row] for row in ("mean", "25%", "50%", "75%")
+    ]
+    assert all(flags.all() for flags in inside)
+    assert len(ledger.entries) == 4
+    assert found.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-4)
+    assert ledger.total().mu == pytest.approx(calibrate_mu(epsilon=2.0, delta=1e-6), rel=1e-6)
+    assert all(isinstance(line.loss, GaussianLoss) for line in ledger.entries)
+    assert "NOT PRIVATE" in repr(pi.stats.describe(rows, ["x"], schema=schema, mu=1.0, rng=0))
