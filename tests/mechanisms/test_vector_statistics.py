@@ -136,3 +136,13 @@ def test_bad_arguments():
     for op, args in (SHRUNK, TWO):
         with pytest.raises(ArgumentError):
             SITE_OPS[op].reach({key: args[key] for key in args if key != "norm"}, P)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("chosen", [None, np.array([0, 2]), np.array([3])])
+def test_columns_are_a_copy(kind, chosen):
+    """Rows that a site holds stay as they are, far outside the bounds too."""
+    X = np.full((5, P), 7.0, kind)
+    found = block(np.zeros(5), X).columns({"center": np.full(P, 1.0), "scale": np.full(P, 2.0)}, chosen)
+    assert (found == (HIGH - 1.0) / 2.0).all()
+    assert (X == 7.0).all()

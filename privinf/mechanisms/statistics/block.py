@@ -90,7 +90,11 @@ class SiteBlock:
         What passes `LARGEST`, as only columns without bounds can, stops there.
         """
         index = slice(None) if chosen is None else chosen
-        x = np.maximum(self.features[:, index], self.low[index])  # np.clip is slow with arrays of bounds
+        x = self.features[:, index]
+        fresh = (
+            isinstance(chosen, np.ndarray) and x.dtype == np.float64
+        )  # a copy: another one costs as much again
+        x = np.maximum(x, self.low[index], out=x if fresh else None)  # np.clip is slow with arrays of bounds
         np.minimum(x, self.high[index], out=x)
         if (center := args.get("center")) is not None:
             x -= np.asarray(center)[index]
