@@ -181,7 +181,7 @@ def release_sample(
     return SampleSums(
         question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", len(sample),
         ranges[:, 0], ranges[:, 1], tuple(_levels(schema, name) for name in question.by),
-        recorded, PrivacyReport.of(recorded, ledger, delta=price.delta),
+        recorded, PrivacyReport.of(recorded, ledger, delta=price.delta)
     )  # fmt: skip
 
 
@@ -275,7 +275,7 @@ class Price:
         if isinstance(self.loss, GaussianLoss):
             line = Line(
                 label=label, mechanism="gaussian", sensitivity=self.weighted.sensitivity,
-                derivation=derivation, dimension=entries, mu=self.loss.mu, unit=unit, trust="central",
+                derivation=derivation, dimension=entries, mu=self.loss.mu, unit=unit, trust="central"
             )  # fmt: skip
             return line.calibrated(source)
         bare = self.weighted.sensitivity
@@ -285,7 +285,7 @@ class Price:
             mechanism="laplace", label=label, unit=unit, relation="replace-one", trust="central",
             sensitivity=Sensitivity(norm="l1", value=total, derivation=derivation),
             noise={"law": law, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
-            loss=self.loss, source=source.name, secure=source.secure, assumptions=(PUBLIC_N,),
+            loss=self.loss, source=source.name, secure=source.secure, assumptions=(PUBLIC_N,)
         )  # fmt: skip
 
 

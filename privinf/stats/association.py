@@ -177,7 +177,7 @@ def chi2_contingency(
         title="Test of Independence", release=release, rows=cell_rows(release, law, level),
         confidence_level=level, statistic=float(T), pvalue=rank(law.made_up().independence()[0], float(T)),
         df=float((r - 1) * (c - 1)), null=f"{names[0]} and {names[1]} independent",
-        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)},
+        effects={"Cramer's V": min(math.sqrt(float(pearson) / (law.n * (min(r, c) - 1))), 1.0)}
     )  # fmt: skip
 
 
@@ -337,5 +337,5 @@ def pearsonr(
         title="Correlation", release=release, rows=(row,), confidence_level=level, statistic=t,
         pvalue=float(pvalue), df=float(df), null=f"{names[0]} and {names[1]} uncorrelated",
         alternative=alternative,
-        effects={"r": float(law.r)}, notes=weak,
+        effects={"r": float(law.r)}, notes=weak
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,10 +78,14 @@ class Asked:
     def release(self, question: SampleQuestion) -> SampleSums:
         """Release the sums of a question, once."""
         spending: Any = {name: value for name, value in self.words.items() if name not in OWN_WORDS}
-        noise: NoiseChoice = self.words.get("noise") or "auto"
-        return release_sample(
-            self.rows, self.schema, question, spending, noise=noise, ledger=self.words.get("ledger")
-        )
+        noise: NoiseChoice = told(self.words, "noise", "auto")
+        ledger = self.words.get("ledger")
+        return release_sample(self.rows, self.schema, question, spending, noise=noise, ledger=ledger)
+
+
+def told(words: Mapping[str, Any], name: str, default: str) -> Any:
+    """Return a word, or what its absence means."""
+    return default if words.get(name) is None else words[name]
 
 
 def asked_columns(
@@ -92,7 +96,7 @@ def asked_columns(
     `declared` are bounds or levels by argument; None where the schema of the words says them.
     """
     check_words(words, (*WORDS, *OWN_WORDS))
-    missing: Missing = check_choice(words.get("missing") or "raise", Missing, "missing")
+    missing: Missing = check_choice(told(words, "missing", "raise"), Missing, "missing")
     if all(isinstance(one, str) for one in given.values()):
         names = tuple(given.values())
         schema = _schema_of(names, declared, words.get("schema"))
@@ -113,11 +117,11 @@ def asked_columns(
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:
     """Return the schema itself, or one of what the call declared."""
-    told = [value for value in declared.values() if value is not None]
+    given = [value for value in declared.values() if value is not None]
     if schema is not None:
         if not isinstance(schema, Schema):
             raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
-        if told:
+        if given:
             raise ArgumentError("bounds and levels are the schema's: leave out bounds= and levels=")
         return schema
     facts = dict(zip(names, declared.values(), strict=True))
@@ -211,6 +215,11 @@ class StatResult:
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
 
+    def __reduce__(self) -> Any:
+        """Pickle and copy by fields: the read-only view of the effects cannot be pickled itself."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _rebuilt, (type(self), state | {"effects": dict(self.effects)})
+
     @property
     def nobs(self) -> int:
         """Number of records, public."""
@@ -276,6 +285,10 @@ class StatResult:
     def __repr__(self) -> str:
         told = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
         return f"<{self.title}: {told}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
+
+
+def _rebuilt(kind: type[StatResult], state: dict[str, Any]) -> StatResult:
+    return kind(**state)
 
 
 def level_names(level: float) -> tuple[str, str]:

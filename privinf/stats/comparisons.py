@@ -25,6 +25,7 @@ from privinf.stats.base import (
     check_level,
     one_sided,
     public_pair,
+    told,
 )
 from privinf.stats.groups import GroupLaw, rank
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Missing, Pair, Table
@@ -88,7 +89,7 @@ class GroupsResult(StatResult):
         row = EstimateRow(
             " ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
             unit * estimate, unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
-            unit * max(estimate - below, -span), unit * min(estimate + above, span),
+            unit * max(estimate - below, -span), unit * min(estimate + above, span)
         )  # fmt: skip
         return _with_rows(self.release, "Contrast of Groups", (row,), level)
 
@@ -216,9 +217,9 @@ def anova_oneway(
         words["data"], groups = groups, None
     asked, question = _asked_groups(values, groups, bounds, levels, words)
     release = asked.release(question)
-    law = GroupLaw.released(release)
+    law = GroupLaw.released(release).present()
     F, df = law.equal_means()
-    between = len(release.levels[0]) - 1
+    between = len(law.N) - 1
     pvalue = float(laws.f.sf(F, between, df))
     if law.laplace:
         pvalue = max(pvalue, rank(law.made_up(equal=True).equal_means()[0], float(F)))
@@ -226,7 +227,7 @@ def anova_oneway(
     return GroupsResult(
         title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
         confidence_level=level, statistic=float(F), pvalue=pvalue, df=(float(between), float(df)),
-        null=f"means of {value} equal over {by}", effects=law.shares(), notes=_group_notes(release),
+        null=f"means of {value} equal over {by}", effects=law.shares(), notes=_group_notes(release)
     )  # fmt: skip
 
 
@@ -261,7 +262,7 @@ def _asked_pair(
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     schema = Schema({"value": pair, "group": ["a", "b"]})
-    missing: Missing = words.get("missing") or "raise"
+    missing: Missing = told(words, "missing", "raise")
     asked = Asked.of(joined_rows((a, b), ("a", "b"), missing), schema, words)
     return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
@@ -301,7 +302,7 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
         title="Welch's t-Test", release=release, rows=(), confidence_level=level, statistic=float(t),
         pvalue=pvalue, df=float(df), null=f"mean of {value} equal in {first} and {second}",
         alternative=alternative,
-        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, notes=_group_notes(release),
+        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, notes=_group_notes(release)
     )  # fmt: skip
     ends = made.confidence_interval(level)
     row = EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)

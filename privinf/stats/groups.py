@@ -81,6 +81,11 @@ class GroupLaw:
         N, S, P = release.sums.T
         return cls.of(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
 
+    def present(self) -> GroupLaw:
+        """Return the groups that have records: without noise one can tell."""
+        kept = (self.N > 0.0) | (self.a > 0.0)
+        return GroupLaw(self.N[kept], self.S[kept], self.P[kept], self.n, self.a, self.b, self.laplace)
+
     # ---- spreads
 
     @property
@@ -102,7 +107,7 @@ class GroupLaw:
         about = self.N - self.P - 2.0 * m * self.S + m**2 * self.N
         own = self.N - self.P - (self.S**2 - a2 * (1.0 + m**2)) / np.where(seen, self.N, 1.0)
         noise = a2 * ((1.0 + at**2) ** 2 + 4.0 * at**2) + self.b**2
-        own = own * (self.N / np.where(seen, np.maximum(self.N - 1.0, 1.0), self.N))
+        own = own * (self.N / np.where(seen, np.maximum(self.N - 1.0, 1.0), 1.0))
         return np.maximum(np.where(seen, own, about), -BELOW * a2), noise
 
     # ---- tests and sets
@@ -177,7 +182,7 @@ class GroupLaw:
     ) -> tuple[Floats, Floats, Floats, tuple[Floats, Floats, Floats], Floats]:
         """Return f(D) = alpha - beta D, its variance v0 + q0 + q1 D + q2 D^2, and degrees of freedom."""
         (R, noise), n, k, a2 = self.squares(), self.n, self.N.shape[-1], self.a**2
-        N = np.maximum(self.N, 1e-12)
+        N = np.maximum(self.N, 0.0)
         Ng, Nh, Sg, Sh = (array[..., at] for array in (N, self.S) for at in (g, h))
         parts = [weight**2 * (R[..., at] + a2) / n**2 for weight, at in ((Nh, g), (Ng, h))]
         spread = 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise

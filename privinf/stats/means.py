@@ -184,11 +184,7 @@ class MeanResult(StatResult):
         return one_sided(both, level, self.alternative, ConfidenceInterval(middle - half, middle + half))
 
     def ttest(
-        self,
-        popmean: float = 0.0,
-        *,
-        alternative: Alternative = "two-sided",
-        confidence_level: float = 0.95,
+        self, popmean: float = 0.0, *, alternative: Alternative = "two-sided", confidence_level: float = 0.95
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release."""
         if self.clip is not None:
@@ -305,7 +301,7 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
     law, (middle, half) = MeanLaw.released(release), _units(release)
     made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = EstimateRow(
-        release.question.values[0], middle + half * float(law.mean), half * float(law.se),
+        release.question.values[0], middle + half * float(np.clip(law.mean, -1.0, 1.0)), half * float(law.se),
         *made.confidence_interval(level),
     )  # fmt: skip
     notes = _notes(release, law) if clip is None else (clip.note(release.nobs),)
@@ -323,7 +319,7 @@ def _tested(release: SampleSums, popmean: float, alternative: Alternative, level
         notes=found.notes, statistic=float(t), pvalue=float(pvalue), df=float(law.df),
         null=f"mean of {name} = {popmean:g}",
         alternative=alternative,
-        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan},
+        effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan}
     )  # fmt: skip
     ends = made.confidence_interval(level)
     object.__setattr__(made, "rows", (found.rows[0]._replace(low=ends.low, high=ends.high),))

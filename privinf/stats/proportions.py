@@ -180,7 +180,7 @@ def proportions_ztest(
         title="Test of a Proportion", release=release, rows=(row,), confidence_level=level, statistic=z,
         pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative), null=f"share of {row.name} = {p0:g}",
         alternative=alternative, effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
-        notes=_how(law, method),
+        notes=_how(law, method)
     )  # fmt: skip
 
 
@@ -249,5 +249,5 @@ def _two_shares(told: tuple[Asked, tuple[str, ...]], alternative: Alternative, l
     return StatResult(
         title="Test of Two Proportions", release=release, rows=(row, *cell_rows(release, law, level)),
         confidence_level=level, statistic=z, pvalue=pvalue, null=f"share of {outcome} equal over {group}",
-        alternative=alternative, effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},
+        alternative=alternative, effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))}
     )  # fmt: skip

@@ -300,6 +300,45 @@ case(
     pi.find_bounds,
     lambda world: {"rows": world.frame, "columns": ["a"], "ledger": world.ledger} | SPEND,
 )
+TESTED = ("missing", "noise", "confidence_level", "delta")
+case(
+    "stats.ttest_1samp",
+    pi.stats.ttest_1samp,
+    lambda w: {"a": w.frame["a"], "popmean": CELL, "bounds": (0.0, 1.0), "ledger": w.ledger} | SPEND,
+    lambda r, w: r.summary(),
+    more=("alternative", "data", "schema", *TESTED),
+)
+case(
+    "stats.anova_oneway",
+    pi.stats.anova_oneway,
+    lambda w: {"values": "y ~ g", "groups": w.frame, "schema": SCHEMA, "ledger": w.ledger, **SPEND},
+    lambda r, w: (r.summary(), r.pairwise(), r.contrast([1, -1, 0])),
+    more=("bounds", "levels", "data", *TESTED),
+)
+case(
+    "stats.ttest_ind",
+    pi.stats.ttest_ind,
+    lambda w: {"a": w.frame["a"], "b": w.frame["b"], "bounds": (0.0, 1.0), "ledger": w.ledger} | SPEND,
+    more=("alternative", "data", "schema", *TESTED),
+)
+case(
+    "stats.proportions_ztest",
+    pi.stats.proportions_ztest,
+    lambda w: {"a": w.frame["a"], "value": 0.5, "ledger": w.ledger} | SPEND,
+    more=("groups", "levels", "alternative", "method", *TESTED),
+)
+case(
+    "stats.chi2_contingency",
+    pi.stats.chi2_contingency,
+    lambda w: {"a": "g", "b": "g", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    more=("levels", *TESTED),
+)
+case(
+    "stats.pearsonr",
+    pi.stats.pearsonr,
+    lambda w: {"x": "a", "y": "b", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    more=("bounds", "alternative", *TESTED),
+)
 case(
     "sparse_mean",
     pi.sparse_mean,

@@ -157,3 +157,15 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
     with pytest.raises(SchemaError, match="public bounds"):
         pi.stats.ttest_ind(A, B, **words)
     assert len(ledger) == 0
+
+
+def test_a_level_that_nobody_has_stops_nothing():
+    for spent in ({"epsilon": math.inf}, {"mu": 0.3, "rng": 0}, {"epsilon": 0.5, "rng": 0}):
+        r = pi.stats.anova_oneway(X, G, levels=["u", "v", "w", "z"], bounds=(-5, 15), **spent)
+        assert 0.0 <= r.pvalue <= 1.0
+        assert tuple(r.means().table.loc["z"].iloc[2:]) == (-5.0, 15.0)
+    clear = pi.stats.anova_oneway(X, G, levels=["u", "v", "w", "z"], bounds=(-5, 15), epsilon=math.inf)
+    assert clear.pvalue == pytest.approx(anova_oneway(X, G, use_var="unequal").pvalue)
+    alone = pi.stats.ttest_ind(A, [], bounds=(-5, 15), epsilon=math.inf)
+    assert math.isnan(alone.pvalue)
+    assert alone.confidence_interval() == (-20.0, 20.0)

@@ -1,6 +1,7 @@
 """The mean and its t-test: scipy's without noise, honest with it."""
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -124,3 +125,22 @@ def test_the_summary_says_it_all():
         "[0, 10]",
     ):
         assert part in text
+
+
+def test_results_are_frozen_and_can_be_pickled():
+    r = pi.stats.ttest_1samp(X, 5.0, bounds=(0, 10), mu=0.5, rng=0)
+    again = pickle.loads(pickle.dumps(r))
+    assert (again.pvalue, dict(again.effects), again.rows) == (r.pvalue, dict(r.effects), r.rows)
+    assert again.confidence_interval() == r.confidence_interval()
+    with pytest.raises(AttributeError):
+        r.pvalue = 0.0
+    with pytest.raises(TypeError):
+        r.effects["Cohen's d"] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        r.release.sums[0, 0] = 0.0
+
+
+def test_what_noise_puts_beyond_the_bounds_is_held_there():
+    r = pi.stats.mean(X, bounds=(0, 10), mu=1e-4, rng=0)
+    assert r.estimate in (0.0, 10.0)
+    assert r.rows[0][3:] == (0.0, 10.0)
