@@ -604,9 +604,9 @@ def _files() -> Any:
         path = Path(folder) / "kept.npz"
         for model in models:
             fit = model.fit(epsilon=40.0, delta=1e-4, rng=SEED)
-            fit.save(path)
+            fit.save(path, overwrite=True)
             found += [pi.load_results(path)]
-            fit.release.save(path)
+            fit.release.save(path, overwrite=True)
             again = pi.load_release(path)
             loss = {"loss": "squared"} if isinstance(model, pi.IWPGLM) else {}
             found += [again, type(model).from_release(again, **loss).fit()]

@@ -26,7 +26,7 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.glm.curved import FinalStep, Walk
 from privinf.glm.curved_sums import Noisy, Place
-from privinf.glm.newton import step_noise
+from privinf.glm.newton import OneStep, step_noise
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.solution import quadratic
 from privinf.schema import Design
@@ -307,9 +307,20 @@ class CurvedScores(LargeSample):
         raise NotAvailableError("Fuller's modification is for corrected features, which this model has not")
 
 
+def equation_of(step: OneStep) -> FinalStep:
+    """Return the last Newton step of `GlmSums` as a final release in units that are not whitened."""
+    eye = np.eye(len(step.params))
+    return FinalStep(
+        Place(step.start, eye, 1.0), Noisy(step.bread @ step.step, step.score_sd),
+        Noisy(step.bread, step.bread_sd), step.meat, 0.0, Walk([], False, eye),
+    )  # fmt: skip
+
+
 def curved_system(kept: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedScores:
-    """Return the equation of score tests that a curved fit's settings keep."""
-    step = restored(kept["curved"])
-    scaled = np.linalg.inv(design.to_user[0]) @ np.array(kept["to_user"])
-    start, place = scaled @ step.place.theta, scaled @ step.place.transform.T
+    """Return the equation of score tests that a fit's settings keep."""
+    step = restored(kept["curved"] if "curved" in kept else kept["equation"])
+    transform, shift = design.to_user  # the shift is the response's, which a linear predictor has not
+    scaled = np.linalg.inv(transform) @ np.array(kept["to_user"])
+    start = scaled @ step.place.theta - np.linalg.solve(transform, shift)
+    place = scaled @ step.place.transform.T
     return CurvedScores(step, n, place, start, ~design.private, cov_type)

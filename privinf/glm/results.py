@@ -14,7 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.glm.advice import heavy_tail, notes_of
-from privinf.glm.drawn import curved_system, drawn, restored
+from privinf.glm.drawn import curved_system, drawn, equation_of, recorded, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
@@ -51,7 +51,6 @@ APART = (
     "uncorrelated with every other one, weighted by the curvature."
 )
 
-
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
@@ -66,6 +65,7 @@ class GlmSettings(TypedDict):
     misfits: NotRequired[list[str]]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
+    equation: NotRequired[dict[str, Any]]
     second: NotRequired[list[list[float]]]
     margins: NotRequired[list[float]]
     dispersion: NotRequired[float]
@@ -76,8 +76,8 @@ class GlmSettings(TypedDict):
 class FederatedGLMResults(Results):
     """Results of `FederatedGLM`.
 
-    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests need
-    per-record scores, which no one releases: they are not available.
+    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests move
+    the last released score along its Hessian.
     """
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
@@ -107,7 +107,8 @@ class FederatedGLMResults(Results):
         if any(len(line) != 3 for line in self._settings["rounds"]):
             raise ArgumentError("every question of a fit has a name, floats down and floats up")
         self.trace.astype(float), self.communication
-        if "curved" in self._settings and self._context.system is None and self._context.design is not None:
+        kept = self._settings.keys() & {"curved", "equation"}
+        if kept and self._context.system is None and self._context.design is not None:
             system = curved_system(self._settings, self._context.design, self.nobs, self.cov_type)
             self.__dict__["_context"] = replace(self._context, system=cast("Any", system))
 
@@ -281,6 +282,10 @@ def glm_results(
         terms=VarianceTerms.dividing(total, STEP_EQUATION, terms),
     )  # fmt: skip
     estimate = found.transformed(back, names=names)
+    told = {"equation": recorded(equation_of(step)), "to_user": back.tolist()}
+    if block is None:
+        context["system"] = curved_system(told, rows.design, rows.total, cov_type)
+        context["settings"] |= told if step.score_sd else {}
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 

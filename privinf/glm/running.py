@@ -272,6 +272,9 @@ def _exact_results(
     back, context = rows.to_user, description.context(rows)
     context["settings"] |= told
     sampling = back @ cov @ back.T
+    # The settings, which files keep, do not hold the equation: its sums have no noise.
+    told = {"curved": recorded(found), "to_user": back.tolist()}
     return FederatedGLMResults(
-        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling, **context
-    )
+        estimate.transformed(back, names=rows.design.names), sampling_cov=sampling,
+        system=curved_system(told, rows.design, rows.total, cov_type), **context,
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from privinf.typing import Floats
 _ITERATIONS = 60
 _TOLERANCE = 1e-10
 _LARGEST_STEP = 0.5
+_STARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,17 @@ class ScoreSurface:
         P = np.eye(F.shape[0]) - np.einsum("ni,nj->nij", normals, normals)
         inside = P @ F @ P + lift * np.einsum("ni,nj->nij", normals, normals)
         return np.asarray(np.linalg.eigh(inside)[1][:, :, :count].transpose(0, 2, 1), dtype=np.float64)
+
+    def least(self, lift: Floats) -> float:
+        """Return the least T over the points ``w = lift u``, lift of shape (m, r); at infinity too."""
+        axes = np.linalg.qr(np.linalg.solve(self.unwhiten, lift))[0]
+        C = np.einsum("ki,lj,klab->ijab", axes, axes, self.C, optimize=True)
+        own = ScoreSurface(self.B @ axes, C, self.unwhiten @ axes)
+        if axes.shape[1] == 1:
+            return float(own.evaluate(np.ones((1, 1)))[0][0])
+        count = min(_STARTS, axes.shape[1])
+        v = own.starts(np.zeros((1, axes.shape[1])), count)[0]
+        return float(own.minimise(v, np.zeros_like(v))[0].min())
 
     def minimise(self, v: Floats, normals: Floats) -> tuple[Floats, Floats]:
         """Return local minima of T on {v orthogonal to normal}, from N starting points.

@@ -19,10 +19,12 @@ from privinf.iwp.interval import score_interval
 from privinf.iwp.noise import examples_law
 from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation
+from privinf.iwp.score_test import restricted_score_test as test_restrictions
 from privinf.iwp.score_test import score_test as test_examples
 from privinf.iwp.solving import ExampleSettings, example_system, sent_units, user_map
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.constraints import ConstraintLike, Constraints
 from privinf.results.prediction import (
     Prediction,
     class_probabilities,
@@ -69,21 +71,34 @@ class IWPGLMResults(Results):
     def _no_moments(self) -> str | None:
         return None if self.loss == "squared" else f"not defined for loss={self.loss!r}"
 
-    def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
-        """Test all slopes at once without assuming that the noise is weak.
+    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
+        """Test slopes without assuming that the noise is weak.
 
         Parameters
         ----------
-        beta0 : array_like, shape (number of private coefficients,), optional
-            User units, public columns concentrated out; multinomial: class by class. Default: every slope
-            but the constant is zero.
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, the other coefficients solved under the null; or an array of all
+            private coefficients, user units, public columns concentrated out; multinomial: class by class.
+            Default: every slope but the constant is zero.
 
         Raises
         ------
         NotAvailableError
             For corrections whose scores are biased at the truth (series, none), and for the exponential and
             Poisson losses where the noise leaves no usable central limit.
+        ConvergenceError
+            The coefficients that restrictions leave free have no root under the null.
         """
+        return super().score_test(beta0)
+
+    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        system, _ = self._scored
+        transform, shift = self._map
+        R, q = restrictions.R, restrictions.q
+        found = test_restrictions(system, R @ transform, q - R @ shift, near=self._scaled_params)
+        return replace(found, null=q)
+
+    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         system, design = self._scored
         classes = system.p // len(design.names)
         if beta0 is None:

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import CHI_SQUARE, kept_columns
+from privinf.inference.restricted_scores import DEPENDENT, Restriction
 from privinf.inference.score_test import THRESHOLD, Identification, ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.newton import newton
@@ -126,9 +127,12 @@ def score_test(
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
         raise ArgumentError(f"null must have {df} values, one for each tested parameter, got {values.shape}")
-    point = null_point(system, values, kept)
-    statistic = point.statistic(system.n)
-    return ScoreTestResult(statistic, CHI_SQUARE.pvalue(statistic, df), df, values, CHI_SQUARE)
+    return _tested(system, null_point(system, values, kept), values)
+
+
+def _tested(system: ExampleScores, point: NullPoint, null: Floats) -> ScoreTestResult:
+    statistic, df = point.statistic(system.n), len(null)
+    return ScoreTestResult(statistic, CHI_SQUARE.pvalue(statistic, df), df, null, CHI_SQUARE)
 
 
 def parameters_under_test(system: ExampleScores, tested: ArrayLike | None) -> Flags:
@@ -163,34 +167,44 @@ def null_point(
     NotPositiveDefiniteError
         If the scores are linearly dependent.
     """
-    theta = np.zeros(system.p) if start is None else start.copy()
+    theta = np.zeros(system.p)
     theta[kept] = values
-    reason = no_central_limit(system, theta, nuisances=not kept.all())
+    null = Restriction.columns(theta, kept)
+    return restricted_point(system, null, None if start is None else start[~kept])
+
+
+def restricted_point(system: ExampleScores, null: Restriction, free: Floats | None = None) -> NullPoint:
+    """Return `null_point` of any linear restrictions; `free` is where the free coefficients start (zero)."""
+    c = np.zeros(null.free.shape[1]) if free is None else free
+    reason = no_central_limit(system, null.at(c), nuisances=len(c) > 0)
     if reason:
         raise NotAvailableError(reason)
-    if not kept.all():
-        path = newton(_Nuisances(system, theta, kept), theta[~kept])
+    if len(c):
+        path = newton(_Nuisances(system, null), c)
         if path.reason:
             raise ConvergenceError("the coefficients that are not tested have no root under this null")
-        theta[~kept] = path.point
+        c = path.point
+    theta = null.at(c)
     score, slope = system.score_and_jacobian(theta)
-    projection, lift = concentrating_maps(slope, kept)
+    projection, lift = null.projection(slope), null.direction(slope)
     meat = projection @ system.meat(theta) @ projection.T
     if not is_positive_definite(meat):
-        raise NotPositiveDefiniteError(
-            "the scores are linearly dependent at the null: drop a collinear column"
-        )
+        raise NotPositiveDefiniteError(DEPENDENT)
     return NullPoint(theta, projection @ score, projection @ slope @ lift, projection, lift, meat)
 
 
-def concentrating_maps(bread: Floats, kept: Flags) -> tuple[Floats, Floats]:
-    """Return ``[I, -J_bz J_zz^-1]``, shape (k, p), and ``[I; -J_zz^-1 J_zb]``, shape (p, k)."""
-    projection, lift = np.eye(len(bread))[kept], np.eye(len(bread))[:, kept]
-    if not kept.all():
-        inner = bread[np.ix_(~kept, ~kept)]
-        projection[:, ~kept] = -np.linalg.lstsq(inner.T, bread[np.ix_(kept, ~kept)].T, rcond=None)[0].T
-        lift[~kept] = -np.linalg.lstsq(inner, bread[np.ix_(~kept, kept)], rcond=None)[0]
-    return projection, lift
+def restricted_score_test(system: ExampleScores, R: Floats, q: Floats, *, near: Floats) -> ScoreTestResult:
+    """Test ``R theta = q`` as `privinf.inference.restricted_scores` does; errors are those of `score_test`.
+
+    The coefficients that are left free are looked for from those of `near`, shape (p,), then from zero.
+    """
+    parameters_under_test(system, np.ones(system.p, dtype=np.bool_))
+    null = Restriction.of(R, q)
+    try:
+        point = restricted_point(system, null, null.free.T @ (near - null.start))
+    except ConvergenceError:
+        point = restricted_point(system, null)
+    return _tested(system, point, q)
 
 
 def noise_inflation(system: ExampleScores, theta: Floats) -> float:
@@ -246,17 +260,14 @@ def _exponent(system: ExampleScores, theta: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Nuisances:
-    """The rows of the coefficients that are not tested, at fixed tested ones."""
+    """The scores of the coefficients that a null leaves free."""
 
     system: ExampleScores
-    theta: Floats
-    kept: Flags
+    null: Restriction
 
-    def score_and_jacobian(self, free: Floats) -> tuple[Floats, Floats]:
-        theta = self.theta.copy()
-        theta[~self.kept] = free
-        score, slope = self.system.score_and_jacobian(theta)
-        return score[~self.kept], slope[np.ix_(~self.kept, ~self.kept)]
+    def score_and_jacobian(self, c: Floats) -> tuple[Floats, Floats]:
+        score, slope = self.system.score_and_jacobian(self.null.at(c))
+        return self.null.free.T @ score, self.null.free.T @ slope @ self.null.free
 
 
 def identification(
@@ -285,10 +296,9 @@ def identification(
     - squared and quadratic losses: the corrected Gram matrix, as in linear models;
     - logistic and multinomial, conditional: about ``mean w (x x' - S)``, w = p (1 - p), label noise
       included;
-    - exponential and Poisson: ``mean e (x - ..)(x - ..)'``-like sums with the lognormal factor of relative
-      variance ``exp(theta'S theta) - 1`` (`noise_inflation`).
+    - exponential and Poisson: ``mean e (x - ..)(x - ..)'``-like sums with a factor (`noise_inflation`).
 
-    It is called weak too where `score_test` would find no usable central limit at the estimate.
+    It is weak too where `score_test` finds no usable central limit at the estimate.
 
     **Privacy.** Post-processing.
 
@@ -308,7 +318,8 @@ def identification(
     if d == 0:
         return Identification(np.inf, limit, False, np.inf, 0.0)
     bread = system.jacobian(params)
-    left, lift = concentrating_maps(bread, noisy)
+    null = Restriction.columns(np.zeros(system.p), noisy)
+    left, lift = null.projection(bread), null.direction(bread)
     reduced = left @ bread @ lift
     values, vectors = linalg.eigh((reduced + reduced.T) / 2, np.diag(_metric(system)[noisy]))
     direction = vectors[:, 0]

@@ -23,8 +23,9 @@ from privinf.mixing.shrinkage import shrunk_slopes
 from privinf.release_kinds import MixingRegressionLaw
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.constraints import ConstraintLike, describes_restrictions
 from privinf.results.resampling import BootstrapResults
-from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, Integers, RngLike
+from privinf.typing import BootstrapMethod, ColumnsLike, Floats, Integers, RngLike
 from privinf.validation import as_generator, check_array, check_choice, check_count
 
 MixingSystem = MixedLeastSquares | CorrectedLeastSquares
@@ -73,13 +74,13 @@ class MixingResults(Results):
         if found is not None and len(check_array(found, "bias", ndim=1)) != len(self.names):
             raise ArgumentError("bias has one entry for each coefficient")
 
-    def score_test(self, beta0: ArrayLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
-        """Test all slopes at once without assuming that the noise is weak.
+    def score_test(self, beta0: ConstraintLike | None = None, form: ScoreForm = "F") -> ScoreTestResult:
+        """Test slopes without assuming that the noise is weak.
 
         Parameters
         ----------
-        beta0 : array_like, shape (number of slopes,), optional
-            User units; default: all zero.
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, or an array of all slopes in user units; default: all zero.
         form : {"F", "exact"}
             "F": the F test on rows from which the noise common to residual and features is removed; its
             size is right up to a term in 1/k. "exact": adds public noise, drawn from the release's own
@@ -95,11 +96,16 @@ class MixingResults(Results):
         system, design, release = self._context.system, self._context.design, self._context.release
         if not isinstance(system, MixedLeastSquares) or design is None or release is None:
             raise NotAvailableError("form='exact' is for mixed rows (RMGMOLS) whose release was kept")
+        if beta0 is not None and describes_restrictions(beta0):
+            raise NotAvailableError(
+                "form='exact' tests all slopes at once: its public noise makes the residuals of one set of "
+                "slopes independent of the features; form='F' takes restrictions"
+            )
         slopes = np.zeros(int(design.private.sum()))
         if beta0 is not None:
             super().score_test(beta0)  # refuses what does not fit
             labelled = beta0[list(design.private_names)] if isinstance(beta0, pd.Series) else beta0
-            slopes = check_array(labelled, "beta0", ndim=1)
+            slopes = check_array(cast("Floats", labelled), "beta0", ndim=1)
         beta = np.zeros(len(design.names))
         beta[design.private] = design.scaled_slopes(slopes)
         statistic, pvalue = system.exact_score_test(beta, public_normals(release))

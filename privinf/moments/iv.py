@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefinite
 from privinf.fitting.solve import CLIPPED
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
+from privinf.inference.restricted_scores import Restriction
 from privinf.inference.score_sets import ScoreSet, projected_set
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
@@ -20,6 +21,7 @@ from privinf.inference.solution import quadratic, solve, totals_noise_terms
 from privinf.moments.equation import TRUSTED, MomentMap, NoisyTotals, positive_part
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.constraints import ConstraintLike, Constraints
 from privinf.results.context import Context
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
@@ -257,14 +259,32 @@ class IVResults(Results):
     Taamouti, M. (2005), Econometrica 73, 1351-1365.
     """
 
-    def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
-        """Test the coefficients of all endogenous columns jointly, by the excluded instruments' moments.
+    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
+        """Test coefficients by the excluded instruments' moments (Anderson-Rubin).
 
         Parameters
         ----------
-        beta0 : array_like, shape (number of endogenous columns,), optional
-            User units, in the order of `params`; default zero.
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, over the rest of which the statistic is minimised: its degrees of
+            freedom are the instruments less the coefficients that are left free. Or an array of the
+            coefficients of all endogenous columns, user units, in the order of `params`; default zero.
         """
+        return super().score_test(beta0)
+
+    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        system, stages = self._parts()
+        transform, shift = stages.design.to_user
+        R, q = restrictions.R @ transform, restrictions.q - restrictions.R @ shift
+        own = stages.endogenous | R.any(axis=0)
+        exogenous = np.cumsum(~stages.endogenous) - 1  # the instruments begin with them, in their order
+        rows = stages.excluded.copy()
+        rows[exogenous[own & ~stages.endogenous]] = True
+        surface = system.surface(own, rows, np.eye(len(own)))
+        statistic = surface.least(Restriction.of(R[:, own], q).lift)
+        df = int(rows.sum()) - (int(own.sum()) - len(R))
+        return ScoreTestResult(statistic, system.law.pvalue(statistic, df), df, restrictions.q, system.law)
+
+    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         system, stages = self._parts()
         factors = np.diag(stages.design.to_user[0])
         count = int(stages.endogenous.sum())

@@ -67,6 +67,15 @@ def linear_constraints(given: ConstraintLike, names: Sequence[str]) -> Constrain
     return Constraints(R, q, tuple(_label(row, names) for row in R))
 
 
+def describes_restrictions(given: object) -> bool:
+    """Whether a hypothesis is in words, a mapping, R or (R, q), and not the values of all slopes."""
+    if isinstance(given, (str, Mapping)) or _is_text(given):
+        return True
+    if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) > 0:
+        return True
+    return isinstance(given, np.ndarray) and given.ndim == 2
+
+
 def check_independent(restrictions: Constraints) -> Constraints:
     """Return the restrictions if none follows from the others (else ArgumentError): a joint test needs it."""
     rank = int(np.linalg.matrix_rank(restrictions.R))

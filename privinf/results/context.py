@@ -16,6 +16,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.registry import MODELS
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
+from privinf.inference.restricted_scores import restricted_score_test as test_restrictions
 from privinf.inference.score_sets import ScoreSet, score_sets
 from privinf.inference.score_test import Identification, ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
@@ -34,10 +35,14 @@ NO_LIKELIHOOD = (
 )
 NEVER_KEPT = (
     "{} releases no such equation: its scores are summed at one point, divided by their slopes, and "
-    "published as coordinates with a covariance, so that nothing is left to evaluate at another value; "
-    "wald_test(), conf_int() and simultaneous() rest on the coordinates"
+    "published as coordinates with a covariance, so that nothing is left to evaluate at another value: the "
+    "score statistic of its targets is their Wald statistic, which wald_test() has; conf_int() and "
+    "simultaneous() rest on the coordinates too"
 )
-LEFT_OUT = "this result was made without one, or saved with records=False, which leaves it out"
+LEFT_OUT = (
+    "this result has none: its fit ended without a last step that has a law (coefficients alone, or named "
+    "targets), or it was saved with records=False, which leaves it out"
+)
 ONE_RECORD = "the influence of a single person is what the noise protects"
 OTHER_COVARIANCE = (
     "another covariance is another sum over the rows, released with noise of its own: choose cov_type= when "
@@ -180,6 +185,14 @@ def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:
     null = _private_slopes(beta0, design)
     found = test_system(system, design.scaled_slopes(null), tested=design.private)
     return replace(found, null=null)
+
+
+def restricted_score_test(context: Context, R: Floats, q: Floats) -> ScoreTestResult:
+    """Return the score test of ``R b = q`` in user units; see `DescribedResults.score_test`."""
+    system, design = _parts(context)
+    transform, shift = design.to_user
+    found = test_restrictions(system, R @ transform, q - R @ shift)
+    return replace(found, null=q)
 
 
 def all_score_sets(context: Context, alpha: float) -> tuple[ScoreSet, ...]:

@@ -17,7 +17,13 @@ from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import joint_law, joint_statistic
 from privinf.results import context as scoring
-from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.constraints import (
+    ConstraintLike,
+    Constraints,
+    check_independent,
+    describes_restrictions,
+    linear_constraints,
+)
 from privinf.results.context import Context, Surroundings
 from privinf.results.hypotheses import HypothesisResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
@@ -228,14 +234,16 @@ class DescribedResults(HypothesisResults):
         hulls = [found.hull for found in self._score_sets(alpha)]
         return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.names))
 
-    def score_test(self, beta0: ArrayLike | None = None) -> ScoreTestResult:
-        """Test all slopes at once without assuming that the noise is weak (Anderson-Rubin form).
+    def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
+        """Test slopes without assuming that the noise is weak.
 
         Parameters
         ----------
-        beta0 : array_like, shape (number of private slopes,), optional
-            Private slopes in the user's units, public columns concentrated out. Default: the global null
-            that every slope but the constant is zero.
+        beta0 : str, list of str, mapping, (R, q), or array, optional
+            Restrictions as for `wald_test`, ``"x1 = x2"``, ``["x1", "x2"]``, ``{"x1": 0.5}``, of which the
+            other coefficients are solved under the null; or an array of all private slopes in the user's
+            units, public columns concentrated out (Anderson-Rubin form). Default: the global null that every
+            slope but the constant is zero.
 
         Returns
         -------
@@ -243,11 +251,23 @@ class DescribedResults(HypothesisResults):
 
         Notes
         -----
+        Restrictions: `privinf.inference.restricted_scores`, which without noise is the Lagrange multiplier
+        test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
+        fit, and without noise it is their Wald test).
+
         It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
         assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
         hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
         """
+        if beta0 is None or not describes_restrictions(beta0):
+            return self._slopes_test(cast("ArrayLike | None", beta0))
+        return self._restricted_test(check_independent(linear_constraints(beta0, self.names)))
+
+    def _slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
         return scoring.score_test(self._context, beta0)
+
+    def _restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
+        return scoring.restricted_score_test(self._context, restrictions.R, restrictions.q)
 
     def score_set(self, name: str, alpha: float = 0.05) -> ScoreSet:
         """Return the values of one coefficient that the score test does not reject: pieces and hull."""

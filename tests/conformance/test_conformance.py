@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from members import WITHHELD, touch_all
+from members import WITHHELD, score_tests_are_consistent, touch_all
+from statsmodels.base._parameter_inference import _lm_robust
 from support.variance import terms_add_up
 
 import privinf as pi
@@ -198,6 +199,35 @@ def test_internal_consistency(name):
     terms_add_up(r)
     if name == "party-mixed":
         terms_add_up(fitted(name), noise_free=True)
+
+
+@EVERY
+def test_score_tests_of_restrictions(name):
+    score_tests_are_consistent(noisy(name))
+
+
+@EVERY
+def test_noise_free_score_tests_of_restrictions(name):
+    """At epsilon = inf: statsmodels' generalised formula, with the meat at the restricted estimate."""
+    r, data = fitted(name), rows()
+    X, y = SCHEMA.design(FORMULA).matrix(data), np.asarray(data.y)
+    R, n = np.zeros((2, 6)), len(y)
+    names = list(r.names)
+    R[0, names.index("a")], R[0, names.index("b")], R[1, names.index("C(g)[T.w]")] = 1.0, -1.0, 1.0
+    q = np.array([0.8, 0.1])
+    K = np.block([[X.T @ X, R.T], [R, np.zeros((2, 2))]])
+    e = y - X @ np.linalg.solve(K, np.append(X.T @ y, q))[:6]
+    if MODELS[name][3] == "nonrobust":
+        meat = n * np.mean(e**2) * X.T @ X / n
+    elif MODELS[name][3] == "HC0" and name not in NOISY_MEAT:
+        meat = n * np.cov((X * e[:, None]).T, bias=True)
+    else:
+        pytest.skip("residual moments and mixed rows know the meat at the estimate alone, or not the rows")
+    theirs = _lm_robust(X.T @ e, R, np.linalg.inv(X.T @ X), meat)
+    ours = r.score_test((R, q))
+    assert (ours.statistic, ours.pvalue, ours.df) == pytest.approx(
+        (theirs.statistic, theirs.pvalue, 2), rel=1e-6
+    )
 
 
 @EVERY

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from members import SQUARES, WITHHELD, touch_all
+from members import SQUARES, WITHHELD, score_tests_are_consistent, touch_all
 from support.variance import terms_add_up
 from test_conformance import federation_of as sites_with_keys
 
@@ -92,6 +92,20 @@ def test_internal_consistency(family, trust):
 
 
 @EVERY
+def test_score_tests_of_restrictions(family, trust):
+    score_tests_are_consistent(noisy(family, trust))
+
+
+@EVERY
+def test_noise_free_score_tests_are_walds(family, trust):
+    """The score is moved along the Hessian of the fit, whose meat it has: the statistics are one."""
+    ours = build(family, trust).fit(epsilon=math.inf)
+    for text in ("a = b", "a = 0.4, b = -0.3", "Intercept = 0.2"):
+        a, b = ours.score_test(text), ours.wald_test(text, use_f=False)
+        assert a.statistic == pytest.approx(float(b.statistic), rel=1e-6)
+
+
+@EVERY
 def test_permuting_the_columns_permutes_the_result(family, trust):
     a = build(family, trust, formula="y ~ a + b").fit(epsilon=math.inf)
     b = build(family, trust, formula="y ~ b + a").fit(epsilon=math.inf)
@@ -168,3 +182,12 @@ def test_bad_budgets_are_refused_and_cost_nothing(family, trust, spending, words
     with pytest.raises(pi.errors.PrivinfError, match=words):
         model.fit(**spending)
     assert model.ledger.entries == ()
+
+
+@EVERY
+def test_score_and_wald_intervals_of_the_constant_agree(family, trust):
+    """Its units have the response's middle in them, which a linear predictor has not."""
+    r = noisy(family, trust)
+    low, high = r.conf_int(method="score").loc["Intercept"]
+    assert low < r.params["Intercept"] < high
+    assert high - low < 5.0 * float(np.diff(r.conf_int().loc["Intercept"])[0])

@@ -195,8 +195,8 @@ def test_the_whole_facade(tmp_path):
     assert list(sent["floats_up"]) == [5, 15] * 3 + [5, 15, 15]
     assert (sent["bytes_up"] == 8 * sent["floats_up"]).all()
     assert (sent["floats_down"] <= 15).all()
-    with pytest.raises(NotAvailableError):
-        fit.score_test()
+    for test in (None, again.names[1:3], {again.names[1]: 0.1}):
+        assert again.score_test(test).statistic == pytest.approx(fit.score_test(test).statistic, rel=1e-9)
 
 
 def test_every_round_is_charged_and_sites_agree():

@@ -328,7 +328,7 @@ def test_release_and_results_save_and_load(release, tmp_path):
     ):
         fit = made(again)
         assert fit.params.equals(made(release).params)
-        fit.save(tmp_path / "fit.npz")
+        fit.save(tmp_path / "fit.npz", overwrite=True)
         loaded = pi.load_results(tmp_path / "fit.npz")
         assert type(loaded) is type(fit)
         pd.testing.assert_frame_equal(loaded.cov_params(), fit.cov_params())

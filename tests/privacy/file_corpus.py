@@ -83,7 +83,7 @@ def corpus(folder: Path) -> list[Kind]:
 
 
 def _content_of(thing: Any, folder: Path, **how: Any) -> bytes:
-    thing.save(folder / "made.npz", **how)
+    thing.save(folder / "made.npz", overwrite=True, **how)
     return (folder / "made.npz").read_bytes()
 
 
