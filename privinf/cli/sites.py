@@ -109,7 +109,8 @@ def design_command(formula: str, schema_file: Path) -> None:
     """  # noqa: D301
     design = _schema(schema_file).design(formula)
     click.echo(f"{', '.join(design.names)}", err=True)
-    click.echo(design.digest)
+    for digest in dict.fromkeys((design.digest, design.conditioned().digest)):
+        click.echo(digest)
 
 
 @site_group.command("serve")

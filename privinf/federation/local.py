@@ -118,12 +118,12 @@ class InProcessFederation:
 class LocalSites(InProcessFederation):
     """Sites whose rows are the caller's own, who says what may be asked by asking it."""
 
-    def own_rows(self) -> tuple[str, SiteBlock] | None:
-        """Return the name and the rows of the only site, for its holder; None where there are several."""
+    def own_rows(self, design: Design) -> tuple[str, SiteBlock] | None:
+        """Return the name and the rows of the only site by a design, for its holder; None for several."""
         if len(self._sites) != 1:
             return None
         ((name, site),) = self._sites.items()
-        return name, site.own_rows(name)
+        return name, site.own_rows(name, design)
 
     def allow(self, operations: Iterable[str]) -> None:
         """Let the sites answer some statistics of studies too."""

@@ -289,8 +289,10 @@ class Site:
             digest = self.design.digest
         return self._designs.placed(digest, name)
 
-    def own_rows(self, name: str) -> SiteBlock:
-        """Return the rows by the latest design, for their holder alone."""
+    def own_rows(self, name: str, design: Design) -> SiteBlock:
+        """Return the rows by a design, for their holder alone."""
+        if design.schema is not None:
+            self.adopt(design)
         return self._placed(name)
 
     def __len__(self) -> int:

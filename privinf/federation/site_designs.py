@@ -174,7 +174,9 @@ def _design_of(content: Any) -> Design:
 
 def _check_size(content: Any) -> None:
     """Refuse designs so large, or splines so long, that their bounds take seconds to find."""
-    text = sum(len(piece.get("expression", "")) for piece in _pieces(content))
+    text = sum(
+        len(piece.get(kind, "")) for piece in _pieces(content) for kind in ("expression", "polynomial")
+    )
     if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS or text > MOST_TEXT:
         raise NotAvailableError(
             f"sites take designs of up to {MOST_COLUMNS} columns, {MOST_KNOTS} knots of splines and "
@@ -191,7 +193,7 @@ def _knots(content: Any) -> int:
 
 
 def _pieces(content: Any) -> list[Any]:
-    columns = *content["columns"], content["outcome"]["column"]
+    columns = *content["columns"], *content.get("raw", ()), content["outcome"]["column"]
     return [piece for column in columns for piece in column["pieces"]]
 
 

@@ -190,7 +190,17 @@ class GlmRows:
         transform = np.diag(1.0 / self.scale)
         if self.design.constant is not None:
             transform[self.design.constant] -= self.center / self.scale
-        return transform
+        return self.design.mapped(transform)
+
+    @property
+    def user(self) -> GlmRows:
+        """The same by the formula's own columns, for fits of some coefficients, which a basis would mix."""
+        if self.design.raw is None:
+            return self
+        design = self.design.user
+        center, scale = _units(design)
+        radius = _radius(design, None if self.whole else self.radius, *_limits(design, center, scale))
+        return replace(self, design=design, center=center, scale=scale, radius=radius)
 
 
 def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
@@ -214,7 +224,7 @@ def glm_rows(
     check_choice(family, Family, "family")
     _check_roles(held.design, family, roles)
     residual_clip = "auto" if residual_clip is None else residual_clip
-    design = held.design
+    design = _basis_without(held.design, roles)
     low, high = design.y_low, design.y_high
     if low is None or high is None:
         raise SchemaError(f"the schema declares no bounds of the response {design.response!r}")
@@ -263,6 +273,13 @@ def _check_roles(design: Design, family: Family, roles: Roles) -> None:
             raise ArgumentError(f"the bounds of {positive!r} must be positive")
 
 
+def _basis_without(design: Design, roles: Roles) -> Design:
+    """Return a design on its internal basis, unless columns without coefficients are part of it."""
+    found = design.conditioned()
+    beside = np.isin(found.names, roles.names)
+    return design if found.basis[np.ix_(beside, ~beside)].any() else found
+
+
 def without(design: Design, kept: Integers) -> Design:
     """Return a design with some of its columns."""
     places = {int(j): at for at, j in enumerate(kept)}
@@ -270,6 +287,7 @@ def without(design: Design, kept: Integers) -> Design:
         design, columns=tuple(design.columns[j] for j in kept), private=design.private[kept],
         constant=None if design.constant is None else places[design.constant],
         low=design.low[kept], high=design.high[kept],
+        raw=None if design.raw is None else tuple(design.raw[j] for j in kept),
         blocks=tuple(tuple(places[j] for j in block) for block in design.blocks),
     )  # fmt: skip
 

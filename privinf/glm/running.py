@@ -65,6 +65,7 @@ def run_fit(
 ) -> FederatedGLMResults:
     """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
     level = {name: value for name, value in spending.items() if name != "rng"}
+    rows = rows if request.targets is None else rows.user
     whole, rows = rows, rows.reported()
     plan = plan_fit(level, request, rows)
     if whole.beside and not plan.curved:
@@ -182,7 +183,7 @@ def sums_of(
     if request.max_colluding and trust != "secure-sum":
         raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
     options: dict[str, Any] = {"ledger": ledger, "rng": rng, "relation": request.relation}
-    own = rows.federation.own_rows() if isinstance(rows.federation, LocalSites) else None
+    own = rows.federation.own_rows(rows.design) if isinstance(rows.federation, LocalSites) else None
     asked: Curator | TrustedServer | CheckpointedServer
     if trust == "central" and folder is None and own is not None:
         asked = Curator(own[1], name=own[0], **options)

@@ -92,7 +92,7 @@ class Moments:
         data_bounds: bool = False,
     ) -> None:
         if columns is None:
-            self.design = resolve_design(schema, formula, response="protected", radius=radius)
+            self.design = resolve_design(schema, formula, response="protected", radius=radius).conditioned()
         else:
             if response_weight is not None:
                 raise ArgumentError(

@@ -69,7 +69,7 @@ class OpenedRows:
         X = rows.features
         ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
         if not (ready and X.shape[1] == len(design.names)) or rows.missing != "raise":
-            X = design.matrix(X, missing=rows.missing)
+            X = design.released(X, missing=rows.missing)
         for start in range(0, len(X), 4096):
             if not np.isfinite(X[start : start + 4096]).all():
                 raise SchemaError("the features have missing or infinite values")

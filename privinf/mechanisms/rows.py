@@ -134,7 +134,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
     response = _response(design, rows)
-    matrix = design.matrix(rows.features, missing=rows.missing)
+    matrix = design.released(rows.features, missing=rows.missing)
     n, p = matrix.shape
     if len(response) != n:
         raise AlignmentError(f"the response has {len(response)} rows and the features have {n}")

@@ -17,7 +17,7 @@ from privinf.moments.model import MomentOLS, moment_system
 from privinf.moments.records import MomentSystem
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.schema.columns import all_columns, each_formula, sub_design
+from privinf.schema.columns import all_columns, each_formula, scaled_maps, sub_design
 from privinf.typing import CovType, Floats, Json, Stabilization, Target
 from privinf.validation import check_words
 
@@ -210,8 +210,11 @@ class Analyses:
         return correlation.correlations(self._moments(), self._release, columns, given)
 
     def _moments(self) -> correlation.MeanMoments:
-        columns = all_columns(self._release.design)
-        part = part_of(self._release, np.eye(len(columns)))
+        released = self._release.design
+        maps = np.eye(len(all_columns(released)))
+        if released.raw is not None:
+            maps = scaled_maps(released, released.user)
+        part = part_of(self._release, maps)
         return correlation.MeanMoments.of(self._release, moment_system(self._release, part), part)
 
 

@@ -115,7 +115,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
     ``E(x - m) = 0``: the noise of n m has variance s^2/2, exactly; to it comes the columns' covariance over
     n - 1 in a total, semidefinite with its trace kept, or the spread of the records' own noisy values.
     """
-    design = release.design
+    design = release.design.user
     kept = np.arange(len(moments.S)) != moments.constant
     m = moments.S[moments.constant, kept]
     loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[kept])[0]

@@ -44,9 +44,8 @@ def closed(held: ModelRows, schema: Schema) -> ModelRows:
         unit=schema.unit,
         max_rows=schema.max_rows,
     )
-    return replace(
-        held, design=hidden.design(str(held.design.formula), radius=held.design.radius), asked=held.design
-    )
+    design = hidden.design(str(held.design.formula), radius=held.design.radius)
+    return replace(held, design=design.conditioned(), asked=held.design.conditioned())
 
 
 Checkpoint = str | PathLike[str] | None

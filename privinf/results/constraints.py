@@ -177,7 +177,8 @@ def pairwise_contrasts(
     if term not in grouped:
         raise ArgumentError(f"term {shown(term)} is not in the model; its terms are: {', '.join(grouped)}")
     positions = grouped[term]
-    pieces = [design.columns[position].to_dict()["pieces"] for position in positions]
+    columns = design.columns if design.raw is None else design.raw
+    pieces = [columns[position].to_dict()["pieces"] for position in positions]
     factors = {str(piece[0].get("factor")) if len(piece) == 1 else "" for piece in pieces}
     declared = design.schema[name] if (name := factors.pop()) in design.schema else None
     if factors or not isinstance(declared, Factor):

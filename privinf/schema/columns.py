@@ -127,13 +127,18 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     outcome = design.outcome.column
     if any(column.pieces == outcome.pieces for column in design.columns):
         raise ArgumentError(f"{outcome.name!r} is the response and a column: it explains itself")
-    held = _Held.of(released)
+    return SubDesign(design, scaled_maps(released, design))
+
+
+def scaled_maps(released: Design, design: Design) -> Floats:
+    """Return columns and response of a design, scaled units, as sums of those of a release in theirs."""
+    held, outcome = _Held.of(released), design.outcome.column
     spans = np.vstack([held.scaled_span(column) for column in (*design.columns, outcome)])
     center = np.append(design.center, design.y_center)
     scale = np.append(design.scale, design.y_scale)
     if center.any():
         spans[:, held.place(Column("the constant", ()))] -= center
-    return SubDesign(design, spans / scale[:, None])
+    return np.asarray(spans / scale[:, None], dtype=np.float64)
 
 
 def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> Fitted | dict[str, Fitted]:
@@ -192,17 +197,21 @@ class _Held:
     schema: Schema
     names: tuple[str, ...]
     places: Mapping[Product, int]
+    sums: Floats
     center: Floats
     scale: Floats
 
     @classmethod
     def of(cls, released: Design) -> _Held:
         assert released.schema is not None
-        columns = all_columns(released)
+        columns = all_columns(released.user)
+        sums = np.eye(len(columns))
+        sums[:-1, :-1] = released.basis.T
         return cls(
             released.schema,
             tuple(column.name for column in columns),
             {frozenset(column.pieces): place for place, column in enumerate(columns)},
+            sums,
             np.append(released.center, released.y_center),
             np.append(released.scale, released.y_scale),
         )
@@ -233,8 +242,7 @@ class _Held:
         """
         span = np.zeros(len(self.names))
         if product in self.places:
-            span[self.places[product]] = 1.0
-            return span
+            return np.asarray(self.sums[self.places[product]], dtype=np.float64)
         for piece in product:
             if isinstance(piece, Indicator) and piece.column not in coded:
                 rest, expanded = product - {piece}, coded | {piece.column}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -56,6 +56,10 @@ class Design(DesignFields):
         Ball for the scaled private part of a row.
     outcome : Response
         The response and its bounds.
+    raw : tuple of Column, or None
+        The columns that coefficients are about, where `columns` are an internal basis (`conditioned`).
+    basis : ndarray, shape (p, p)
+        M with ``raw = columns @ M``, row by row; the identity where `columns` are themselves.
 
     Notes
     -----
@@ -65,6 +69,7 @@ class Design(DesignFields):
 
     center: Floats = field(init=False)
     scale: Floats = field(init=False)
+    basis: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         checked_names(self.names)
@@ -76,6 +81,33 @@ class Design(DesignFields):
         scaled = self.private & ~np.array([column.indicator for column in self.columns])
         center, scale = geometry.scaling(self.low, self.high, scaled, centred=self.constant is not None)
         _freeze(self, center=center, scale=scale)
+        basis = np.eye(len(self.columns)) if self.raw is None else _basis(self)
+        basis.setflags(write=False)
+        object.__setattr__(self, "basis", basis)
+
+    def conditioned(self) -> Design:
+        """Return the design on centred products and orthogonal powers of its columns, or itself.
+
+        Noise is added to the internal columns, in which products and powers do not repeat the columns that
+        they are made of; coefficients are mapped back by `basis`, exactly (`privinf.schema.conditioning`).
+        Only columns whose span holds all that centring needs are changed.
+        """
+        products = [column for column in self.columns if not column.plain and not column.indicator]
+        if self.schema is None or self.raw is not None or not any(column.pieces for column in products):
+            return self
+        from privinf.schema.conditioning import conditioned
+
+        return conditioned(self)
+
+    @property
+    def user(self) -> Design:
+        """The same design with the columns that coefficients are about in place of an internal basis."""
+        if self.raw is None or self.schema is None:
+            return self
+        ends = [column.interval(self.schema) for column in self.raw]
+        blocks = tuple(block for block in self.blocks if all(self.raw[j].indicator for j in block))
+        low, high = np.array([[one.low, one.high] for one in ends]).T
+        return replace(self, columns=self.raw, raw=None, low=low, high=high, blocks=blocks)
 
     @classmethod
     def from_arrays(
@@ -243,18 +275,30 @@ class Design(DesignFields):
         if self.constant is not None:
             transform[self.constant] -= self.y_scale * self.center / self.scale
             shift[self.constant] = self.y_center
-        return transform, shift
+        return self.mapped(transform), self.mapped(shift)
+
+    def mapped(self, coefficients: Floats) -> Floats:
+        """Return coefficients of `columns`, shape (p,) or (p, k), as those of `raw`: ``M^-1 b``."""
+        if self.raw is None:
+            return coefficients
+        return np.array(np.linalg.solve(self.basis, coefficients), dtype=np.float64)
 
     def scaled_slopes(self, slopes: Floats) -> Floats:
         """Return private slopes, shape (number of private columns,), from user to scaled units."""
-        return np.asarray(slopes, dtype=np.float64) * self.scale[self.private] / self.y_scale
+        own = np.asarray(slopes, dtype=np.float64)
+        if self.raw is not None:  # raw columns that are public are made of public columns alone
+            own = self.basis[np.ix_(self.private, self.private)] @ own
+        return own * self.scale[self.private] / self.y_scale
 
     def user_slopes(self, slopes: Floats) -> Floats:
         """Return private slopes, shape (number of private columns,), from scaled to user units."""
-        return np.asarray(slopes, dtype=np.float64) * self.y_scale / self.scale[self.private]
+        own = np.asarray(slopes, dtype=np.float64) * self.y_scale / self.scale[self.private]
+        if self.raw is not None:
+            own = np.array(np.linalg.solve(self.basis[np.ix_(self.private, self.private)], own))
+        return own
 
     def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
-        """Return the design matrix of raw rows, shape (n, p), in user units.
+        """Return the design matrix of raw rows, shape (n, p), in user units: what coefficients are about.
 
         Parameters
         ----------
@@ -277,6 +321,10 @@ class Design(DesignFields):
         -----
         **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
+        return self.user.released(table, missing, extrapolate=extrapolate)
+
+    def released(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
+        """Return the columns of raw rows that noise is for, shape (n, p); as `matrix` without a basis."""
         if self._is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
         reader = self._reader(table, missing)
@@ -393,6 +441,20 @@ def _freeze(design: Design, **arrays: Any) -> None:
             raise SchemaError(f"{name} must have one entry a design column")
         array.setflags(write=False)
         object.__setattr__(design, name, array)
+
+
+def _basis(design: Design) -> Floats:
+    """Return M with ``raw = columns @ M`` of a design with an internal basis."""
+    from privinf.schema.conditioning import basis_of
+
+    if design.raw is None or tuple(column.name for column in design.raw) != design.names:
+        raise SchemaError("an internal basis must have the names of the columns that it stands for")
+    if design.schema is None:
+        raise SchemaError("an internal basis needs a schema")
+    found = basis_of(design.schema, design.columns, design.raw)
+    if isinstance(found, tuple):
+        raise SchemaError(f"{design.names[found[0]]!r} is no sum of the columns that stand for it")
+    return found
 
 
 def _check_constant(design: Design) -> None:

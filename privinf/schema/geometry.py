@@ -136,6 +136,7 @@ class DesignFields:
     blocks: Blocks
     radius: float | None
     outcome: Response
+    raw: tuple[Column, ...] | None = None
 
 
 D = TypeVar("D", bound=DesignFields)
@@ -144,7 +145,8 @@ D = TypeVar("D", bound=DesignFields)
 def design_to_dict(design: DesignFields) -> dict[str, Any]:
     """Return a JSON-able description, numbers exact."""
     bounds = design.outcome.bounds
-    return {
+    raw = {} if design.raw is None else {"raw": [column.to_dict() for column in design.raw]}
+    return raw | {
         "format": FORMAT,
         "formula": design.formula,
         "schema": None if design.schema is None else design.schema.to_dict(),
@@ -195,6 +197,7 @@ def design_from_dict(kind: type[D], content: Json) -> D:
             blocks=tuple(tuple(block) for block in content["blocks"]),
             radius=content["radius"],
             outcome=Response(Column.from_dict(outcome["column"]), outcome["public"], bounds),
+            raw=tuple(Column.from_dict(column) for column in content["raw"]) if "raw" in content else None,
         )
     except PrivinfError:
         raise

@@ -1,4 +1,4 @@
-"""Spline bases with public knots: regression B-splines (bs) and natural cubic splines (cr)."""
+"""Bases with public parameters: B-splines (bs), natural cubic splines (cr), Legendre's polynomials (poly)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import SchemaError
 from privinf.schema.declared import finite_number
-from privinf.schema.intervals import Interval
+from privinf.schema.intervals import ROOM, Interval
 from privinf.typing import Floats
 from privinf.validation import check_choice
 
@@ -112,3 +112,26 @@ def _functions(basis: Basis) -> Any:
     knots = np.array([basis.lower] * ends + inner + [basis.upper] * ends)
     weights = np.eye(len(knots) - ends)
     return BSpline(knots, weights if basis.include_intercept else weights[:, 1:], basis.degree)
+
+
+# ---- Legendre's polynomials
+
+HIGHEST = 10  # degree
+
+
+def legendre(degree: int, argument: Floats) -> Floats:
+    """Return Legendre's polynomial by its recursion, exactly 1 at 1: orthogonal to the others on [-1, 1]."""
+    before, here = np.ones_like(argument), np.asarray(argument)
+    for k in range(1, degree):
+        before, here = here, ((2 * k + 1) * argument * here - k * before) / (k + 1)
+    return here
+
+
+@lru_cache(maxsize=128)
+def legendre_interval(degree: int, low: float, high: float) -> Interval:
+    """Return bounds of Legendre's polynomial on [low, high]: at the ends, and where its slope vanishes."""
+    turns = np.polynomial.Legendre.basis(degree).deriv().roots().real
+    inside = legendre(degree, turns[(turns > low) & (turns < high)])
+    room = 4.0 * ROOM * np.abs(inside)
+    heights = np.concatenate([legendre(degree, np.array([low, high])), inside - room, inside + room])
+    return Interval(float(heights.min()), float(heights.max()))

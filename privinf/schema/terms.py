@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -11,7 +12,7 @@ import numpy as np
 from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.schema import expressions, splines
-from privinf.schema.declared import Factor, Level
+from privinf.schema.declared import Factor, Level, finite_number
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.splines import Basis
@@ -119,8 +120,54 @@ class Spline(_OfColumn):
         return {"spline": self.column, "basis": self.basis.to_dict(), "index": self.index}
 
 
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """Legendre's polynomial of an expression, public bounds of which are moved to -1 and 1.
+
+    Of degree 1 that is the expression, centred and scaled.
+    """
+
+    source: str
+    lower: float
+    upper: float
+    degree: int
+
+    def __post_init__(self) -> None:
+        lower, upper = (finite_number(end, "each bound of a polynomial") for end in (self.lower, self.upper))
+        if not (lower < upper and math.isfinite(upper - lower)):
+            raise SchemaError("the bounds of a polynomial must be increasing")
+        if type(self.degree) is not int or not 1 <= self.degree <= splines.HIGHEST:
+            raise SchemaError(
+                f"the degree of a polynomial must be a whole number from 1 to {splines.HIGHEST}"
+            )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns of the data that it reads."""
+        return expressions.inputs(self.source)
+
+    def interval(self, schema: Schema) -> Interval:
+        """Bounds that follow from the declarations."""
+        inner = expressions.interval(self.source, schema.interval)
+        low, high = self._moved(np.array([inner.low, inner.high]))
+        return splines.legendre_interval(self.degree, float(low), float(high))
+
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
+        """Values row by row."""
+        inner = Expression(self.source).values(rows, clip=clip)
+        with np.errstate(all="ignore"):
+            return splines.legendre(self.degree, self._moved(inner))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"polynomial": self.source, "lower": self.lower, "upper": self.upper, "degree": self.degree}
+
+    def _moved(self, values: Floats) -> Floats:
+        return ((values - self.lower) - (self.upper - values)) / (self.upper - self.lower)
+
+
 # Values are row by row; with `clip` they are total, inside the interval that follows from the declarations.
-Piece: TypeAlias = Plain | Expression | Indicator | Spline
+Piece: TypeAlias = Plain | Expression | Indicator | Spline | Polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +229,9 @@ def _piece(content: Json) -> Piece:
         return Expression(content["expression"])
     if "factor" in content:
         return Indicator(content["factor"], content["level"])
+    if "polynomial" in content:
+        expressions.parse(content["polynomial"])
+        return Polynomial(content["polynomial"], content["lower"], content["upper"], content["degree"])
     return Spline(content["spline"], Basis(**content["basis"]), content["index"])
 
 

@@ -1,0 +1,156 @@
+"""The internal basis of a design: centred products and orthogonal powers, and the map back to the formula's.
+
+A product x z repeats x and z wherever their bounds are far from zero: noise that is small against each of
+the three columns is large against what the product adds. The release therefore has Legendre's polynomials of
+each factor over its public bounds in place of powers, products of them in place of products, and indicators
+in place of other codings of a factor. Both sets of columns span the same space; M with ``raw = internal @ M``
+follows from the schema and the formula alone, and coefficients go back by ``b_raw = M^-1 b_internal``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import SchemaError
+from privinf.schema import expressions
+from privinf.schema.declared import Factor
+from privinf.schema.reading import Reader
+from privinf.schema.splines import HIGHEST
+from privinf.schema.table import Schema
+from privinf.schema.terms import Column, Expression, Piece, Plain, Polynomial
+from privinf.typing import Floats
+
+if TYPE_CHECKING:
+    from privinf.schema.design import Design
+
+EXACT = 1e-9  # how far a column may be from its sum, against its size
+NOTHING = 1e-12  # what rounding leaves of a coefficient that is zero
+MOST_CELLS = 2_000  # of the factors of one column
+SINGULAR = 1e13
+
+
+def conditioned(design: Design) -> Design:
+    """Return the design on its internal basis, or itself where no column is changed; see the module."""
+    schema, raw = design.schema, design.columns
+    assert schema is not None
+    internal = tuple(internal_column(schema, column) for column in raw)
+    while internal != raw:
+        basis = basis_of(schema, internal, raw)
+        if not isinstance(basis, tuple):
+            break
+        internal = tuple(raw[j] if j in basis else column for j, column in enumerate(internal))
+    if internal == raw or _singular(basis):
+        return design
+    ends = [column.interval(schema) for column in internal]
+    low, high = np.array([[one.low, one.high] for one in ends]).T
+    return replace(design, columns=internal, raw=raw, low=low, high=high)
+
+
+def internal_column(schema: Schema, column: Column) -> Column:
+    """Return the column that stands for one of the formula's: itself, if it is no product and no power."""
+    powers: Counter[str] = Counter()
+    kept: list[Piece] = []
+    for piece in column.pieces:
+        if isinstance(piece, Plain):
+            powers[named(piece.column)] += 1
+        elif isinstance(piece, Expression):
+            powers += factors_of(expressions.parse(piece.source))
+        else:
+            kept.append(piece)
+    degrees = sum(powers.values())
+    if degrees == 0 or degrees + len(kept) < 2 or max(powers.values()) > HIGHEST:
+        return column
+    ends = {source: expressions.interval(source, schema.interval) for source in powers}
+    if any(not one.low < one.high for one in ends.values()):
+        return column
+    pieces = [Polynomial(source, ends[source].low, ends[source].high, k) for source, k in powers.items()]
+    return Column(column.name, (*pieces, *kept))
+
+
+def named(column: str) -> str:
+    """Return the expression that reads a column."""
+    return column if column.isidentifier() and not iskeyword(column) else f"Q({column!r})"
+
+
+def factors_of(node: ast.expr) -> Counter[str]:
+    """Return what a product or a whole power is made of, and how often; other expressions are one factor."""
+    match node:
+        case ast.Call(args=[inner]) if expressions.called_name(node) == expressions.IDENTITY:
+            return factors_of(inner)
+        case ast.BinOp(op=ast.Pow(), left=left, right=right):
+            exponent = expressions.number_of(right)
+            if exponent is not None and exponent.is_integer() and 1.0 <= exponent <= HIGHEST:
+                return Counter({key: int(exponent) * k for key, k in factors_of(left).items()})
+        case ast.BinOp(op=ast.Mult(), left=left, right=right):
+            sides = [side for side in (left, right) if expressions.number_of(side) is None]
+            return sum((factors_of(side) for side in sides), Counter())
+        case ast.BinOp(op=ast.Div(), left=left, right=right) if expressions.number_of(right) is not None:
+            return factors_of(left)
+    return Counter({ast.unparse(node): 1})
+
+
+def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) -> Floats | tuple[int, ...]:
+    """Return M with ``raw = internal @ M``, shape (p, p), or the raw columns that are no such sums.
+
+    Notes
+    -----
+    A column is a sum of internal columns of its own inputs, the constant among them. Its coefficients are
+    solved for on made-up rows within the bounds, with every cell of its factors, and are exact up to
+    rounding; the schema and the columns alone decide them.
+    """
+    p = len(raw)
+    M, left = np.eye(p), []
+    for inputs in dict.fromkeys(frozenset(raw[j].inputs) for j in range(p) if raw[j] != internal[j]):
+        own = [j for j in range(p) if raw[j] != internal[j] and frozenset(raw[j].inputs) == inputs]
+        among = [j for j in range(p) if frozenset(internal[j].inputs) <= inputs]
+        rows = public_rows(schema, sorted(inputs), len(among))
+        if rows is None:
+            left += own
+            continue
+        X = np.column_stack([internal[j].values(rows, clip=True) for j in among])
+        Y = np.column_stack([raw[j].values(rows, clip=True) for j in own])
+        unit, size = np.abs(X).max(axis=0), np.abs(Y).max(axis=0)
+        found = np.linalg.lstsq(X / unit, Y / size, rcond=None)[0]
+        away = np.abs(X / unit @ found - Y / size).max(axis=0)
+        found[np.abs(found) < NOTHING] = 0.0
+        M[np.ix_(among, own)] = found * size / unit[:, None]
+        left += [j for j, far in zip(own, away, strict=True) if not far <= EXACT]
+    return tuple(left) if left else M
+
+
+def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader | None:
+    """Return made-up rows of some columns within their bounds; None where factors have too many cells."""
+    factors = {name: item for name in inputs if isinstance(item := schema[name], Factor)}
+    cells = int(np.prod([len(item.levels) for item in factors.values()], dtype=float))
+    if cells > MOST_CELLS:
+        return None
+    rng, count = np.random.default_rng(0), max(64, 4 * columns, 16 * cells)
+    at = np.arange(count)
+    table: dict[str, pd.Series[Any] | Floats] = {}
+    for name in inputs:
+        if name in factors:
+            levels = factors[name].levels
+            table[name] = pd.Series([levels[k] for k in at % len(levels)], dtype=object)
+            at = at // len(levels)
+        else:
+            ends = schema.interval(name)
+            table[name] = rng.uniform(ends.low, ends.high, count)
+    reader = Reader(pd.DataFrame(table, index=range(count)), schema)
+    reader.open(inputs)
+    return reader
+
+
+def _singular(basis: Floats | tuple[int, ...]) -> bool:
+    """Whether a map cannot be inverted: the formula has columns that repeat one another."""
+    if isinstance(basis, tuple):
+        raise SchemaError("the columns of the formula are no sums of their basis")
+    unit = np.abs(basis).max(axis=0)
+    return not np.linalg.cond(basis / unit) < SINGULAR
