@@ -94,7 +94,7 @@ class OneFamily(GLM):
             The schema declares no bounds for what the formula needs.
         """
         chosen = trust_of_sums(trust, alone=not is_federation(data))
-        roles = Roles.of(columns)
+        formula, roles = Roles.of(columns).read(formula)
         held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
         return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
 

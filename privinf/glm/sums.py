@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
+from privinf.errors import ArgumentError
 from privinf.typing import Floats, Integers, PlainValue
 from privinf.validation import check_words
 
@@ -248,9 +250,22 @@ class Roles:
         told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
         return {title: name for title, name in told.items() if name is not None}
 
+    def read(self, formula: str) -> tuple[str, Roles]:
+        """Return a formula without its ``+ offset(column)``, and the roles with it.
+
+        Raises ArgumentError if there are several, or one is named beside it.
+        """
+        found = _OFFSET.findall(formula) if isinstance(formula, str) else []
+        if not found:
+            return formula, self
+        if len(found) > 1 or self.offset is not None:
+            raise ArgumentError("a model has one offset: add the columns up, and name their sum")
+        return _OFFSET.sub("", formula), replace(self, offset=found[0])
+
     def added(self, formula: str) -> str:
         """Return a formula that makes these columns too."""
         return " + ".join([formula, *self.names])
 
 
 NO_ROLES = Roles()
+_OFFSET = re.compile(r"\s*\+\s*offset\(\s*(\w+)\s*\)")

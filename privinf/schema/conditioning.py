@@ -13,7 +13,6 @@ import ast
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from privinf.schema.declared import Factor
 from privinf.schema.reading import Reader
 from privinf.schema.splines import HIGHEST
 from privinf.schema.table import Schema
-from privinf.schema.terms import Column, Expression, Piece, Plain, Polynomial
+from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Polynomial
 from privinf.typing import Floats
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def conditioned(design: Design) -> Design:
     """Return the design on its internal basis, or itself where no column is changed; see the module."""
     schema, raw = design.schema, design.columns
     assert schema is not None
-    internal = tuple(internal_column(schema, column) for column in raw)
+    internal = tuple(internal_column(schema, column) for column in with_indicators(schema, raw))
     while internal != raw:
         basis = basis_of(schema, internal, raw)
         if not isinstance(basis, tuple):
@@ -51,7 +50,32 @@ def conditioned(design: Design) -> Design:
         return design
     ends = [column.interval(schema) for column in internal]
     low, high = np.array([[one.low, one.high] for one in ends]).T
-    return replace(design, columns=internal, raw=raw, low=low, high=high)
+    blocks = design.blocks + new_blocks(design, internal)
+    return replace(design, columns=internal, raw=raw, low=low, high=high, blocks=blocks)
+
+
+def with_indicators(schema: Schema, columns: Sequence[Column]) -> list[Column]:
+    """Return columns with indicators of all levels but the first in place of other codings of a factor."""
+    codings: dict[str, list[Contrast]] = {}
+    for piece in (piece for column in columns for piece in column.pieces):
+        if isinstance(piece, Contrast) and piece not in codings.setdefault(piece.column, []):
+            codings[piece.column].append(piece)
+
+    def indicated(piece: Piece) -> Piece:
+        if not isinstance(piece, Contrast) or len(codings[piece.column]) != len(piece.levels) - 1:
+            return piece
+        return Indicator(piece.column, piece.levels[codings[piece.column].index(piece) + 1])
+
+    return [Column(column.name, tuple(map(indicated, column.pieces))) for column in columns]
+
+
+def new_blocks(design: Design, internal: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
+    """Return the private indicators that took the place of other columns, by their factors."""
+    blocks: dict[frozenset[str], list[int]] = {}
+    for j, column in enumerate(internal):
+        if column != design.columns[j] and column.indicator and design.private[j]:
+            blocks.setdefault(frozenset(column.inputs), []).append(j)
+    return tuple(map(tuple, blocks.values()))
 
 
 def internal_column(schema: Schema, column: Column) -> Column:
@@ -60,7 +84,7 @@ def internal_column(schema: Schema, column: Column) -> Column:
     kept: list[Piece] = []
     for piece in column.pieces:
         if isinstance(piece, Plain):
-            powers[named(piece.column)] += 1
+            powers[expressions.named(piece.column)] += 1
         elif isinstance(piece, Expression):
             powers += factors_of(expressions.parse(piece.source))
         else:
@@ -73,11 +97,6 @@ def internal_column(schema: Schema, column: Column) -> Column:
         return column
     pieces = [Polynomial(source, ends[source].low, ends[source].high, k) for source, k in powers.items()]
     return Column(column.name, (*pieces, *kept))
-
-
-def named(column: str) -> str:
-    """Return the expression that reads a column."""
-    return column if column.isidentifier() and not iskeyword(column) else f"Q({column!r})"
 
 
 def factors_of(node: ast.expr) -> Counter[str]:

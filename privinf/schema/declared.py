@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -193,14 +195,38 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
         if (
             isinstance(value, tuple)
             and len(value) == 2
+            and all(isinstance(end, (bool, int, float, np.generic)) for end in value)
+            and not any(isinstance(end, np.datetime64) for end in value)
             and all(_kind(_level(end)) == "number" for end in value)
         ):
             return Numeric(*value)
+        if isinstance(value, tuple) and len(value) == 2:
+            days = [date_number(end) for end in value]
+            if None not in days:
+                return Numeric(*days, unit=DAYS)  # type: ignore[arg-type]
         if isinstance(value, (list, tuple, np.ndarray)):
             return Factor(tuple(value))
         raise SchemaError("declare bounds as a tuple (low, high), levels as a list, or Numeric or Factor")
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None
+
+
+DAYS = "days since 1970-01-01"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?$")
+
+
+def date_number(value: object) -> float | None:
+    """Return a date or time, or its text as YYYY-MM-DD, in days since 1970-01-01; None if it is none."""
+    if not isinstance(value, (date, np.datetime64)) and not (isinstance(value, str) and _DATE.match(value)):
+        return None
+    try:
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        moment = np.datetime64(value, "us")  # type: ignore[call-overload]
+    except (ValueError, TypeError, OverflowError):
+        return None
+    days = (moment - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+    return float(days) if math.isfinite(days) else None
 
 
 def finite_number(value: object, name: str) -> float:

@@ -13,17 +13,16 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from functools import lru_cache, reduce
+from keyword import iskeyword
+from typing import Any
 
 import numpy as np
 
 from privinf.errors import SchemaError
-from privinf.schema.intervals import Interval, power
+from privinf.schema.declared import date_number
+from privinf.schema.intervals import ARRAYS, FUNCTION_NAMES, INTERVALS, RANGED, Algebra, Interval, Ranged
 from privinf.typing import Floats
-
-Value = TypeVar("Value")
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 250
@@ -32,106 +31,17 @@ IDENTITY = "I"
 QUOTE = "Q"
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """An increasing function, one implementation for intervals and rows, on [least, oo) or (least, oo)."""
-
-    array: Callable[[Floats], Floats]
-    least: float = -math.inf
-    open_end: bool = False
-
-
-_FUNCTIONS: dict[str, _Function] = {
-    "log": _Function(np.log, 0.0, True),
-    "log1p": _Function(np.log1p, -1.0, True),
-    "log2": _Function(np.log2, 0.0, True),
-    "log10": _Function(np.log10, 0.0, True),
-    "exp": _Function(np.exp),
-    "expm1": _Function(np.expm1),
-    "sqrt": _Function(np.sqrt, 0.0),
-}
-FUNCTION_NAMES = ("abs", *_FUNCTIONS)
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Ranged:
-    """Numbers of rows with the interval that holds them all; every operation keeps them inside.
-
-    Attributes
-    ----------
-    values : ndarray
-        Inside `interval`.
-    interval : Interval
-        Follows from public bounds alone.
-    """
-
-    values: Floats
-    interval: Interval
-
-    @classmethod
-    def of(cls, values: Floats, interval: Interval) -> Ranged:
-        """Return values put into their interval."""
-        return cls(interval.inside(values), interval)
-
-    def __add__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values + other.values, self.interval + other.interval)
-
-    def __sub__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values - other.values, self.interval - other.interval)
-
-    def __neg__(self) -> Ranged:
-        return Ranged(-self.values, -self.interval)
-
-    def __mul__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values * other.values, self.interval * other.interval)
-
-    def __truediv__(self, other: Ranged) -> Ranged:
-        return Ranged.of(self.values / other.values, self.interval / other.interval)
-
-    def power(self, exponent: float) -> Ranged:
-        """Return the numbers raised to a fixed exponent."""
-        base = self.values if exponent.is_integer() else np.maximum(self.values, 0.0)
-        return Ranged.of(power(base, exponent), self.interval.power(exponent))
-
-
-@dataclass(frozen=True, slots=True)
-class Algebra(Generic[Value]):
-    """What the interpreter needs to know of the values that it computes with."""
-
-    constant: Callable[[float], Value]
-    power: Callable[[Value, float], Value]
-    function: Callable[[str, Value], Value]
-
-
-def _interval_function(name: str, value: Interval) -> Interval:
-    if name == "abs":
-        return value.absolute()
-    known = _FUNCTIONS[name]
-    return value.monotone(known.array, least=known.least, open_end=known.open_end)
-
-
-def _ranged_function(name: str, value: Ranged) -> Ranged:
-    image = _interval_function(name, value.interval)
-    if name == "abs":
-        return Ranged.of(np.abs(value.values), image)
-    known = _FUNCTIONS[name]
-    return Ranged.of(known.array(np.maximum(value.values, known.least)), image)
-
-
-def _array_function(name: str, value: Floats) -> Floats:
-    return np.abs(value) if name == "abs" else _FUNCTIONS[name].array(value)
-
-
-_INTERVALS: Algebra[Interval] = Algebra(lambda c: Interval(c, c), Interval.power, _interval_function)
-_RANGED: Algebra[Ranged] = Algebra(
-    lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
-    Ranged.power,
-    _ranged_function,
-)
-_ARRAYS: Algebra[Any] = Algebra(np.float64, power, _array_function)
+_TESTS: dict[type[ast.cmpop], np.ufunc] = {
+    ast.Gt: np.greater, ast.GtE: np.greater_equal, ast.Lt: np.less, ast.LtE: np.less_equal,
+    ast.Eq: np.equal, ast.NotEq: np.not_equal,
+}  # fmt: skip
+_LIMITS: dict[type[ast.operator] | str, np.ufunc] = {
+    ast.BitAnd: np.minimum, ast.BitOr: np.maximum, "minimum": np.minimum, "maximum": np.maximum,
+}  # fmt: skip
+CALLS = ("where", "clip", "minimum", "maximum")
 
 
 def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
@@ -140,7 +50,7 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
     Raises SchemaError if the expression is outside the whitelist or is not bounded over the declared bounds.
     """
     try:
-        image: Interval = _evaluate(parse(source), bounds, _INTERVALS)
+        image: Interval = _evaluate(parse(source), bounds, INTERVALS)
     except SchemaError as error:
         raise SchemaError(f"{source!r} cannot be used: {error}") from None
     return image
@@ -152,7 +62,7 @@ def bounded(source: str, read: Callable[[str], Ranged]) -> Floats:
     Raises SchemaError only where `interval` does: never for what a row holds.
     """
     with np.errstate(all="ignore"):
-        ranged: Ranged = _evaluate(parse(source), read, _RANGED)
+        ranged: Ranged = _evaluate(parse(source), read, RANGED)
     return np.asarray(ranged.values, dtype=np.float64)
 
 
@@ -162,7 +72,7 @@ def values(source: str, read: Callable[[str], Floats]) -> Floats:
     For public columns and for new rows of a prediction; a holder's private columns go through `bounded`.
     """
     with np.errstate(all="ignore"):
-        return np.asarray(_evaluate(parse(source), read, _ARRAYS), dtype=np.float64)
+        return np.asarray(_evaluate(parse(source), read, ARRAYS), dtype=np.float64)
 
 
 def inputs(source: str) -> tuple[str, ...]:
@@ -211,6 +121,11 @@ def column_of(node: ast.expr) -> str | None:
     return None
 
 
+def named(column: str) -> str:
+    """Return the expression that reads a column."""
+    return column if column.isidentifier() and not iskeyword(column) else f"{QUOTE}({column!r})"
+
+
 def number_of(node: ast.expr, depth: int = MAX_DEPTH) -> float | None:
     """Return the value of a node that holds only numbers; None if it holds anything else."""
     columns: dict[str, None] = {}
@@ -223,14 +138,30 @@ def number_of(node: ast.expr, depth: int = MAX_DEPTH) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def is_truth(node: ast.expr) -> bool:
+    """Return whether a node is a comparison, or comparisons joined by &, | and ~."""
+    match node:
+        case ast.Compare():
+            return True
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):
+            return is_truth(left) and is_truth(right)
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return is_truth(operand)
+        case ast.Call(args=[inner]) if called_name(node) == IDENTITY:
+            return is_truth(inner)
+    return False
+
+
 def _constant(node: ast.expr) -> float:
     """Return the value of a checked node that names no column."""
     with np.errstate(all="ignore"):
-        return float(_evaluate(node, lambda _: math.nan, _ARRAYS))
+        return float(_evaluate(node, lambda _: math.nan, ARRAYS))
 
 
 def _is_number(node: ast.expr) -> bool:
     value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, str):
+        return date_number(value) is not None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     if not abs(value) <= sys.float_info.max:
@@ -256,12 +187,75 @@ def _check(node: ast.expr, depth: int) -> None:
             _check(right, depth)
         case ast.Call(args=[argument], keywords=[]) if called_name(node) in (IDENTITY, *FUNCTION_NAMES):
             _check(argument, depth)
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _TESTS for op in ops):
+            for side in (left, *others):
+                _check(side, depth)
+        case ast.BinOp(left=left, right=right) | ast.UnaryOp(operand=left as right) if is_truth(node):
+            _check(left, depth)
+            _check(right, depth)
+        case ast.Call(keywords=[]) if called_name(node) in CALLS:
+            for argument in _arguments(node):
+                _check(argument, depth)
         case _:
             raise SchemaError(
                 f"{ast.unparse(node)!r} is not among the allowed expressions (columns, numbers, + - * / **, "
-                f"I, Q, {', '.join(FUNCTION_NAMES)}): add the derived column to the data and declare its "
-                "bounds"
+                f"comparisons, & | ~, I, Q, np.{', np.'.join((*FUNCTION_NAMES[1:], *CALLS))}, abs): "
+                f"{_instead(node)}add the derived column to the data and declare its bounds"
             )
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments of where, clip, minimum or maximum, without the None of an open clip."""
+    called, given = called_name(node), node.args
+    if called == "where":
+        if len(given) != 3 or not is_truth(given[0]):
+            raise SchemaError(
+                "write np.where(x > 1, a, b): a comparison, and what holds if it is true or not"
+            )
+        return given
+    if called == "clip":
+        ends = [number_of(end) for end in given[1:]]
+        open_ends = [isinstance(end, ast.Constant) and end.value is None for end in given[1:]]
+        if len(given) != 3 or any(
+            end is None and not free for end, free in zip(ends, open_ends, strict=True)
+        ):
+            raise SchemaError("write np.clip(x, low, high) with numbers, or None for an end that is open")
+        if not any(open_ends) and ends[0] > ends[1]:  # type: ignore[operator]
+            raise SchemaError("the bounds of np.clip must be in order")
+        return [given[0], *(end for end, free in zip(given[1:], open_ends, strict=True) if not free)]
+    if len(given) != 2:
+        raise SchemaError(f"np.{called} takes two arguments")
+    return given
+
+
+def _instead(node: ast.expr) -> str:
+    """Return what to write in place of something that is not allowed, where there is a way."""
+    match node:
+        case ast.BoolOp():
+            return "join comparisons by & and |, each in parentheses, or "
+        case ast.UnaryOp(op=ast.Not()):
+            return "write ~(...) for not, or "
+        case ast.Constant(value=str()):
+            return (
+                "a level of a factor is one of the columns of C(factor), a date is written 'YYYY-MM-DD', or "
+            )
+        case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+            return "write the steps as comparisons, or "
+        case ast.IfExp():
+            return "write np.where(comparison, a, b), or "
+        case ast.Call() if called_name(node) in ("max", "min"):
+            return "write np.maximum(a, b) or np.minimum(a, b), or "
+        case ast.Call() if called_name(node) in (
+            "round",
+            "floor",
+            "ceil",
+            "digitize",
+            "cut",
+            "qcut",
+            "pd.cut",
+        ):
+            return "write the classes as comparisons, I(x > 40), or "
+    return ""
 
 
 def _collect(node: ast.expr, columns: dict[str, None]) -> None:
@@ -269,14 +263,9 @@ def _collect(node: ast.expr, columns: dict[str, None]) -> None:
     if name is not None:
         columns.setdefault(name)
         return
-    match node:
-        case ast.UnaryOp(operand=operand):
-            _collect(operand, columns)
-        case ast.BinOp(left=left, right=right):
-            _collect(left, columns)
-            _collect(right, columns)
-        case ast.Call(args=[argument]):
-            _collect(argument, columns)
+    for inner in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
+        if isinstance(inner, ast.expr):
+            _collect(inner, columns)
 
 
 def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any]) -> Any:
@@ -284,8 +273,20 @@ def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any])
     if name is not None:
         return read(name)
     match node:
+        case ast.Constant(value=str(text)):
+            return algebra.constant(date_number(text))  # type: ignore[arg-type]
         case ast.Constant(value=value):
             return algebra.constant(float(value))  # type: ignore[arg-type]
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return algebra.constant(1.0) - _evaluate(operand, read, algebra)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            sides = [_evaluate(side, read, algebra) for side in (left, *others)]
+            pairs = zip(ops, sides[:-1], sides[1:], strict=True)
+            tests = [algebra.test(_TESTS[type(op)], a, b) for op, a, b in pairs]
+            return reduce(lambda a, b: algebra.limit(np.minimum, a, b), tests)
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as join, left=left, right=right):
+            a, b = (_evaluate(side, read, algebra) for side in (left, right))
+            return algebra.limit(_LIMITS[type(join)], a, b)
         case ast.UnaryOp(op=sign, operand=operand):
             inner = _evaluate(operand, read, algebra)
             return -inner if isinstance(sign, ast.USub) else inner
@@ -294,9 +295,27 @@ def _evaluate(node: ast.expr, read: Callable[[str], Any], algebra: Algebra[Any])
         case ast.BinOp(op=operation, left=left, right=right):
             combine = _OPERATIONS[type(operation)]
             return combine(_evaluate(left, read, algebra), _evaluate(right, read, algebra))
+        case ast.Call() if (name := called_name(node)) in CALLS:
+            return _called(
+                str(name), node, [_evaluate(one, read, algebra) for one in _arguments(node)], algebra
+            )
         case ast.Call(args=[argument]):
             inner = _evaluate(argument, read, algebra)
             called = called_name(node)
             assert called is not None
             return inner if called == IDENTITY else algebra.function(called, inner)
     raise AssertionError("an unchecked expression reached the interpreter")
+
+
+def _called(name: str, node: ast.Call, given: list[Any], algebra: Algebra[Any]) -> Any:
+    """Return the value of where, clip, minimum or maximum."""
+    if name == "where":
+        return algebra.choose(*given)
+    if name != "clip":
+        return algebra.limit(_LIMITS[name], *given)
+    value, *ends = given
+    free = [isinstance(end, ast.Constant) and end.value is None for end in node.args[1:]]
+    limits = [limit for limit, one in zip((np.maximum, np.minimum), free, strict=True) if not one]
+    for limit, end in zip(limits, ends, strict=True):
+        value = algebra.limit(limit, value, end)
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,9 +15,9 @@ from privinf.schema import expressions
 from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.design import Design
 from privinf.schema.geometry import is_public
-from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
-from privinf.schema.terms import Column, Expression, Indicator, Piece, Plain, Response, Spline
+from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Response
+from privinf.typing import Floats
 from privinf.validation import shown
 
 SHIFTS = ("center", "standardize", "scale")
@@ -25,6 +25,7 @@ LEARNERS = (*SHIFTS, "bs", "cr", "cc", "te", "poly")
 BASIS_ARGUMENTS = {
     "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
     "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
+    "poly": ("degree", "raw"),
 }
 
 
@@ -103,7 +104,7 @@ def _columns(
     groups: list[int] = []
     runs = [run for subterms in info.term_codings.values() for run in subterms]
     for group, run in enumerate(runs):
-        for pieces in _products(schema, run, sources):
+        for pieces in _products(run, sources):
             columns.append(Column(next(names), pieces))
             groups.append(group)
     return tuple(columns), tuple(groups)
@@ -113,7 +114,7 @@ def _design_info(schema: Schema, terms: list[Any], sources: dict[str, Source]) -
     from patsy import EvalEnvironment, PatsyError, Term
     from patsy.build import design_matrix_builders
 
-    stubs = {code: _Stub(code, _answer(schema, source)) for code, source in sources.items()}
+    stubs = {code: _Stub(code, _answer(source)) for code, source in sources.items()}
     stubbed = [Term([stubs[factor.code] for factor in term.factors]) for term in terms]
     try:
         return design_matrix_builders([stubbed], lambda: iter([{}]), EvalEnvironment([]), "raise")[0]
@@ -121,30 +122,28 @@ def _design_info(schema: Schema, terms: list[Any], sources: dict[str, Source]) -
         raise SchemaError(f"the formula cannot be coded: {error.message}") from None
 
 
-def _answer(schema: Schema, source: Source) -> Any:
+def _answer(source: Source) -> Any:
     import pandas as pd
-    from patsy import Treatment
     from patsy.builtins import C
 
     if isinstance(source, tuple):
         return np.zeros((2, len(source)))
-    levels = list(declared_levels(schema, source.column))
-    return C(pd.Categorical(levels, categories=levels), Treatment(levels[source.reference]))
+    levels = list(source.levels)
+    return C(pd.Categorical(levels, categories=levels), source.coding)
 
 
-def _products(schema: Schema, run: Any, sources: dict[str, Source]) -> Iterator[tuple[Piece, ...]]:
+def _products(run: Any, sources: dict[str, Source]) -> Iterator[tuple[Piece, ...]]:
     """Yield the pieces of each column of one run, the first factor varying fastest, as patsy does."""
     choices: list[tuple[Piece, ...]] = []
     for factor in run.factors:
         source = sources[factor.code]
         if isinstance(source, tuple):
             choices.append(source)
-            continue
-        coding = np.asarray(run.contrast_matrices[factor].matrix)
-        levels = declared_levels(schema, source.column)
-        choices.append(source.pieces(tuple(levels[k] for k in coding.argmax(axis=0))))
-    for product in itertools.product(*reversed(choices)):
-        yield tuple(reversed(product))
+        else:
+            choices.append(source.pieces(np.asarray(run.contrast_matrices[factor].matrix, dtype=np.float64)))
+    for product in itertools.product(*reversed(choices)):  # a coding without a constant has a mean of 1
+        ones = [piece for piece in product if isinstance(piece, Contrast) and set(piece.weights) == {1.0}]
+        yield tuple(piece for piece in reversed(product) if piece not in ones)
 
 
 def _assembled(
@@ -178,17 +177,39 @@ def _assembled(
 
 @dataclass(frozen=True, slots=True)
 class Categorical:
-    """A factor of the formula that is coded by indicators, with its reference level."""
+    """A factor of the formula, the order of its levels, and patsy's coding of it."""
 
     column: str
-    reference: int
+    levels: tuple[Level, ...]
+    coding: Any
 
-    def pieces(self, levels: Iterable[Level]) -> tuple[Piece, ...]:
-        """Return the indicators of `levels`."""
-        return tuple(Indicator(self.column, level) for level in levels)
+    def pieces(self, matrix: Floats) -> tuple[Piece, ...]:
+        """Return what has the values of a coding matrix, shape (levels, columns): indicators where it can."""
+        return tuple(self._piece(weights) for weights in matrix.T)
+
+    def _piece(self, weights: Floats) -> Piece:
+        if sorted(weights) == [0.0] * (len(weights) - 1) + [1.0]:
+            return Indicator(self.column, self.levels[int(weights.argmax())])
+        return Contrast(self.column, self.levels, tuple(weights.tolist()))
 
 
-Source: TypeAlias = Categorical | tuple[Piece, ...]
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A comparison, which patsy codes as a factor with the levels False and True."""
+
+    source: str
+    levels: tuple[Level, ...] = (False, True)
+    coding: Any = None
+
+    def pieces(self, matrix: Floats) -> tuple[Piece, ...]:
+        """Return 0 or 1 by the comparison, or its opposite."""
+        return tuple(
+            Expression(self.source if weights[1] > weights[0] else f"1 - ({self.source})")
+            for weights in matrix.T
+        )
+
+
+Source: TypeAlias = Categorical | Truth | tuple[Piece, ...]
 
 
 def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
@@ -210,10 +231,21 @@ def source_of(schema: Schema, code: str) -> Source:
     node = syntax(code)
     name = expressions.column_of(node)
     if name is not None and schema[name].categorical:
-        return Categorical(name, 0)
-    if expressions.called_name(node) == "C":
+        return coded(name, declared_levels(schema, name))
+    called = expressions.called_name(node)
+    if called == "C":
         assert isinstance(node, ast.Call)
-        return _coded(schema, node, code)
+        from privinf.schema.calls import coded_factor
+
+        return coded_factor(schema, node, code)
+    if called == "offset":
+        raise SchemaError(
+            f"{code!r}: Logit and Poisson take + offset(column); others have it in the response, I(y - z)"
+        )
+    if expressions.is_truth(node):
+        (piece,) = numeric_pieces(schema, node, code)
+        assert isinstance(piece, Expression)
+        return Truth(piece.source)
     return numeric_pieces(schema, node, code)
 
 
@@ -225,31 +257,21 @@ def syntax(code: str) -> ast.expr:
         raise SchemaError(f"{code!r} is not an expression") from None
 
 
-def _coded(schema: Schema, node: ast.Call, code: str) -> Categorical:
-    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-    name = expressions.column_of(node.args[0]) if node.args else None
-    if name is None or len(arguments) > 2 or any(word.arg != "contrast" for word in node.keywords):
-        raise SchemaError(f"{code!r}: write C(column) or C(column, Treatment(reference))")
-    levels = declared_levels(schema, name)
-    return Categorical(name, _reference(arguments[1], levels, code) if len(arguments) == 2 else 0)
+def coded(
+    column: str, levels: tuple[Level, ...], kind: str = "Treatment", reference: Any = None
+) -> Categorical:
+    """Return a factor with patsy's coding of this name, and its reference or the level left out."""
+    import patsy
+
+    if kind == "Helmert":
+        return Categorical(column, levels, patsy.Helmert())
+    if kind == "Sum":
+        return Categorical(column, levels, patsy.Sum(levels[-1] if reference is None else reference))
+    return Categorical(column, levels, patsy.Treatment(levels[0] if reference is None else reference))
 
 
-def _reference(contrast: ast.expr, levels: tuple[Level, ...], code: str) -> int:
-    if isinstance(contrast, ast.Name) and contrast.id == "Treatment":
-        return 0
-    if expressions.called_name(contrast) != "Treatment":
-        raise SchemaError(f"{code!r}: only treatment coding is available")
-    assert isinstance(contrast, ast.Call)
-    values = [*contrast.args, *(word.value for word in contrast.keywords if word.arg == "reference")]
-    if not values and not contrast.keywords:
-        return 0
-    level = _literal(values[0]) if len(values) == 1 else None
-    if level not in levels:
-        raise SchemaError(f"{code!r}: the reference must be one of the declared levels")
-    return levels.index(level)
-
-
-def _literal(node: ast.expr) -> Any:
+def literal(node: ast.expr) -> Any:
+    """Return the value of a node that is a literal; None if it is none."""
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
@@ -259,15 +281,17 @@ def _literal(node: ast.expr) -> Any:
 def numeric_pieces(
     schema: Schema, node: ast.expr, code: str, *, known_only: bool = True
 ) -> tuple[Piece, ...]:
-    """Return the numeric columns that one factor of the formula stands for (several for a spline)."""
+    """Return the numeric columns that one factor of the formula stands for (several for a basis)."""
     name = expressions.column_of(node)
     if name is not None:
         if known_only or name in schema:
-            _require_number(schema, name)
+            require_number(schema, name)
         return (Plain(name),)
     if expressions.called_name(node) in BASIS_ARGUMENTS:
+        from privinf.schema.calls import basis_pieces
+
         assert isinstance(node, ast.Call)
-        return _spline(schema, node, code)
+        return basis_pieces(schema, node, code)
     source = ast.unparse(_Substitution(schema, code).visit(node))
     try:
         expressions.parse(source)
@@ -275,11 +299,12 @@ def numeric_pieces(
         raise SchemaError(f"{code!r} cannot be used: {error}") from None
     for column in expressions.inputs(source):
         if known_only or column in schema:
-            _require_number(schema, column)
+            require_number(schema, column)
     return (Expression(source),)
 
 
-def _require_number(schema: Schema, name: str) -> None:
+def require_number(schema: Schema, name: str) -> None:
+    """Raise SchemaError if a column's levels are no numbers."""
     if schema[name].categorical:
         raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
 
@@ -296,51 +321,30 @@ class _Substitution(ast.NodeTransformer):
         if called not in LEARNERS:
             return self.generic_visit(node)
         if called not in SHIFTS:
-            raise _learns(self.code, called)
+            raise learns(self.code, called)
         return self._shifted(node, called)
 
     def _shifted(self, node: ast.Call, called: str) -> ast.expr:
         name = expressions.column_of(node.args[0]) if len(node.args) == 1 and not node.keywords else None
         item = self.schema[name] if name is not None else None
         if not isinstance(item, Numeric) or item.center is None:
-            raise _learns(self.code, called)
+            raise learns(self.code, called)
         shifted = ast.BinOp(node.args[0], ast.Sub(), ast.Constant(item.center))
         if called == "center":
             return shifted
         if item.scale is None:
-            raise _learns(self.code, called)
+            raise learns(self.code, called)
         return ast.BinOp(shifted, ast.Div(), ast.Constant(item.scale))
 
 
-def _learns(code: str, called: str) -> SchemaError:
+def learns(code: str, called: str) -> SchemaError:
+    """Return the error about what would learn from the rows, with what to write instead."""
     remedy = {
         "center": "declare the column as Numeric(low, high, center=...)",
         "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
         "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "poly": "write poly(x, 2), with a column and the degree alone",
         "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
         "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
     }.get(called, "add the derived columns to the data and declare their bounds")
     return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")
-
-
-def _spline(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
-    kind = expressions.called_name(node)
-    assert kind is not None
-    name = expressions.column_of(node.args[0]) if node.args else None
-    if name is None:
-        raise SchemaError(f"{code!r}: the first argument must be a column")
-    _require_number(schema, name)
-    order = BASIS_ARGUMENTS[kind]
-    given = dict(zip(order, map(_literal, node.args[1:]), strict=False))
-    given |= {str(word.arg): _literal(word.value) for word in node.keywords}
-    given = {key: value for key, value in given.items() if value is not None}
-    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
-        raise _learns(code, kind)
-    if extra := sorted(set(given) - (set(order) - {"df", "constraints"})):
-        raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
-    options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
-    try:
-        basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]
-    except (SchemaError, TypeError, ValueError) as error:
-        raise SchemaError(f"{code!r} cannot be used: {error}") from None
-    return tuple(Spline(name, basis, index) for index in range(basis.size))

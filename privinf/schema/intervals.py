@@ -1,10 +1,14 @@
-"""Interval arithmetic: bounds of a derived column from the public bounds of the columns it is made of."""
+"""Interval arithmetic: bounds of a derived column from the public bounds of the columns it is made of.
+
+The same steps are taken on intervals, on rows that stay inside them, and on plain rows (`Algebra`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -105,6 +109,24 @@ class Interval:
         crossed = least - EDGE * self.reach <= self.low < least <= self.high
         return Interval(least, self.high) if crossed else self
 
+    def compared(self, test: np.ufunc, other: Interval) -> Interval:
+        """Return 0 to 1, or what a comparison is for all values where the bounds decide it."""
+        if test in (np.equal, np.not_equal):
+            apart = self.high < other.low or other.high < self.low
+            return Interval(float(test is np.not_equal), float(test is np.not_equal)) if apart else TRUTH
+        found = {bool(test(a, b)) for a in (self.low, self.high) for b in (other.low, other.high)}
+        return TRUTH if len(found) > 1 else Interval(float(*found), float(*found))
+
+    def limited(self, limit: np.ufunc, other: Interval) -> Interval:
+        """Return the image under the minimum or the maximum of two values."""
+        return Interval(float(limit(self.low, other.low)), float(limit(self.high, other.high)))
+
+    def choice(self, yes: Interval, no: Interval) -> Interval:
+        """Return what holds `yes` where this is a truth that is 1, and `no` where it is 0."""
+        if self.low == self.high:
+            return yes if self.low > 0.5 else no
+        return Interval(min(yes.low, no.low), max(yes.high, no.high))
+
     def images(self, function: Callable[[Floats], Floats]) -> Interval:
         """Return the hull of a function's values at both ends, rounded outward.
 
@@ -129,6 +151,9 @@ class Interval:
         return Interval(0.0 if self.low <= 0.0 <= self.high else min(ends), max(ends))
 
 
+TRUTH = Interval(0.0, 1.0)
+
+
 def power(values: Floats, exponent: float) -> Floats:
     """Return values ** exponent, for intervals and for rows alike."""
     return np.asarray(values**exponent)
@@ -137,3 +162,136 @@ def power(values: Floats, exponent: float) -> Floats:
 def _hull(values: object) -> Interval:
     ends = sorted(values)  # type: ignore[call-overload]
     return Interval(float(ends[0]), float(ends[-1]))
+
+
+# ---- what an expression is read as: an interval, rows inside one, or plain rows
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """An increasing function, one implementation for intervals and rows, on [least, oo) or (least, oo)."""
+
+    array: Callable[[Floats], Floats]
+    least: float = -math.inf
+    open_end: bool = False
+
+
+_FUNCTIONS: dict[str, _Function] = {
+    "log": _Function(np.log, 0.0, True),
+    "log1p": _Function(np.log1p, -1.0, True),
+    "log2": _Function(np.log2, 0.0, True),
+    "log10": _Function(np.log10, 0.0, True),
+    "exp": _Function(np.exp),
+    "expm1": _Function(np.expm1),
+    "sqrt": _Function(np.sqrt, 0.0),
+}
+FUNCTION_NAMES = ("abs", *_FUNCTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """Numbers of rows with the interval that holds them all; every operation keeps them inside.
+
+    Attributes
+    ----------
+    values : ndarray
+        Inside `interval`.
+    interval : Interval
+        Follows from public bounds alone.
+    """
+
+    values: Floats
+    interval: Interval
+
+    @classmethod
+    def of(cls, values: Floats, interval: Interval) -> Ranged:
+        """Return values put into their interval."""
+        return cls(interval.inside(values), interval)
+
+    def __add__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values + other.values, self.interval + other.interval)
+
+    def __sub__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values - other.values, self.interval - other.interval)
+
+    def __neg__(self) -> Ranged:
+        return Ranged(-self.values, -self.interval)
+
+    def __mul__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values * other.values, self.interval * other.interval)
+
+    def __truediv__(self, other: Ranged) -> Ranged:
+        return Ranged.of(self.values / other.values, self.interval / other.interval)
+
+    def power(self, exponent: float) -> Ranged:
+        """Return the numbers raised to a fixed exponent."""
+        base = self.values if exponent.is_integer() else np.maximum(self.values, 0.0)
+        return Ranged.of(power(base, exponent), self.interval.power(exponent))
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra(Generic[Value]):
+    """What the interpreter needs to know of the values that it computes with."""
+
+    constant: Callable[[float], Value]
+    power: Callable[[Value, float], Value]
+    function: Callable[[str, Value], Value]
+    test: Callable[[np.ufunc, Value, Value], Value]
+    limit: Callable[[np.ufunc, Value, Value], Value]
+    choose: Callable[[Value, Value, Value], Value]
+
+
+def _interval_function(name: str, value: Interval) -> Interval:
+    if name == "abs":
+        return value.absolute()
+    known = _FUNCTIONS[name]
+    return value.monotone(known.array, least=known.least, open_end=known.open_end)
+
+
+def _ranged_function(name: str, value: Ranged) -> Ranged:
+    image = _interval_function(name, value.interval)
+    if name == "abs":
+        return Ranged.of(np.abs(value.values), image)
+    known = _FUNCTIONS[name]
+    return Ranged.of(known.array(np.maximum(value.values, known.least)), image)
+
+
+def _array_function(name: str, value: Floats) -> Floats:
+    return np.abs(value) if name == "abs" else _FUNCTIONS[name].array(value)
+
+
+def _ranged_limit(limit: np.ufunc, a: Ranged, b: Ranged) -> Ranged:
+    return Ranged.of(limit(a.values, b.values), a.interval.limited(limit, b.interval))
+
+
+def _ranged_choice(truth: Ranged, yes: Ranged, no: Ranged) -> Ranged:
+    image = truth.interval.choice(yes.interval, no.interval)
+    return Ranged.of(np.where(truth.values > 0.5, yes.values, no.values), image)
+
+
+INTERVALS: Algebra[Interval] = Algebra(
+    lambda c: Interval(c, c),
+    Interval.power,
+    _interval_function,
+    lambda test, a, b: a.compared(test, b),
+    lambda limit, a, b: a.limited(limit, b),
+    Interval.choice,
+)
+RANGED: Algebra[Ranged] = Algebra(
+    lambda c: Ranged(np.float64(c), Interval(c, c)),  # type: ignore[arg-type]
+    Ranged.power,
+    _ranged_function,
+    lambda test, a, b: Ranged.of(1.0 * test(a.values, b.values), a.interval.compared(test, b.interval)),
+    _ranged_limit,
+    _ranged_choice,
+)
+ARRAYS: Algebra[Any] = Algebra(
+    np.float64,
+    power,
+    _array_function,
+    lambda test, a, b: 1.0 * test(a, b),
+    lambda limit, a, b: limit(a, b),
+    lambda truth, yes, no: np.where(truth > 0.5, yes, no),
+)

@@ -11,8 +11,8 @@ import pandas as pd
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import splines
 from privinf.schema.arrays import labelled
-from privinf.schema.declared import Factor, Level, Numeric
-from privinf.schema.expressions import Ranged
+from privinf.schema.declared import DAYS, Factor, Level, Numeric, date_number
+from privinf.schema.intervals import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
@@ -119,6 +119,12 @@ class Reader:
         assert isinstance(declared, Factor)
         return np.asarray(codes == declared.levels.index(level), dtype=np.float64)
 
+    def weights(self, name: str, weights: Mapping[Level, float]) -> Floats:
+        """Return the weight of the level that a factor column has."""
+        declared = self._declared(name)
+        assert isinstance(declared, Factor)
+        return np.array([weights[level] for level in declared.levels]).take(self.codes(name))
+
     def basis(self, name: str, basis: Basis) -> Floats:
         """Return a spline basis of a column, shape (n, basis.size)."""
         key = (name, basis)
@@ -136,7 +142,8 @@ class Reader:
         declared = self._declared(name)
         if isinstance(declared, Factor):
             return np.array([float(level) for level in declared.levels]).take(self.codes(name))
-        values = _as_floats(self._frame[name], name)
+        dates = isinstance(declared, Numeric) and declared.unit == DAYS
+        values = _as_floats(self._frame[name], name, dates)
         gaps = np.isnan(values)
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)
@@ -237,7 +244,9 @@ def _one_dimensional(name: object, value: Any) -> Any:
     return kept.array if isinstance(kept, pd.Series) else kept
 
 
-def _as_floats(column: pd.Series, name: str) -> Floats:
+def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
+    if dates:
+        return _as_days(column, name)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     numeric = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype)
@@ -249,6 +258,25 @@ def _as_floats(column: pd.Series, name: str) -> Floats:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"column {name!r} must hold numbers, as the schema declares") from None
+
+
+def _as_days(column: pd.Series, name: str) -> Floats:
+    """Return a column of dates in days since 1970-01-01; numbers are such days already."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
+        moments = plain.to_numpy(dtype="datetime64[us]")
+        return np.where(
+            np.isnat(moments), np.nan, (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+        )
+    if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
+        return _as_floats(column, name)
+    gaps = column.isna().to_numpy()
+    days = [np.nan if gap else date_number(value) for gap, value in zip(gaps, column, strict=True)]
+    if None in days:
+        raise SchemaError(f"column {name!r} must hold dates, as the schema declares")
+    return np.array(days, dtype=np.float64)
 
 
 def _level_codes(column: pd.Series, declared: Factor) -> Integers:

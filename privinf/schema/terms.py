@@ -98,6 +98,37 @@ class Indicator(_OfColumn):
 
 
 @dataclass(frozen=True, slots=True)
+class Contrast(_OfColumn):
+    """A public weight for each level of a factor."""
+
+    levels: tuple[Level, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("levels", "weights"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        plain = all(isinstance(level, (str, int, float)) for level in self.levels)
+        if not plain or not len(self.levels) == len(set(self.levels)) == len(self.weights):
+            raise SchemaError("a coding has one weight a level")
+        object.__setattr__(self, "weights", tuple(finite_number(w, "each weight") for w in self.weights))
+
+    def interval(self, schema: Schema) -> Interval:
+        """The least and the largest weight, once the levels are found to be those declared."""
+        declared = schema[self.column]
+        if not isinstance(declared, Factor) or set(declared.levels) != set(self.levels):
+            raise SchemaError(f"column {self.column!r} is not declared with the levels of its coding")
+        return Interval(min(self.weights), max(self.weights))
+
+    def values(self, rows: Reader, *, clip: bool) -> Floats:
+        """Values row by row."""
+        return rows.weights(self.column, dict(zip(self.levels, self.weights, strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description."""
+        return {"factor": self.column, "levels": list(self.levels), "weights": list(self.weights)}
+
+
+@dataclass(frozen=True, slots=True)
 class Spline(_OfColumn):
     """One function of a spline basis with public knots."""
 
@@ -167,7 +198,7 @@ class Polynomial:
 
 
 # Values are row by row; with `clip` they are total, inside the interval that follows from the declarations.
-Piece: TypeAlias = Plain | Expression | Indicator | Spline | Polynomial
+Piece: TypeAlias = Plain | Expression | Indicator | Contrast | Spline | Polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +258,8 @@ def _piece(content: Json) -> Piece:
     if "expression" in content:
         expressions.parse(content["expression"])
         return Expression(content["expression"])
+    if "weights" in content:
+        return Contrast(content["factor"], content["levels"], content["weights"])
     if "factor" in content:
         return Indicator(content["factor"], content["level"])
     if "polynomial" in content:

@@ -14,7 +14,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Interval, expressions
-from privinf.schema.expressions import Ranged
+from privinf.schema.intervals import Ranged
 
 HUGE = 1.7e308
 

@@ -95,7 +95,7 @@ def _candidate(chain: tuple[str, ...], k: float, end: float, rng: np.random.Gene
 
 def evaluator_differs(candidate: Candidate) -> bool:
     """Return whether a formula leaves its interval, or the finite numbers, on rows in its bounds."""
-    from privinf.schema.expressions import Ranged
+    from privinf.schema.intervals import Ranged
 
     bounds = Interval(LOW, HIGH)
     rows = np.append(np.linspace(LOW, HIGH, 9), [candidate.at, np.nextafter(candidate.at, 0.0)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privinf.errors import SchemaError
 from privinf.schema import Interval, expressions
-from privinf.schema.expressions import FUNCTION_NAMES
+from privinf.schema.intervals import FUNCTION_NAMES
 
 ends = st.floats(-50, 50, allow_nan=False).map(lambda x: round(x, 3))
 ranges = st.tuples(ends, ends).map(sorted).filter(lambda pair: pair[1] - pair[0] > 1e-3)

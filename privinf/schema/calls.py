@@ -1,0 +1,125 @@
+"""What calls in a formula stand for: codings of factors, splines with public knots, polynomials."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from privinf.errors import SchemaError
+from privinf.schema import expressions
+from privinf.schema.declared import Level
+from privinf.schema.formulas import (
+    BASIS_ARGUMENTS,
+    Categorical,
+    coded,
+    declared_levels,
+    learns,
+    literal,
+    numeric_pieces,
+    require_number,
+)
+from privinf.schema.splines import Basis
+from privinf.schema.table import Schema
+from privinf.schema.terms import Expression, Piece, Plain, Polynomial, Spline
+
+# Codings of factors, each with the word for its level.
+CODINGS = {"Treatment": "reference", "Sum": "omit", "Helmert": None}
+
+
+def coded_factor(schema: Schema, node: ast.Call, code: str) -> Categorical:
+    """Return the factor and the coding that C() names."""
+    words = {str(word.arg): word.value for word in node.keywords}
+    contrast = node.args[1] if len(node.args) == 2 else words.pop("contrast", None)
+    order = words.pop("levels", None)
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None or len(node.args) > 2 or words:
+        raise SchemaError(f"{code!r}: write C(column), C(column, Treatment(reference)), or with levels=[...]")
+    levels = declared_levels(schema, name)
+    if order is not None:
+        given = literal(order)
+        if not isinstance(given, (list, tuple)) or len(given) != len(levels) or set(given) != set(levels):
+            raise SchemaError(
+                f"{code!r}: levels= orders all declared levels; to pool or drop some, declare others in the "
+                "schema"
+            )
+        levels = tuple(given)
+    return coded(name, levels, *_contrast(contrast, levels, code))
+
+
+def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tuple[str, Any]:
+    """Return the name of a coding and its reference, or level left out."""
+    if node is None:
+        return "Treatment", None
+    kind = node.id if isinstance(node, ast.Name) else expressions.called_name(node)
+    if kind not in CODINGS:
+        raise SchemaError(f"{code!r}: codings are {', '.join(CODINGS)}")
+    word = CODINGS[kind]
+    values = [] if isinstance(node, ast.Name) else _arguments_of(node, word)
+    if not values:
+        return kind, None
+    level = literal(values[0])
+    if len(values) > 1 or word is None or not isinstance(level, (str, int, float)) or level not in levels:
+        raise SchemaError(f"{code!r}: the {word or 'coding'} must be one of the declared levels")
+    return kind, level
+
+
+def _arguments_of(node: ast.expr, word: str | None) -> list[ast.expr]:
+    assert isinstance(node, ast.Call)
+    named = [keyword.value for keyword in node.keywords if keyword.arg == word]
+    return [*node.args, *named, *(keyword.value for keyword in node.keywords if keyword.arg != word)]
+
+
+def basis_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
+    """Return the functions of bs(), cr() or poly()."""
+    called = expressions.called_name(node)
+    return polynomial_pieces(schema, node, code) if called == "poly" else spline_pieces(schema, node, code)
+
+
+def polynomial_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
+    """Return Legendre's polynomials of degrees 1 to d of a number, its public bounds moved to -1 and 1.
+
+    They are orthogonal for a number that is uniform over its bounds; R's are for the rows at hand.
+    """
+    words = {str(word.arg): literal(word.value) for word in node.keywords}
+    degree = literal(node.args[1]) if len(node.args) == 2 else words.pop("degree", None)
+    if words.pop("raw", False):
+        raise SchemaError(f"{code!r}: for raw powers write x + I(x**2)")
+    if not node.args or len(node.args) > 2 or words or degree is None:
+        raise learns(code, "poly")
+    inner = numeric_pieces(schema, node.args[0], code)
+    if len(inner) != 1 or not isinstance(inner[0], (Plain, Expression)):
+        raise learns(code, "poly")
+    source = inner[0].source if isinstance(inner[0], Expression) else expressions.named(inner[0].column)
+    ends = expressions.interval(source, schema.interval)
+    try:
+        pieces = [Polynomial(source, ends.low, ends.high, k) for k in range(1, degree + 1)]
+    except (SchemaError, TypeError) as error:
+        reason = error if isinstance(error, SchemaError) else "the degree must be a whole number"
+        raise SchemaError(f"{code!r} cannot be used: {reason}") from None
+    if not pieces:
+        raise SchemaError(f"{code!r} cannot be used: the degree must be at least 1")
+    return tuple(pieces)
+
+
+def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...]:
+    """Return the functions of bs() or cr() with public knots."""
+    kind = expressions.called_name(node)
+    assert kind is not None
+    name = expressions.column_of(node.args[0]) if node.args else None
+    if name is None:
+        raise SchemaError(f"{code!r}: the first argument must be a column")
+    require_number(schema, name)
+    order = BASIS_ARGUMENTS[kind]
+    given = dict(zip(order, map(literal, node.args[1:]), strict=False))
+    given |= {str(word.arg): literal(word.value) for word in node.keywords}
+    given = {key: value for key, value in given.items() if value is not None}
+    if len(node.args) - 1 > len(order) or not {"knots", "lower_bound", "upper_bound"} <= set(given):
+        raise learns(code, kind)
+    if extra := sorted(set(given) - (set(order) - {"df", "constraints"})):
+        raise SchemaError(f"{code!r}: {', '.join(extra)} cannot be used with public knots")
+    options = {key: given[key] for key in ("degree", "include_intercept") if key in given}
+    try:
+        basis = Basis(kind, tuple(given["knots"]), given["lower_bound"], given["upper_bound"], **options)  # type: ignore[arg-type]
+    except (SchemaError, TypeError, ValueError) as error:
+        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+    return tuple(Spline(name, basis, index) for index in range(basis.size))
