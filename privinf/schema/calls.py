@@ -8,26 +8,24 @@ from typing import Any
 from privinf.errors import SchemaError
 from privinf.schema import expressions
 from privinf.schema.declared import Level
-from privinf.schema.formulas import (
-    BASIS_ARGUMENTS,
-    Categorical,
-    coded,
-    declared_levels,
-    learns,
-    literal,
-    numeric_pieces,
-    require_number,
-)
+from privinf.schema.expressions import literal
 from privinf.schema.splines import Basis
-from privinf.schema.table import Schema
-from privinf.schema.terms import Expression, Piece, Plain, Polynomial, Spline
+from privinf.schema.table import Schema, declared_levels, require_number
+from privinf.schema.terms import Piece, Polynomial, Spline
 
+BASIS_ARGUMENTS = {
+    "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
+    "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
+    "poly": ("degree", "raw"),
+}
 # Codings of factors, each with the word for its level.
 CODINGS = {"Treatment": "reference", "Sum": "omit", "Helmert": None}
 
 
-def coded_factor(schema: Schema, node: ast.Call, code: str) -> Categorical:
-    """Return the factor and the coding that C() names."""
+def coded_factor(
+    schema: Schema, node: ast.Call, code: str
+) -> tuple[str, tuple[Level, ...], str, Level | None]:
+    """Return the column, the order of its levels, the name of the coding and its level that C() names."""
     words = {str(word.arg): word.value for word in node.keywords}
     contrast = node.args[1] if len(node.args) == 2 else words.pop("contrast", None)
     order = words.pop("levels", None)
@@ -43,7 +41,7 @@ def coded_factor(schema: Schema, node: ast.Call, code: str) -> Categorical:
                 "schema"
             )
         levels = tuple(given)
-    return coded(name, levels, *_contrast(contrast, levels, code))
+    return name, levels, *_contrast(contrast, levels, code)
 
 
 def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tuple[str, Any]:
@@ -86,10 +84,9 @@ def polynomial_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece,
         raise SchemaError(f"{code!r}: for raw powers write x + I(x**2)")
     if not node.args or len(node.args) > 2 or words or degree is None:
         raise learns(code, "poly")
-    inner = numeric_pieces(schema, node.args[0], code)
-    if len(inner) != 1 or not isinstance(inner[0], (Plain, Expression)):
-        raise learns(code, "poly")
-    source = inner[0].source if isinstance(inner[0], Expression) else expressions.named(inner[0].column)
+    source = ast.unparse(node.args[0])
+    for column in expressions.inputs(source):
+        require_number(schema, column)
     ends = expressions.interval(source, schema.interval)
     try:
         pieces = [Polynomial(source, ends.low, ends.high, k) for k in range(1, degree + 1)]
@@ -123,3 +120,16 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
     except (SchemaError, TypeError, ValueError) as error:
         raise SchemaError(f"{code!r} cannot be used: {error}") from None
     return tuple(Spline(name, basis, index) for index in range(basis.size))
+
+
+def learns(code: str, called: str) -> SchemaError:
+    """Return the error about what would learn from the rows, with what to write instead."""
+    remedy = {
+        "center": "declare the column as Numeric(low, high, center=...)",
+        "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
+        "poly": "write poly(x, 2), with a column and the degree alone",
+        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
+    }.get(called, "add the derived columns to the data and declare their bounds")
+    return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")

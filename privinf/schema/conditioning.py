@@ -13,7 +13,7 @@ import ast
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,22 +21,22 @@ import pandas as pd
 from privinf.errors import SchemaError
 from privinf.schema import expressions
 from privinf.schema.declared import Factor
+from privinf.schema.geometry import D, DesignFields
 from privinf.schema.reading import Reader
 from privinf.schema.splines import HIGHEST
 from privinf.schema.table import Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Polynomial
 from privinf.typing import Floats
 
-if TYPE_CHECKING:
-    from privinf.schema.design import Design
-
 EXACT = 1e-9  # how far a column may be from its sum, against its size
-NOTHING = 1e-12  # what rounding leaves of a coefficient that is zero
-MOST_CELLS = 2_000  # of the factors of one column
-SINGULAR = 1e13
+ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
+CELLS_AT_MOST = 2_000  # of the factors of one column
+MOST_NUMBERS = 1_000_000  # of made-up rows, so that a map takes no more than a second
+LARGEST_SIZE = 1e100
+REPEATED = 1e13
 
 
-def conditioned(design: Design) -> Design:
+def conditioned(design: D) -> D:
     """Return the design on its internal basis, or itself where no column is changed; see the module."""
     schema, raw = design.schema, design.columns
     assert schema is not None
@@ -69,7 +69,7 @@ def with_indicators(schema: Schema, columns: Sequence[Column]) -> list[Column]:
     return [Column(column.name, tuple(map(indicated, column.pieces))) for column in columns]
 
 
-def new_blocks(design: Design, internal: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
+def new_blocks(design: DesignFields, internal: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
     """Return the private indicators that took the place of other columns, by their factors."""
     blocks: dict[frozenset[str], list[int]] = {}
     for j, column in enumerate(internal):
@@ -137,21 +137,28 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
         X = np.column_stack([internal[j].values(rows, clip=True) for j in among])
         Y = np.column_stack([raw[j].values(rows, clip=True) for j in own])
         unit, size = np.abs(X).max(axis=0), np.abs(Y).max(axis=0)
+        ends = np.concatenate([unit, size])
+        if not ((ends > 1.0 / LARGEST_SIZE) & (ends < LARGEST_SIZE)).all():
+            left += own
+            continue
         found = np.linalg.lstsq(X / unit, Y / size, rcond=None)[0]
         away = np.abs(X / unit @ found - Y / size).max(axis=0)
-        found[np.abs(found) < NOTHING] = 0.0
+        found[np.abs(found) < ROUNDED_OFF] = 0.0
+        M[:, own] = 0.0
         M[np.ix_(among, own)] = found * size / unit[:, None]
         left += [j for j, far in zip(own, away, strict=True) if not far <= EXACT]
     return tuple(left) if left else M
 
 
 def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader | None:
-    """Return made-up rows of some columns within their bounds; None where factors have too many cells."""
+    """Return made-up rows of some columns within their bounds; None where they would be too many."""
     factors = {name: item for name in inputs if isinstance(item := schema[name], Factor)}
     cells = int(np.prod([len(item.levels) for item in factors.values()], dtype=float))
-    if cells > MOST_CELLS:
+    if cells > CELLS_AT_MOST:
         return None
     rng, count = np.random.default_rng(0), max(64, 4 * columns, 16 * cells)
+    if count * columns > MOST_NUMBERS:
+        return None
     at = np.arange(count)
     table: dict[str, pd.Series[Any] | Floats] = {}
     for name in inputs:
@@ -172,4 +179,4 @@ def _singular(basis: Floats | tuple[int, ...]) -> bool:
     if isinstance(basis, tuple):
         raise SchemaError("the columns of the formula are no sums of their basis")
     unit = np.abs(basis).max(axis=0)
-    return not np.linalg.cond(basis / unit) < SINGULAR
+    return not np.linalg.cond(basis / unit) < REPEATED

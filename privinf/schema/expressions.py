@@ -152,6 +152,14 @@ def is_truth(node: ast.expr) -> bool:
     return False
 
 
+def literal(node: ast.expr) -> Any:
+    """Return the value of a node that is a literal; None if it is none."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return None
+
+
 def _constant(node: ast.expr) -> float:
     """Return the value of a checked node that names no column."""
     with np.errstate(all="ignore"):

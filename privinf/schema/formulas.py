@@ -15,18 +15,14 @@ from privinf.schema import expressions
 from privinf.schema.declared import Factor, Level, Numeric
 from privinf.schema.design import Design
 from privinf.schema.geometry import is_public
-from privinf.schema.table import Schema
+from privinf.schema.table import Schema, declared_levels, require_number
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain, Response
 from privinf.typing import Floats
 from privinf.validation import shown
 
 SHIFTS = ("center", "standardize", "scale")
-LEARNERS = (*SHIFTS, "bs", "cr", "cc", "te", "poly")
-BASIS_ARGUMENTS = {
-    "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
-    "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
-    "poly": ("degree", "raw"),
-}
+BASES = ("bs", "cr", "poly")
+LEARNERS = (*SHIFTS, *BASES, "cc", "te")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +208,6 @@ class Truth:
 Source: TypeAlias = Categorical | Truth | tuple[Piece, ...]
 
 
-def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
-    """Return the levels of a column.
-
-    Raises SchemaError if it is not declared with levels.
-    """
-    item = schema[column]
-    if not isinstance(item, Factor):
-        raise SchemaError(f"column {column!r} needs declared levels to be used as a factor")
-    return item.levels
-
-
 def source_of(schema: Schema, code: str) -> Source:
     """Return what one factor of the formula stands for: a coded factor, or numeric pieces.
 
@@ -237,7 +222,7 @@ def source_of(schema: Schema, code: str) -> Source:
         assert isinstance(node, ast.Call)
         from privinf.schema.calls import coded_factor
 
-        return coded_factor(schema, node, code)
+        return coded(*coded_factor(schema, node, code))
     if called == "offset":
         raise SchemaError(
             f"{code!r}: Logit and Poisson take + offset(column); others have it in the response, I(y - z)"
@@ -258,7 +243,7 @@ def syntax(code: str) -> ast.expr:
 
 
 def coded(
-    column: str, levels: tuple[Level, ...], kind: str = "Treatment", reference: Any = None
+    column: str, levels: tuple[Level, ...], kind: str = "Treatment", reference: Level | None = None
 ) -> Categorical:
     """Return a factor with patsy's coding of this name, and its reference or the level left out."""
     import patsy
@@ -270,14 +255,6 @@ def coded(
     return Categorical(column, levels, patsy.Treatment(levels[0] if reference is None else reference))
 
 
-def literal(node: ast.expr) -> Any:
-    """Return the value of a node that is a literal; None if it is none."""
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-
-
 def numeric_pieces(
     schema: Schema, node: ast.expr, code: str, *, known_only: bool = True
 ) -> tuple[Piece, ...]:
@@ -287,7 +264,7 @@ def numeric_pieces(
         if known_only or name in schema:
             require_number(schema, name)
         return (Plain(name),)
-    if expressions.called_name(node) in BASIS_ARGUMENTS:
+    if expressions.called_name(node) in BASES:
         from privinf.schema.calls import basis_pieces
 
         assert isinstance(node, ast.Call)
@@ -303,12 +280,6 @@ def numeric_pieces(
     return (Expression(source),)
 
 
-def require_number(schema: Schema, name: str) -> None:
-    """Raise SchemaError if a column's levels are no numbers."""
-    if schema[name].categorical:
-        raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
-
-
 class _Substitution(ast.NodeTransformer):
     """Replaces center(x) and standardize(x) by arithmetic with the schema's numbers."""
 
@@ -317,6 +288,8 @@ class _Substitution(ast.NodeTransformer):
         self.code = code
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        from privinf.schema.calls import learns
+
         called = expressions.called_name(node)
         if called not in LEARNERS:
             return self.generic_visit(node)
@@ -325,6 +298,8 @@ class _Substitution(ast.NodeTransformer):
         return self._shifted(node, called)
 
     def _shifted(self, node: ast.Call, called: str) -> ast.expr:
+        from privinf.schema.calls import learns
+
         name = expressions.column_of(node.args[0]) if len(node.args) == 1 and not node.keywords else None
         item = self.schema[name] if name is not None else None
         if not isinstance(item, Numeric) or item.center is None:
@@ -335,16 +310,3 @@ class _Substitution(ast.NodeTransformer):
         if item.scale is None:
             raise learns(self.code, called)
         return ast.BinOp(shifted, ast.Div(), ast.Constant(item.scale))
-
-
-def learns(code: str, called: str) -> SchemaError:
-    """Return the error about what would learn from the rows, with what to write instead."""
-    remedy = {
-        "center": "declare the column as Numeric(low, high, center=...)",
-        "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",
-        "scale": "declare the column as Numeric(low, high, center=..., scale=...)",
-        "poly": "write poly(x, 2), with a column and the degree alone",
-        "bs": "write bs(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
-        "cr": "write cr(x, knots=[...], lower_bound=..., upper_bound=...) with numbers",
-    }.get(called, "add the derived columns to the data and declare their bounds")
-    return SchemaError(f"{code!r}: {called}() would learn its parameters from the rows; {remedy}")

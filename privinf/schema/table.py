@@ -14,7 +14,7 @@ import numpy as np
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration
+from privinf.schema.declared import Blank, Declaration, Factor, Level, Numeric, as_declaration
 from privinf.schema.intervals import Interval
 from privinf.typing import Json, Table
 from privinf.typing import ResponseMode as ResponseMode
@@ -247,6 +247,23 @@ class Schema:
         if self.unit is not None:
             lines.append(f"one unit: {self.unit!r}, at most {self.max_rows} row(s)")
         return "\n".join(["Schema", *(line.rstrip() for line in lines)])
+
+
+def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
+    """Return the levels of a column.
+
+    Raises SchemaError if it is not declared with levels.
+    """
+    item = schema[column]
+    if not isinstance(item, Factor):
+        raise SchemaError(f"column {column!r} needs declared levels to be used as a factor")
+    return item.levels
+
+
+def require_number(schema: Schema, name: str) -> None:
+    """Raise SchemaError if a column's levels are no numbers."""
+    if schema[name].categorical:
+        raise SchemaError(f"column {name!r} has levels that are no numbers; use it alone or as C({name})")
 
 
 def canonical_digest(content: Json) -> str:

@@ -390,8 +390,10 @@ class Mutator:
             _deep(content, self)
             return
         with suppress(PrivinfError, RecursionError):
-            formula = f"{self.one(('y', 'hit', 'np.log1p(y)'))} ~ u + {self.expression()}"
-            header["args"]["design"] = SCHEMA.design(formula).to_dict()
+            right = self.one(("{}", "u * ({})", "{} * C(g, Sum)", "poly(v, 2) * ({})", "{} + I(u ** 2)"))
+            formula = f"{self.one(('y', 'hit', 'np.log1p(y)'))} ~ u + {right.format(self.expression())}"
+            made = SCHEMA.design(formula)
+            header["args"]["design"] = (made.conditioned() if self.rng.uniform() < 0.5 else made).to_dict()
             return
         columns = content.get("columns")
         if isinstance(columns, list) and columns and isinstance(columns[-1], dict):
@@ -410,7 +412,13 @@ class Mutator:
             return self.one(("u", "v", "w", "k", "Q('u')", "1.5", "2", "y", "absent", "g"))
         inner = self.expression(depth - 1)
         functions = [f"np.{name}" for name in pi.schema.expressions.FUNCTION_NAMES] + ["abs", "I", "np.sin"]
-        match int(self.rng.integers(6)):
+        match int(self.rng.integers(8)):
+            case 6:
+                test = f"{inner} {self.one(('<', '>=', '==', '!='))} {self.expression(depth - 1)}"
+                return self.one((f"({test})", f"np.where({test}, u, {inner})", f"~({test})", f"I({test})"))
+            case 7:
+                low, high = self.one(((0, 1), (-1e300, 0.5), (None, 0.3), (2, 1)))
+                return self.one((f"np.clip({inner}, {low}, {high})", f"np.maximum({inner}, v)"))
             case 0 | 1:
                 return f"{self.one(functions)}({inner})"
             case 2:
