@@ -31,8 +31,8 @@ from privinf.typing import Floats
 EXACT = 1e-9  # how far a column may be from its sum, against its size
 ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
 CELLS_AT_MOST = 2_000  # of the factors of one column
-MOST_NUMBERS = 1_000_000  # of made-up rows, so that a map takes no more than a second
-LARGEST_SIZE = 1e100
+MADE_UP_AT_MOST = 1_000_000  # of made-up rows, so that a map takes no more than a second
+FARTHEST_SIZE = 1e100
 REPEATED = 1e13
 
 
@@ -138,7 +138,7 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
         Y = np.column_stack([raw[j].values(rows, clip=True) for j in own])
         unit, size = np.abs(X).max(axis=0), np.abs(Y).max(axis=0)
         ends = np.concatenate([unit, size])
-        if not ((ends > 1.0 / LARGEST_SIZE) & (ends < LARGEST_SIZE)).all():
+        if not ((ends > 1.0 / FARTHEST_SIZE) & (ends < FARTHEST_SIZE)).all():
             left += own
             continue
         found = np.linalg.lstsq(X / unit, Y / size, rcond=None)[0]
@@ -157,7 +157,7 @@ def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader |
     if cells > CELLS_AT_MOST:
         return None
     rng, count = np.random.default_rng(0), max(64, 4 * columns, 16 * cells)
-    if count * columns > MOST_NUMBERS:
+    if count * columns > MADE_UP_AT_MOST:
         return None
     at = np.arange(count)
     table: dict[str, pd.Series[Any] | Floats] = {}
