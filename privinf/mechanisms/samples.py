@@ -36,18 +36,10 @@ DEPENDENT = "one {0} has up to {1} rows, which are dependent: give one row a {0}
 
 @dataclass(frozen=True, slots=True)
 class SampleQuestion:
-    """Which sums over which columns.
+    """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
 
-    Attributes
-    ----------
-    kind : str
-        A key of `SAMPLE_STATISTICS`.
-    values : tuple of str
-        Columns of numbers, or of two levels, the second of which counts as 1 and the first as 0.
-    by : tuple of str
-        Columns with levels; every combination of levels is a cell, the last column's levels running fastest.
-    label : str
-        What is released, for the ledger.
+    `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
+    of the columns `by` is a cell, the last column's levels running fastest.
     """
 
     kind: SampleKind

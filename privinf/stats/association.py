@@ -31,15 +31,7 @@ from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
 from privinf.schema import Factor, Schema
-from privinf.stats.base import (
-    Asked,
-    EstimateRow,
-    SampleWords,
-    StatResult,
-    asked_columns,
-    check_level,
-    public_pair,
-)
+from privinf.stats import base
 from privinf.stats.groups import quadratic_set, rank
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
 
@@ -131,8 +123,8 @@ def chi2_contingency(
     *,
     levels: tuple[Sequence[Label], Sequence[Label]] | None = None,
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
-) -> StatResult:
+    **words: Unpack[base.SampleWords],
+) -> base.StatResult:
     """Test that two columns with levels are independent.
 
     Parameters
@@ -148,7 +140,7 @@ def chi2_contingency(
 
     Returns
     -------
-    StatResult
+    base.StatResult
         ``.statistic``, ``.pvalue``, Cramer's V among ``.effects``, the cells' shares in ``.table``.
 
     Notes
@@ -165,7 +157,7 @@ def chi2_contingency(
     >>> bool(r.pvalue < 0.001)
     True
     """
-    level = check_level(confidence_level)
+    level = base.check_level(confidence_level)
     if levels is not None and len(levels) != 2:
         raise ArgumentError("levels= is a pair: the levels of a, and those of b")
     asked, names = asked_table(a, b, (None, None) if levels is None else levels, words)
@@ -173,7 +165,7 @@ def chi2_contingency(
     law = table_law(release)
     T, _, pearson = law.independence()
     r, c = law.X.shape
-    return StatResult(
+    return base.StatResult(
         title="Test of Independence", release=release, rows=cell_rows(release, law, level),
         confidence_level=level, statistic=float(T), pvalue=rank(law.made_up().independence()[0], float(T)),
         df=float((r - 1) * (c - 1)), null=f"{names[0]} and {names[1]} independent",
@@ -183,12 +175,12 @@ def chi2_contingency(
 
 def asked_table(
     a: object, b: object, levels: Sequence[Sequence[Label] | None], words: Mapping[str, object]
-) -> tuple[Asked, tuple[str, ...]]:
+) -> tuple[base.Asked, tuple[str, ...]]:
     """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
     told = [None if one is None else list(one) for one in levels]
     if not isinstance(a, str) and told[0] is None and told[1] is not None:
         told[0] = [0, 1]
-    asked, names = asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), words)
+    asked, names = base.asked_columns({"a": a, "b": b}, dict(zip(("a", "b"), told, strict=True)), words)
     kinds = dict(asked.schema.columns)
     for name in names:
         declared = kinds[name] if name in kinds else asked.schema[name]
@@ -196,7 +188,7 @@ def asked_table(
             check_share(asked.schema, name)
             kinds[name] = Factor((0, 1))
     schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
-    return Asked(asked.rows, schema, asked.words), names
+    return base.Asked(asked.rows, schema, asked.words), names
 
 
 def table_law(release: SampleSums) -> TableLaw:
@@ -205,14 +197,14 @@ def table_law(release: SampleSums) -> TableLaw:
     return TableLaw.of(X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace")
 
 
-def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[EstimateRow, ...]:
+def cell_rows(release: SampleSums, law: TableLaw, level: float) -> tuple[base.EstimateRow, ...]:
     """Return the share of every cell."""
     low, high = score_interval(law.X.ravel(), law.n, law.sd, level)
     p = np.clip(law.X.ravel() / law.n, 0.0, 1.0)
     sd = np.sqrt(p * (1.0 - p) / law.n + (law.sd / law.n) ** 2)
     names = (", ".join(map(str, cell)) for cell in product(*release.levels))
     return tuple(
-        EstimateRow(name, *map(float, row)) for name, *row in zip(names, p, sd, low, high, strict=True)
+        base.EstimateRow(name, *map(float, row)) for name, *row in zip(names, p, sd, low, high, strict=True)
     )
 
 
@@ -282,8 +274,8 @@ def pearsonr(
     bounds: tuple[Pair, Pair] | None = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
-) -> StatResult:
+    **words: Unpack[base.SampleWords],
+) -> base.StatResult:
     """Return the correlation of two columns, and test that there is none.
 
     Parameters
@@ -292,15 +284,14 @@ def pearsonr(
         The values, or names of columns of `data`.
     bounds : pair of (low, high), optional
         Of arrays: their public bounds.
-    alternative : {"two-sided", "less", "greater"}
-    confidence_level : float
-        Of a two-sided interval.
+    alternative, confidence_level
+        As for `privinf.stats.ttest_1samp`; the interval has two sides.
     epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
         What may be spent, and the table: see `privinf.stats.base.SampleWords`. Noise is Gaussian.
 
     Returns
     -------
-    StatResult
+    base.StatResult
         ``.statistic``, ``.pvalue``, ``.estimate``, ``.table``.
 
     Notes
@@ -315,11 +306,11 @@ def pearsonr(
     >>> bool(r.pvalue < 1e-6 and r.rows[0].low < 0.447 < r.rows[0].high)
     True
     """
-    level = check_level(confidence_level, alternative)
+    level = base.check_level(confidence_level, alternative)
     if bounds is not None and len(bounds) != 2:
         raise ArgumentError("bounds= is a pair: the bounds of x, and those of y")
-    first, second = (None, None) if bounds is None else (public_pair(one) for one in bounds)
-    asked, names = asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
+    first, second = (None, None) if bounds is None else (base.public_pair(one) for one in bounds)
+    asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
     release = asked.release(SampleQuestion("pairs", names, label=f"correlation of {names[0]} and {names[1]}"))
     a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
     law = PairLaw.of(release.sums[0], release.nobs, a, b, c)
@@ -331,9 +322,9 @@ def pearsonr(
     )
     size = max(law.n * float(law.product), 1e-300)
     bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
-    row = EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
+    row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
     weak = () if np.isfinite(law.relative) else ("The noise hides a variance: the interval is [-1, 1].",)
-    return StatResult(
+    return base.StatResult(
         title="Correlation", release=release, rows=(row,), confidence_level=level, statistic=t,
         pvalue=float(pvalue), df=float(df), null=f"{names[0]} and {names[1]} uncorrelated",
         alternative=alternative,

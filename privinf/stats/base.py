@@ -33,17 +33,15 @@ class SampleWords(SpendingWords, total=False):
 
     Attributes
     ----------
-    data : table
-        Where columns are named by texts: a frame of any library, a mapping, or the path of a CSV or Parquet
-        file.
-    schema : Schema
+    data, schema
+        Of columns named by texts: a frame of any library, a mapping or the path of a CSV or Parquet file, and
+        its public bounds and levels.
     missing : {"raise", "impute-public"}
-        What to do with missing values: refuse, or put in the middle of the bounds (the first level).
+        Refuse missing values, or put in the middle of the bounds (the first level).
     noise : {"auto", "gaussian", "laplace"}
         "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
         smaller one; else Gaussian noise, which composes better.
     ledger : Ledger
-        The account to charge.
     """
 
     data: Table
@@ -179,19 +177,14 @@ class StatResult:
     Attributes
     ----------
     title : str
-    statistic, pvalue : float
-        nan where nothing was tested.
-    df : float or tuple of float
-        Degrees of freedom of the law of the statistic; nan where it has none.
-    null : str
-        What was tested.
-    alternative : {"two-sided", "less", "greater"}
+    statistic, pvalue, df : float
+        nan where nothing was tested, or the law has no degrees of freedom (a pair of an F law).
+    null, alternative : str
+        What was tested, against what.
     rows : tuple of EstimateRow
         Estimates with standard errors and intervals of level `confidence_level`, user units.
     effects : mapping of str to float
         Effect sizes.
-    confidence_level : float
-    notes : tuple of str
     release : SampleSums
         What was released; everything here is computed from it.
 

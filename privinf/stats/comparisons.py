@@ -15,18 +15,7 @@ from privinf.doors import door, doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums, joined_rows
 from privinf.schema import Schema
-from privinf.stats.base import (
-    Asked,
-    ConfidenceInterval,
-    EstimateRow,
-    SampleWords,
-    StatResult,
-    asked_columns,
-    check_level,
-    one_sided,
-    public_pair,
-    told,
-)
+from privinf.stats import base
 from privinf.stats.groups import GroupLaw, rank
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Missing, Pair, Table
 from privinf.validation import check_array
@@ -39,7 +28,7 @@ CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in whi
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class GroupsResult(StatResult):
+class GroupsResult(base.StatResult):
     """Means of groups and what they were tested for; all other comparisons come from the same release.
 
     See `StatResult` for the attributes. `rows` are the differences, or the means.
@@ -50,26 +39,26 @@ class GroupsResult(StatResult):
         """The levels, in their order."""
         return self.release.levels[0]
 
-    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+    def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the first group's mean less the second's, on the side of `alternative`."""
-        level = check_level(confidence_level)
+        level = base.check_level(confidence_level)
         law, unit = GroupLaw.released(self.release), float(self.release.half[0])
-        ends = ConfidenceInterval(-2.0 * unit, 2.0 * unit)
+        ends = base.ConfidenceInterval(-2.0 * unit, 2.0 * unit)
 
-        def both(at: float) -> ConfidenceInterval:
+        def both(at: float) -> base.ConfidenceInterval:
             low, high = law.first_difference(at)[0]
-            return ConfidenceInterval(unit * low, unit * high)
+            return base.ConfidenceInterval(unit * low, unit * high)
 
-        return one_sided(both, level, self.alternative, ends)
+        return base.one_sided(both, level, self.alternative, ends)
 
-    def means(self, confidence_level: float = 0.95) -> StatResult:
+    def means(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the means of the groups with intervals, from the same release."""
-        level = check_level(confidence_level)
+        level = base.check_level(confidence_level)
         return _with_rows(self.release, "Means of Groups", _mean_rows(self.release, level), level)
 
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
-    ) -> StatResult:
+    ) -> base.StatResult:
         """Return a contrast of the groups' means with its interval, from the same release.
 
         Parameters
@@ -77,7 +66,7 @@ class GroupsResult(StatResult):
         weights : sequence or mapping
             One number a group, which add up to 0; by position, or by level.
         """
-        level = check_level(confidence_level)
+        level = base.check_level(confidence_level)
         c = _weights(weights, self.groups)
         law, unit = GroupLaw.released(self.release), self.release.half[0]
         means = law.means
@@ -86,16 +75,16 @@ class GroupsResult(StatResult):
         estimate = float(c @ means)
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
         span = float(np.abs(c).sum())
-        row = EstimateRow(
+        row = base.EstimateRow(
             " ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
             unit * estimate, unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
             unit * max(estimate - below, -span), unit * min(estimate + above, span)
         )  # fmt: skip
         return _with_rows(self.release, "Contrast of Groups", (row,), level)
 
-    def pairwise(self, confidence_level: float = 0.95) -> StatResult:
+    def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the differences of all pairs; with this confidence all intervals hold together."""
-        level = check_level(confidence_level)
+        level = base.check_level(confidence_level)
         law, unit = GroupLaw.released(self.release), float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
         first, second = pairs.T
@@ -105,7 +94,9 @@ class GroupsResult(StatResult):
         low, high = law.difference_sets(first, second, quantile)
         sd = law.sds(first, second)
         rows = tuple(
-            EstimateRow(f"{self.groups[g]} - {self.groups[h]}", unit * (law.means[g] - law.means[h]), *cells)
+            base.EstimateRow(
+                f"{self.groups[g]} - {self.groups[h]}", unit * (law.means[g] - law.means[h]), *cells
+            )
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
         return _with_rows(self.release, "Simultaneous Differences", rows, level)
@@ -119,7 +110,7 @@ def ttest_ind(
     bounds: Pair | None = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    **words: Unpack[base.SampleWords],
 ) -> GroupsResult:
     """Test that two samples have the same mean; their variances may differ (Welch).
 
@@ -156,7 +147,7 @@ def ttest_ind(
     >>> bool(r.pvalue < 0.001 and low < a.mean() - b.mean() < high)
     True
     """
-    level = check_level(confidence_level, alternative)
+    level = base.check_level(confidence_level, alternative)
     asked, question = (
         _asked_groups(a, None, bounds, None, words) if b is None else _asked_pair(a, b, bounds, words)
     )
@@ -173,7 +164,7 @@ def anova_oneway(
     bounds: Pair | None = None,
     levels: Sequence[Label] | None = None,
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    **words: Unpack[base.SampleWords],
 ) -> GroupsResult:
     """Test that groups have the same mean; their variances may differ (Welch's F).
 
@@ -210,7 +201,7 @@ def anova_oneway(
     >>> bool(r.pvalue < 0.001), r.pairwise().table.shape
     (True, (3, 4))
     """
-    level = check_level(confidence_level)
+    level = base.check_level(confidence_level)
     if isinstance(values, str) and "~" in values and groups is not None:
         if words.get("data") is not None:
             raise ArgumentError("the table is given twice: after the formula, and as data=")
@@ -236,7 +227,7 @@ def anova_oneway(
 
 def _asked_groups(
     values: Any, groups: Any, bounds: Pair | None, levels: Sequence[Any] | None, words: Mapping[str, Any]
-) -> tuple[Asked, SampleQuestion]:
+) -> tuple[base.Asked, SampleQuestion]:
     if isinstance(values, str) and groups is None:
         parts = [part.strip() for part in values.split("~")]
         if len(parts) != 2 or not all(parts):
@@ -244,8 +235,8 @@ def _asked_groups(
         values, groups = parts[0], parts[1].removeprefix("C(").removesuffix(")").strip()
     if groups is None:
         raise ArgumentError("the groups are missing: pass two samples, groups= or a formula")
-    declared = {"values": public_pair(bounds), "groups": None if levels is None else list(levels)}
-    asked, (value, by) = asked_columns({"values": values, "groups": groups}, declared, words)
+    declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
+    asked, (value, by) = base.asked_columns({"values": values, "groups": groups}, declared, words)
     if not hasattr(asked.schema[by], "levels"):
         raise SchemaError(f"column {by!r} has no declared levels: list them in the schema, or as levels=")
     return asked, SampleQuestion("groups", (value,), (by,), label=f"{value} by {by}")
@@ -253,17 +244,17 @@ def _asked_groups(
 
 def _asked_pair(
     a: Any, b: Any, bounds: Pair | None, words: Mapping[str, Any]
-) -> tuple[Asked, SampleQuestion]:
+) -> tuple[base.Asked, SampleQuestion]:
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
     if words.get("data") is not None or words.get("schema") is not None:
         raise ArgumentError("data= and schema= go with a formula; two samples have bounds=")
-    pair = public_pair(bounds)
+    pair = base.public_pair(bounds)
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
     schema = Schema({"value": pair, "group": ["a", "b"]})
-    missing: Missing = told(words, "missing", "raise")
-    asked = Asked.of(joined_rows((a, b), ("a", "b"), missing), schema, words)
+    missing: Missing = base.told(words, "missing", "raise")
+    asked = base.Asked.of(joined_rows((a, b), ("a", "b"), missing), schema, words)
     return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
 
@@ -305,24 +296,26 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
         effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, notes=_group_notes(release)
     )  # fmt: skip
     ends = made.confidence_interval(level)
-    row = EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
+    row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
     object.__setattr__(made, "rows", (row, *_mean_rows(release, level)))
     return made
 
 
-def _mean_rows(release: SampleSums, level: float) -> tuple[EstimateRow, ...]:
+def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...]:
     law, middle, unit = GroupLaw.released(release), release.middle[0], release.half[0]
     low, high = law.mean_sets(level)
     inner, outer = law.mean_sets(0.6826894921370859)
     sd = unit * (outer - inner) / 2.0
     cells = np.column_stack([middle + unit * law.means, sd, middle + unit * low, middle + unit * high])
     return tuple(
-        EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
+        base.EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
     )
 
 
-def _with_rows(release: SampleSums, title: str, rows: tuple[EstimateRow, ...], level: float) -> StatResult:
-    return StatResult(
+def _with_rows(
+    release: SampleSums, title: str, rows: tuple[base.EstimateRow, ...], level: float
+) -> base.StatResult:
+    return base.StatResult(
         title=title, release=release, rows=rows, confidence_level=level, notes=_group_notes(release)
     )
 

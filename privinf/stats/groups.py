@@ -47,15 +47,9 @@ MADE_UP, STREAM = 9999, 10
 
 @dataclass(frozen=True, slots=True)
 class GroupLaw:
-    """Released sums of k groups, units of u, counts projected; any number of releases side by side.
+    """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
-    Attributes
-    ----------
-    N, S, P : ndarray, shape (..., k)
-    n : int
-    a, b : float
-        Sds of the noise of counts and sums, and of P.
-    laplace : bool
+    `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` says whether it has Laplace's law.
     """
 
     N: Floats

@@ -26,16 +26,7 @@ from privinf.doors import door, doors
 from privinf.errors import NotAvailableError
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
-from privinf.stats.base import (
-    ConfidenceInterval,
-    EstimateRow,
-    SampleWords,
-    StatResult,
-    asked_columns,
-    check_level,
-    one_sided,
-    public_pair,
-)
+from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums
 from privinf.typing import Alternative, ClipRule, ColumnLike, Floats, Pair
 from privinf.validation import check_choice, check_number
@@ -51,14 +42,7 @@ HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly al
 class MeanLaw:
     """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
 
-    Attributes
-    ----------
-    mean, sd, se, df : ndarray
-    n : int
-    noise : tuple of float
-        Sds of the noise of S and of Q.
-    laplace : bool
-        Whether the noise has Laplace's law.
+    `noise` holds the sds of the noise of S and of Q; `laplace` says whether it has Laplace's law.
     """
 
     mean: Floats
@@ -158,7 +142,7 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class MeanResult(StatResult):
+class MeanResult(base.StatResult):
     """A mean, from one release; tests and intervals of any level come from it, free.
 
     See `StatResult` for the attributes; `clip` is where values were clipped, if noisy counts chose that.
@@ -171,17 +155,21 @@ class MeanResult(StatResult):
         """Standard deviation of the values, corrected for the noise; 0 where the noise hides it."""
         return float(MeanLaw.released(self.release).sd * self.release.half[0])
 
-    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+    def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of a level on the side of `alternative`, user units, as scipy's results do."""
-        level = check_level(confidence_level)
+        level = base.check_level(confidence_level)
         law, (middle, half) = MeanLaw.released(self.release), _units(self.release)
         up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
-        def both(at: float) -> ConfidenceInterval:
+        def both(at: float) -> base.ConfidenceInterval:
             low, high = law.interval(at)
-            return ConfidenceInterval(float(middle + half * low) - down, float(middle + half * high) + up)
+            return base.ConfidenceInterval(
+                float(middle + half * low) - down, float(middle + half * high) + up
+            )
 
-        return one_sided(both, level, self.alternative, ConfidenceInterval(middle - half, middle + half))
+        return base.one_sided(
+            both, level, self.alternative, base.ConfidenceInterval(middle - half, middle + half)
+        )
 
     def ttest(
         self, popmean: float = 0.0, *, alternative: Alternative = "two-sided", confidence_level: float = 0.95
@@ -199,7 +187,7 @@ def mean(
     bounds: Pair | None = None,
     clip: ClipRule = "bounds",
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    **words: Unpack[base.SampleWords],
 ) -> MeanResult:
     """Return the mean of a column, with an interval that holds the noise.
 
@@ -234,8 +222,8 @@ def mean(
     >>> bool(low < 5.0 < high)
     True
     """
-    level = check_level(confidence_level)
-    asked, (name,) = asked_columns({"a": a}, {"a": public_pair(bounds)}, words)
+    level = base.check_level(confidence_level)
+    asked, (name,) = base.asked_columns({"a": a}, {"a": base.public_pair(bounds)}, words)
     if check_choice(clip, ClipRule, "clip") == "auto":
         return described(*clipped_sums(asked, name, level), level=level)
     release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
@@ -250,7 +238,7 @@ def ttest_1samp(
     bounds: Pair | None = None,
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
-    **words: Unpack[SampleWords],
+    **words: Unpack[base.SampleWords],
 ) -> MeanResult:
     """Test that the mean of a column is `popmean`.
 
@@ -280,7 +268,7 @@ def ttest_1samp(
     >>> bool(pi.stats.ttest_1samp(x, 4.0, bounds=(0, 10), mu=0.5, rng=0).pvalue < 0.001)
     True
     """
-    check_level(confidence_level, alternative)
+    base.check_level(confidence_level, alternative)
     check_number(popmean, "popmean")
     found = mean(a, bounds=bounds, confidence_level=confidence_level, **words)
     return found.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
@@ -300,7 +288,7 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
     """Return the mean of one release and its interval, user units."""
     law, (middle, half) = MeanLaw.released(release), _units(release)
     made = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
-    row = EstimateRow(
+    row = base.EstimateRow(
         release.question.values[0], middle + half * float(np.clip(law.mean, -1.0, 1.0)), half * float(law.se),
         *made.confidence_interval(level),
     )  # fmt: skip
@@ -309,7 +297,7 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
 
 
 def _tested(release: SampleSums, popmean: float, alternative: Alternative, level: float) -> MeanResult:
-    check_level(level, alternative)
+    base.check_level(level, alternative)
     law, (middle, half) = MeanLaw.released(release), _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
     t, pvalue = law.test(null, alternative)

@@ -135,12 +135,10 @@ def proportions_ztest(
     ----------
     a, method
         As for `proportion_confint`; two groups take the method of `chi2_contingency`.
-    groups : array_like or str, optional
-        The group of each record, one of two.
-    value : float, optional
-        The share under the null, without `groups`.
-    levels : sequence, optional
-        Of an array `groups`: its two levels, public.
+    groups, levels : array_like or str, sequence
+        The group of each record, one of two; of an array its two public levels.
+    value : float
+        Without `groups`: the share under the null.
     alternative : {"two-sided", "less", "greater"}
         About the share, or the first group's less the second's.
     confidence_level : float

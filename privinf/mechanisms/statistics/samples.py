@@ -45,15 +45,7 @@ CACHED_ROWS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """The entries of a statistic as they are noised in one norm.
-
-    Attributes
-    ----------
-    weights : tuple of float
-        What each entry is multiplied by before noise of one scale is added to all.
-    sensitivity : float
-        Replace-one sensitivity of the weighted sum, in the norm.
-    """
+    """What entries are multiplied by before noise of one scale, and the sensitivity of the weighted sum."""
 
     weights: tuple[float, ...]
     sensitivity: float
@@ -61,17 +53,9 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class SampleStatistic:
-    """What a record adds to the row of its cell.
+    """What a record adds to the row of its cell: entries in [-1, 1], shape (rows, m), of values in [-1, 1].
 
-    Attributes
-    ----------
-    entries : callable (values of shape (rows, columns)) -> ndarray, shape (rows, m)
-        Every entry in [-1, 1], for values in [-1, 1].
-    l2 : Weighted
-        For Gaussian noise.
-    l1 : Weighted or None
-        For Laplace noise; None where it is not derived.
-    derivation : str
+    `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is not derived).
     """
 
     entries: Callable[[Floats], Floats]
@@ -82,15 +66,7 @@ class SampleStatistic:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records as statistics take them: numbers in [-1, 1], and the cell of each.
-
-    Attributes
-    ----------
-    values : ndarray, shape (n, columns)
-    codes : ndarray of int64, shape (n,)
-        In 0 .. cells - 1.
-    cells : int
-    """
+    """Records as statistics take them: values in [-1, 1], shape (n, columns), and the cell of each."""
 
     values: Floats
     codes: Integers
