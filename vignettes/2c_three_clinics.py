@@ -202,7 +202,7 @@ OLS = smf.ols(FORMULA, clipped).fit(cov_type="HC0")
 interval = FIT.conf_int()
 SAMPLE = pi.RMGMOLS.from_release(JOINED).regress(FORMULA, target="sample")
 JOINED_ROWS = FIT.release.arrays["response"]
-GAUSSIAN, SIGNS = (FIT.simultaneous(method=method, rng=1) for method in ("gaussian", "multiplier"))
+GAUSSIAN, MULTIPLIED = (FIT.simultaneous(method=method, rng=1) for method in ("gaussian", "multiplier"))
 inside = sum(interval.loc[name, 0] <= OLS.params[name] <= interval.loc[name, 1] for name in FIT.params.index)
 say(
     """
@@ -250,8 +250,8 @@ with warnings.catch_warnings():
 say(
     f"""
     The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can
-    rest on the {len(JOINED_ROWS)} mixed rows themselves, with random signs
-    (`fit.simultaneous(method="multiplier")`): critical value {SIGNS.critical_value:.3f}, with the
+    rest on the {len(JOINED_ROWS)} mixed rows themselves, with normal multipliers
+    (`fit.simultaneous(method="multiplier")`): critical value {MULTIPLIED.critical_value:.3f}, with the
     multivariate t law {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
     as they are:
     """

@@ -1,5 +1,6 @@
 """What the vignettes have in common: the look of their figures, and the page that collects what they say."""
 
+import subprocess
 import time
 from functools import cached_property
 from inspect import cleandoc
@@ -82,7 +83,17 @@ class Page:
         self.add(f"![{name}]({self.folder.name}/{name}.png)\n\n*{cleandoc(caption)}*")
 
     def write(self) -> None:
-        """Write the page, and say how long it took."""
+        """Write the page and the commit that it was made at, and say how long it took."""
         page = self.script.with_suffix(".md")
-        page.write_text("\n\n".join(self.parts) + "\n", encoding="utf-8")
+        page.write_text("\n\n".join([*self.parts, *made_by(self.script)]) + "\n", encoding="utf-8")
         print(f"{page} written in {time.time() - self.started:.0f} s")
+
+
+def made_by(script: Path) -> list[str]:
+    """Return the line that says at which commit the tree stood; none outside a repository."""
+    command = ["git", "-C", str(script.parent), "rev-parse", "--short", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"*Made by the code at commit {commit}.*"]
