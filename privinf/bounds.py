@@ -126,23 +126,15 @@ def find_bounds(
         As for `Modulation.release`; for all columns together, an equal share of mu^2 each. Levels need
         `delta`.
 
-    Returns
-    -------
-    FoundSchema
-        A `Schema`, with ``clips`` and ``privacy``.
-
     Raises
     ------
     NotAvailableError
         n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
         rows: nothing was spent, and no row counted. No level of a column was common enough: it was.
-    SchemaError
-        A column is absent or has missing values, infinite ones, or numbers among texts.
-    ArgumentError
-        Levels are asked for without `delta`.
+    SchemaError, ArgumentError
+        A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
-        Also for levels on a ledger with a limit: a level that one record has is shown with probability delta,
-        which no limit in mu, rho or pure epsilon can hold.
+        Also for levels on a ledger with a limit, which cannot hold their delta.
 
     Warns
     -----
@@ -160,9 +152,8 @@ def find_bounds(
     Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
     (1, 1e-6) for one column. If what is left to pool is rare itself, it counts as the most common level.
 
-    **Privacy.** Reads all rows of these columns; replace-one, n is public. Each look is Gaussian:
-    mu = sensitivity / noise sd (`privinf.mechanisms.distribution`); later looks choose their edges by earlier
-    releases. Levels: `privinf.mechanisms.distribution`. The schema is a function of the releases.
+    **Privacy.** Reads all rows of these columns; replace-one, n is public. Looks are Gaussian, the edges of
+    later ones follow from earlier releases; levels pass a threshold (`privinf.mechanisms.distribution`).
 
     Examples
     --------
@@ -203,10 +194,8 @@ def find_bounds(
         else:
             one = _checked(name, find_range(partial(look, name), shares[0]))
             found[name] = Numeric(one.low, one.high), [one.low, one.high, shares[0], one.most, math.nan]
-    rows_of = {name: row for name, (_, row) in found.items()}
-    clips = pd.DataFrame.from_dict(
-        rows_of, "index", columns=["low", "high", "wanted", "at_most", "threshold"]
-    )
+    table = {name: row for name, (_, row) in found.items()}
+    clips = pd.DataFrame.from_dict(table, "index", columns=["low", "high", "wanted", "at_most", "threshold"])
     return FoundSchema(
         {name: declared for name, (declared, _) in found.items()}, clips=clips, unit=unit, max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
@@ -234,10 +223,7 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
     if grouped:
         raise NotAvailableError("levels are found where each person has one row: declare them")
     if budget.delta is None:
-        raise ArgumentError(
-            "levels need delta=: one record's own level may be shown with that probability; name it, or "
-            "declare the levels"
-        )
+        raise ArgumentError("levels need delta=, with which one record's own may be shown: or declare them")
     epsilon = gaussian_epsilon(budget.mu, budget.delta)
     left = [
         (budget.delta - gaussian_delta(epsilon, budget.mu * math.sqrt(1.0 - 0.5 * k / columns))) / k

@@ -167,17 +167,16 @@ class ThresholdLoss:
     Parameters
     ----------
     mu : float
-        sqrt(2) over the sd of the noise, for a record that moves from one label to another of which both
-        occur in either table; at least 0, finite.
+        sqrt(2) over the sd of the noise, finite.
     delta : float
         Largest probability that a label which one record alone has is shown, strictly between 0 and 1.
 
     Notes
     -----
-    Two neighbours differ in one of three ways. Both labels occur in both tables: two counts differ by 1, and
-    the loss is mu-GDP. One of the labels occurs in one table alone: with probability `delta` it is shown, and
-    the other count differs by 1, (mu/sqrt 2)-GDP. Both do: nothing else differs. So a total is the largest
-    over how many of its releases are of the second kind, not the sum of both.
+    Where both labels of a replaced record occur in both tables, two counts differ by 1: mu-GDP. Where one is
+    in one table alone it is shown with probability `delta`, and the other count differs by 1:
+    (mu/sqrt 2)-GDP. Where both are, nothing else differs. A total is the largest over how many of its
+    releases are of the second kind, not the sum of both.
     """
 
     mu: float

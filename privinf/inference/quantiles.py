@@ -47,7 +47,6 @@ class Distribution(Protocol):
     def counts(self) -> Floats: ...  # noqa: D102
     @property
     def sds(self) -> Floats: ...  # noqa: D102
-
     @property
     def n(self) -> int: ...  # noqa: D102
 
@@ -98,10 +97,6 @@ class Search:
         """Whether all lies in one octave or two of one sign, as years do: a second look is needed."""
         ends = sorted((abs(self.low), abs(self.high)))
         return self.low * self.high > 0.0 and ends[1] <= 4.0 * ends[0]
-
-    def second_edges(self) -> Floats:
-        """Return the edges of a look into a narrow range."""
-        return np.linspace(self.low, self.high, NARROW + 1)
 
     def narrowed(self, found: Distribution) -> Search:
         """Return the range within a narrow one, a cell added on each side."""
@@ -180,7 +175,7 @@ def find_range(look: Callable[[Floats, float], Distribution], clip: float) -> Ra
     """
     search, rest = Search.of(look(signed_powers(), 0.3)), 0.7
     if search.narrow:
-        search, rest = search.narrowed(look(search.second_edges(), 0.2)), 0.5
+        search, rest = search.narrowed(look(np.linspace(search.low, search.high, NARROW + 1), 0.2)), 0.5
     return range_at(look(search.last_edges(), rest), clip)
 
 

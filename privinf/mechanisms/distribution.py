@@ -100,17 +100,10 @@ def undoing(cells: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyCDF:
-    """A released distribution function.
+    """A released distribution function: of `n` rows, how many are at or below each of increasing edges.
 
-    Attributes
-    ----------
-    edges : ndarray, shape (K - 1,)
-        Increasing.
-    counts : ndarray, shape (K - 1,)
-        Rows at or below each edge, unbiased, given that n is known: neither monotone nor within [0, n].
-    sds : ndarray, shape (K - 1,)
-        Of the noise in each count; counts of neighbouring edges share most of theirs.
-    n : int
+    `counts` are unbiased, given that n is known, neither monotone nor within [0, n]; counts of neighbouring
+    edges share most of the noise, whose sds are `sds`.
     """
 
     edges: Floats
@@ -131,27 +124,12 @@ class NoisyCDF:
 
 
 class OpenColumns:
-    """Some columns of one table, read and checked once, of which distributions are released.
+    """Some columns of numbers of one table, read and checked once, of which distributions are released.
 
-    Parameters
-    ----------
-    rows : DataFrame, any other table, or Rows
-    names : sequence of str
-        Columns of numbers.
-    schema : Schema, optional
-        Their declarations, for missing values where they are imputed.
-    unit : str, optional
-        Column that tells whose row it is, where one person has several; at most `max_rows`.
+    `schema` declares them where missing values are imputed. With `unit`, the column that tells whose row it
+    is, one person has up to `max_rows`. What is wrong with the rows is a SchemaError or AlignmentError, for
+    the holder.
 
-    Raises
-    ------
-    SchemaError
-        A column is absent, has missing or infinite values, or texts. For the holder: it depends on the rows.
-    AlignmentError
-        A unit has more rows than `max_rows`.
-
-    Notes
-    -----
     **Privacy.** Holds raw rows; replace-one, the number of rows is public. A person's rows add up: the
     sensitivity is multiplied by `max_rows`.
     """

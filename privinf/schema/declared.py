@@ -160,13 +160,7 @@ class Factor:
 @doors
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A column of which only the name and the kind are known: nothing can be fitted on it.
-
-    Parameters
-    ----------
-    kind : {"number", "levels"}
-        What is to be filled in: bounds or levels.
-    """
+    """A column of which only the name and the kind are known: bounds or levels are to be filled in."""
 
     kind: ColumnKind
     public: ClassVar[bool] = False

@@ -126,10 +126,8 @@ class Schema:
         Examples
         --------
         >>> schema = Schema.from_frame_names({"age": [31.0, 45.0], "region": ["north", "south"]})
-        >>> schema.blank
-        ('age', 'region')
-        >>> schema.fill({"age": (18, 90), "region": ["north", "south"]}).blank
-        ()
+        >>> schema.blank, schema.fill({"age": (18, 90)}).blank
+        (('age', 'region'), ('region',))
         """
         given = columns.columns if isinstance(columns, Schema) else columns
         if not isinstance(given, Mapping):

@@ -51,10 +51,7 @@ class ColumnLooks:
 
     @classmethod
     def of(cls, asked: Asked, name: str) -> ColumnLooks:
-        """Return the column of a test, opened; what the call may spend fits its ledger.
-
-        Raises ArgumentError where Laplace noise is asked for, NotAvailableError if a person has several rows.
-        """
+        """Return the column of a test, opened; what the call may spend fits its ledger."""
         schema, words = asked.schema, asked.words
         if words.get("noise") == "laplace":
             raise ArgumentError("noise='laplace' is for sums: distribution functions have Gaussian noise")
@@ -195,10 +192,7 @@ def spending(asked: Asked, mu: float) -> Asked:
 
 
 def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, MeanClip]:
-    """Release the sums of one column on a clip that a fifth of mu^2 buys.
-
-    The clip makes the interval of this level short; the sums' account has both releases.
-    """
+    """Release the sums of one column on a clip that a fifth of mu^2 buys; their account has both releases."""
     asked = streamed(asked)
     looks, label = ColumnLooks.of(asked, name), f"mean of {name}"
     found, first = looks.first(CLIP_SHARE, f"{label}, its clip")
