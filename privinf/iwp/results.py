@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
@@ -34,7 +35,7 @@ from privinf.results.prediction import (
 )
 from privinf.results.rendering import PrivateSummary
 from privinf.results.resampling import BootstrapResults
-from privinf.results.summary import summarize
+from privinf.results.summary import Wording, summarize
 from privinf.schema import Design
 from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, RngLike, Which
 from privinf.validation import check_array, check_choice
@@ -155,14 +156,21 @@ class IWPGLMResults(Results):
         return noise_inflation(system, self._scaled_params)
 
     def summary(
-        self, alpha: float = 0.05, title: str | None = None, *, naive: bool = False
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        slim: bool = False,
+        *,
+        naive: bool = False,
     ) -> PrivateSummary:
         """Return the summary.
 
         Parameters
         ----------
-        alpha : float
-        title : str, optional
+        yname, xname, title, alpha, slim
+            As for `Results.summary`.
         naive : bool
             Add what ignoring the noise would have given.
         """
@@ -170,7 +178,7 @@ class IWPGLMResults(Results):
         if naive:
             values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
             more = (f"Ignoring the noise would have given: {values}.",)
-        return summarize(self, alpha=alpha, title=title, more=more)
+        return summarize(self, Wording(yname, xname, title, alpha, slim), more=more)
 
     def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.

@@ -515,9 +515,16 @@ class LassoResults(Results):
             method=method,
         )
 
-    def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
+    def summary(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        slim: bool = False,
+    ) -> PrivateSummary:
         """Return the summary; shares of the targets that are explained, and a bias bound, have columns."""
-        summary = super().summary(alpha, title)
+        summary = super().summary(yname, xname, title, alpha, slim)
         if "marks" in self._settings:
             shares = [f"{share:.2f}" for share in self.explained_shares().explained]
             summary = summary.with_column("(R2 of x)", shares, 3, EXPLAINED_NOTE)

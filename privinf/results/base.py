@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,13 +18,14 @@ from privinf.results import resampling, storage
 from privinf.results.context import Context, Withheld
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import summarize
+from privinf.results.summary import Wording, summarize, summarize_as_frames
 from privinf.typing import BootstrapMethod, Floats, RngLike
 from privinf.validation import as_generator, check_count, shown
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from statsmodels.iolib.summary2 import Summary
 
 
 @doors
@@ -155,9 +156,47 @@ class Results(Withheld, DescribedResults):
         """Return `draws` as ArviZ's container (InferenceData, or DataTree from ArviZ 1 on)."""
         return resampling.to_arviz(self.draws(n, rng=rng), group)
 
-    def summary(self, alpha: float = 0.05, title: str | None = None) -> PrivateSummary:
-        """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it."""
-        return summarize(self, alpha=alpha, title=title)
+    def summary(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        slim: bool = False,
+    ) -> PrivateSummary:
+        """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it.
+
+        Parameters
+        ----------
+        yname, title : str, optional
+            What to call the response and the table.
+        xname : sequence of str, optional
+            What to call the coefficients, all of them.
+        alpha : float
+            Intervals are of level ``1 - alpha``.
+        slim : bool
+            Whether to leave out tests and explanations; warnings and what was spent stay.
+        """
+        return summarize(self, Wording(yname, xname, title, alpha, slim))
+
+    def summary2(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        float_format: str = "%.4f",
+    ) -> Summary:
+        """Return the summary as statsmodels' ``summary2``, whose ``tables`` are frames; see `summary`.
+
+        Parameters
+        ----------
+        yname, xname, title, alpha
+            As for `summary`.
+        float_format : str
+            Of the coefficients' table, as ``%`` takes it.
+        """
+        return summarize_as_frames(self, Wording(yname, xname, title, alpha), float_format)
 
     def plot(
         self,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
-from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
 from privinf.typing import Floats
-from privinf.validation import check_fraction
+from privinf.validation import check_flag, check_fraction
 
 ERRORS_NOTE = (
     "std err is the total: sampling error and privacy noise. (no noise) is the standard error that the same "
@@ -50,22 +54,76 @@ CLIPPED_NOTE = (
 )
 
 
-def summarize(
-    result: DescribedResults, *, alpha: float, title: str | None, more: tuple[str, ...] = ()
-) -> PrivateSummary:
-    """Return the summary of a result; intervals of level ``1 - alpha``; `more` footnotes."""
-    check_fraction(alpha, "alpha")
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What a summary is told to call things, and how much to say; see `Results.summary`."""
+
+    yname: str | None = None
+    xname: Sequence[str] | None = None
+    title: str | None = None
+    alpha: float = 0.05
+    slim: bool = False
+
+    def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what rows are called, one text for each coefficient (else ArgumentError)."""
+        if self.xname is None:
+            return names
+        found = () if isinstance(self.xname, str) else tuple(self.xname)
+        if len(found) != len(names) or not all(isinstance(name, str) for name in found):
+            raise ArgumentError(f"xname must name all {len(names)} coefficients: {', '.join(names)}")
+        return found
+
+    def title_of(self, result: DescribedResults) -> str:
+        """Return the title."""
+        return f"{result.model.name or 'Private regression'} Results" if self.title is None else self.title
+
+    def check(self) -> Wording:
+        """Return itself if it can be followed (else ArgumentError)."""
+        check_fraction(self.alpha, "alpha")
+        check_flag(self.slim, "slim")
+        if not isinstance(self.yname, (str, type(None))):
+            raise ArgumentError(f"yname must be a text, got {type(self.yname).__name__}")
+        return self
+
+
+def summarize(result: DescribedResults, told: Wording, *, more: tuple[str, ...] = ()) -> PrivateSummary:
+    """Return the summary of a result; `more` footnotes."""
+    alpha, names = told.check().alpha, told.names(result.names)
     weak = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
+    explained = [] if told.slim else [*notes, *result.notes, *more]
     return PrivateSummary(
-        title=f"{result.model.name or 'Private regression'} Results" if title is None else title,
-        top=_model_facts(result),
+        title=told.title_of(result),
+        top=_model_facts(result, told),
         header=header,
-        rows=[(name, *row) for name, row in zip(result.names, cells, strict=True)],
-        tests=_test_facts(result),
+        rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
+        tests=([], []) if told.slim else _test_facts(result),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *notes, *result.notes, *more, *_assumptions(result.privacy)],
+        notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
     )
+
+
+def summarize_as_frames(result: DescribedResults, told: Wording, float_format: str) -> Summary:
+    """Return the summary as statsmodels' ``summary2`` has it: tables that are frames."""
+    alpha, names = told.check().alpha, told.names(result.names)
+    table, notes = {"Coef.": result.params.to_numpy()}, _warnings(result)
+    if result.estimate.cov is None:
+        notes.append(f"No standard errors: {result.estimate.weak_reason}.")
+    else:
+        ends = WaldResults.conf_int(result, alpha).to_numpy()
+        letter, (low, high) = "t" if result.use_t else "z", _interval_header(alpha)
+        table |= {"Std.Err.": result.bse.to_numpy(), letter: result.tvalues.to_numpy()}
+        table |= {f"P>|{letter}|": result.pvalues.to_numpy(), low: ends[:, 0], high: ends[:, 1]}
+    made = Summary()
+    made.add_title(told.title_of(result))
+    left, right = _model_facts(result, told)
+    made.add_dict(dict([*left, *right]))
+    made.add_df(pd.DataFrame(table, list(names)), float_format=float_format)
+    left, right = privacy_facts(result.privacy)
+    made.add_dict(dict([*left, *right]))
+    for note in [*notes, *result.notes, *_assumptions(result.privacy)]:
+        made.add_text(note)
+    return made
 
 
 def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
@@ -151,13 +209,15 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
+def _model_facts(result: DescribedResults, told: Wording) -> tuple[list[Fact], list[Fact]]:
     left = [
-        ("Dep. Variable:", result.model.endog_names),
+        ("Dep. Variable:", result.model.endog_names if told.yname is None else told.yname),
         ("Model:", result.model.name),
         *([("Method:", result.method)] if result.method else []),
         *((f"{name}:", str(value)) for name, value in result.options.items()),
     ]
+    if told.slim:
+        return left[:2], [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
     right = [
         ("No. Observations:", f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
