@@ -50,7 +50,6 @@ APART = (
     "Intervals of named targets take for granted that, given the nuisance columns, a target's column is "
     "uncorrelated with every other one, weighted by the curvature."
 )
-
 LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
 
 
@@ -331,13 +330,11 @@ def second_look_results(
 
 def _unsettled(rows: GlmRows, step: OneStep, trajectory: Trajectory, covariance: Floats) -> str:
     """Return why the last step was too long for intervals; empty where it was not."""
-    start = error_of_start(trajectory, step.bread, step.meat, rows.total)
     # The linear model's curvature changes as residuals enter the clip or leave it.
     unit = 1.0 if rows.family != "gaussian" or rows.residual_clip is None else rows.residual_clip
-    settled = settling(step.step, covariance, start, step.shift / unit)
-    if settled.settled:
-        return ""
-    return UNSETTLED.format(settled.length, "" if rows.family == "binomial" else WIDER_CLIP)
+    start = error_of_start(trajectory, step.bread, step.meat, rows.total)
+    found, wider = settling(step.step, covariance, start, step.shift / unit), WIDER_CLIP
+    return "" if found.settled else UNSETTLED.format(found.length, wider * (rows.family != "binomial"))
 
 
 def weak_results(

@@ -13,7 +13,7 @@ from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_test import ScoreTestResult
 from privinf.typing import Flags, Floats
 
-DEPENDENT = "the scores are linearly dependent under the null: drop a collinear column"
+COLLINEAR_SCORES = "the scores are linearly dependent under the null: drop a collinear column"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +143,5 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
 def quadratic_statistic(psi: Floats, meat: Floats, n: int) -> float:
     """Return ``n psi' meat^-1 psi`` (NotPositiveDefiniteError where there is no such inverse)."""
     if not is_positive_definite(meat):
-        raise NotPositiveDefiniteError(DEPENDENT)
+        raise NotPositiveDefiniteError(COLLINEAR_SCORES)
     return float(n * psi @ np.linalg.solve(meat, psi))

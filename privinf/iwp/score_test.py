@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import CHI_SQUARE, kept_columns
-from privinf.inference.restricted_scores import DEPENDENT, Restriction
+from privinf.inference.restricted_scores import COLLINEAR_SCORES, Restriction
 from privinf.inference.score_test import THRESHOLD, Identification, ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.newton import newton
@@ -189,7 +189,7 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
     projection, lift = null.projection(slope), null.direction(slope)
     meat = projection @ system.meat(theta) @ projection.T
     if not is_positive_definite(meat):
-        raise NotPositiveDefiniteError(DEPENDENT)
+        raise NotPositiveDefiniteError(COLLINEAR_SCORES)
     return NullPoint(theta, projection @ score, projection @ slope @ lift, projection, lift, meat)
 
 

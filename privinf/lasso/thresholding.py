@@ -296,22 +296,7 @@ def step(
 
 
 def fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
-    """Return a fit of the columns that were picked, once more, from where it stands.
-
-    Parameters
-    ----------
-    sums : SparseSums
-    fit : SparseFit
-        A column joined it: the noise of its Gram matrix is in the coefficients.
-    clip : float
-        Where residuals are clipped, in multiples of their scale.
-    rho : float
-        Price, zCDP.
-
-    Notes
-    -----
-    **Privacy.** Spends `rho`.
-    """
+    """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
     far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
     clip, beta, noise, moved = max(clip, far / fit.scale), fit.picked_beta, 0.0, 0.0
     root, _ = preconditioner(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
@@ -323,7 +308,8 @@ def fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> S
     efficiency = _efficiency(len(beta), clip, rho)
     variance = efficiency * fit.scale**2 / sums.n + noise**2
     return replace(
-        fit, picked_beta=beta, beta=beta[positions(fit.support, fit.picked)], step_sd=noise,
+        fit, picked_beta=beta, step_sd=noise,
+        beta=fit.beta + (beta - fit.picked_beta)[positions(fit.support, fit.picked)],
         efficiency=efficiency, picked_errors=np.sqrt(variance * (root**2).sum(axis=1)), root=root,
         astray=fit.astray or (math.isfinite(rho) and unsettled),
     )  # fmt: skip

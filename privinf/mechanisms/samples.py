@@ -31,7 +31,7 @@ from privinf.schema.reading import Reader
 from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SampleKind, SpendingWords
 from privinf.validation import check_choice, check_fraction, check_positive, check_words
 
-DEPENDENT = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.OLS"
+SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.OLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def release_sample(
     price = Price.of(statistic, spending, noise, ledger)
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
-        raise NotAvailableError(DEPENDENT.format(schema.unit, schema.max_rows))
+        raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
     unit_codes(schema, rows)
     sample = _opened(rows, schema, question)
     if len(sample) < 2:

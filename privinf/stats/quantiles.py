@@ -16,7 +16,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import MeanClip, mean_clip, quantile_interval, window_edges
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import WORDS, Spending
-from privinf.mechanisms.samples import DEPENDENT, SampleQuestion, SampleSums
+from privinf.mechanisms.samples import SEVERAL_ROWS, SampleQuestion, SampleSums
 from privinf.stats.base import (
     Asked,
     ConfidenceInterval,
@@ -56,7 +56,7 @@ class ColumnLooks:
         if words.get("noise") == "laplace":
             raise ArgumentError("noise='laplace' is for sums: distribution functions have Gaussian noise")
         if schema.unit is not None and schema.max_rows > 1:
-            raise NotAvailableError(DEPENDENT.format(schema.unit, schema.max_rows))
+            raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
         told: Any = {word: words[word] for word in WORDS if word in words}
         budget, bounds = Spending.of(told, words.get("ledger")), schema.interval(name)
         held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
