@@ -167,9 +167,10 @@ class Schema:
         Parameters
         ----------
         formula : str
-            A patsy formula. Allowed inside it: columns, ``C()``, ``I()``, ``Q()``, arithmetic, integer and
-            other fixed powers, ``np.log`` and the like, ``center`` and ``standardize`` where the schema has
-            their numbers, ``bs`` and ``cr`` with knots and both bounds.
+            A patsy formula. Allowed inside it: columns, ``C()`` with Treatment, Sum, Helmert and levels=,
+            ``I()``, ``Q()``, arithmetic, fixed powers, comparisons, ``np.where``, ``np.clip``, ``np.log`` and
+            the like, ``center`` and ``standardize`` where the schema has their numbers, ``poly(x, degree)``,
+            ``bs`` and ``cr`` with knots and both bounds.
         response : {"protected", "public"}
             Whether the response is noised or sent in clear. One made of public columns is always in clear.
         radius : float, optional
