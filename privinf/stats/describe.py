@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUARTILES = (0.25, 0.5, 0.75)
-QUARTERS = ("mean", "25%", "50%", "75%")
+TOLD_ROWS = ("mean", "25%", "50%", "75%")
 # Of a column's mu^2: its sums, and its distribution function.
 SUMS_SHARE = 0.4
 
@@ -97,8 +97,8 @@ def describe(  # type: ignore[misc]
         quarters = [quantile_interval(first, q, two_sided(level), looks.low, looks.high) for q in QUARTILES]
         found[name] = [sums.nobs, made.estimate, made.sd, *(one[0] for one in quarters)]
         ends[name] = [*made.confidence_interval(level), *(end for one in quarters for end in one[1:])]
-    index = pd.MultiIndex.from_product([QUARTERS, ["low", "high"]])
+    index = pd.MultiIndex.from_product([TOLD_ROWS, ["low", "high"]])
     return Description(
-        pd.DataFrame(found, index=["count", "mean", "std", *QUARTERS[1:]]), pd.DataFrame(ends, index=index),
+        pd.DataFrame(found, index=["count", "mean", "std", *TOLD_ROWS[1:]]), pd.DataFrame(ends, index=index),
         PrivacyReport.of(entries, words.get("ledger"), delta=opened[names[0]].spending.delta),
     )  # fmt: skip
