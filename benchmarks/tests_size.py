@@ -87,7 +87,7 @@ def one():
                 if n >= 1000:
                     laplace = MeanLaw.of(*noisy, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
                 else:
-                    each = zip(*(array[:3000] for array in noisy), strict=True)
+                    each = zip(*(array[:500] for array in noisy), strict=True)
                     laplace = np.array(
                         [
                             MeanLaw.of(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
@@ -381,7 +381,7 @@ def page(found):
         "",
     ]  # fmt: skip
     parts = {
-        "one": ("One sample, size (Laplace below n = 1,000: 3,000 releases)", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
+        "one": ("One sample, size (Laplace below n = 1,000: 500 releases)", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
         "groups": ("Groups: size of F and of t of the first two, coverage and width of their difference (two other means equal; units of half the range)", ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"]),
         "laplace": ("Groups, Laplace noise (200 releases)", ["design", "n", "eps", "F"]),
         "shares": ("Shares: coverage of the score interval; size of the exact one-sided test (200)", ["share", "n", "eps", "coverage", "exact size"]),
