@@ -45,7 +45,7 @@ Made by `python benchmarks/audits_lasso.py --only whole{scaled}` in {seconds:.0f
 one record. Of "opposite responses" the records have one x at its bounds and residuals at opposite clips; "orthogonal x"
 move these sums less, and Gram matrices and histograms as well. Every draw is a whole fit through `DebiasedLasso.fit`,
 about 25 releases under one joint budget: scales, picks, sizes, Gram matrices, steps, neighbours, slopes, variances,
-scores. A fit that refuses is an output like any other. The claim is epsilon at delta = {delta:g}: what the ledger says.
+scores. A fit that refuses is an output like any other. The claim is epsilon at the delta in brackets: what the ledger says.
 "All releases": the log-likelihood ratio of everything that the server let out, of which results and refusals are
 functions; the exact loss is by Monte Carlo over the same fits. A row passes if the bound is below the claim: so many
 draws prove about two thirds of the exact loss, whatever the score. "Public results": a discriminant of estimates, standard
@@ -56,8 +56,9 @@ the pair, in zCDP, as a share of what the ledger says, the largest in any fit: n
 BROKEN_HEAD = """# Whole fits of DebiasedLasso with one thing broken
 
 Made by `python benchmarks/audits_lasso.py --only broken{scaled}` in {seconds:.0f} s. Opposite responses, as above; the claim is what the
-ledger says at delta = {delta:g}, but never more than was asked for. A mutant is caught if its bound exceeds the claim. Spent:
-above 1 where the mutant is caught without sampling; half noise is not, as the count takes the stated noise for granted.
+ledger says at the delta in brackets, but never more than was asked for. A mutant is caught if its bound exceeds the claim.
+Mutants of one release have 250 records, and most of the budget on the scores. Spent: above 1 where the mutant is caught
+without sampling; half noise is not, as the count takes the stated noise for granted.
 
 """
 HEADS = (HEAD, WHOLE_HEAD, BROKEN_HEAD)
@@ -107,13 +108,15 @@ def mutants(t: Any, table: Any) -> None:
             table.add(f"{kind}: {name}", found, "mu", t.MU, None, True)
 
 
-def whole_row(t: Any, table: Any, name: str, fits: Any, scores: Any, asked: float, mutant: bool) -> None:
+def whole_row(
+    t: Any, table: Any, name: str, fits: Any, scores: Any, mutant: bool, *, epsilon: float, delta: float
+) -> None:
     """Audit one score of whole fits and append what was spent and how many refused."""
-    claim = min(fits.epsilon, asked)
-    exact = t.exact_epsilon(fits.ratios) if scores is fits.ratios and not mutant else None
-    found = t.audit(scores, claim)
-    table.add(name, found, "epsilon", claim, exact, mutant)
-    allowed = fits.charged if not mutant else fits.charged.clip(max=t.epsilon_to_rho(asked, t.DELTA))
+    claim = min(fits.epsilon, epsilon)
+    exact = t.exact_epsilon(fits.ratios, delta) if scores is fits.ratios and not mutant else None
+    found = t.audit(scores, claim, delta)
+    table.add(f"{name} ({delta:g})", found, "epsilon", claim, exact, mutant)
+    allowed = fits.charged if not mutant else fits.charged.clip(max=t.epsilon_to_rho(epsilon, delta))
     share, refused = (fits.spent / allowed).max(), (fits.outcomes[..., -1] > 0.0).mean()
     if not mutant:
         table.wrong += share > 1.0 + 1e-9
@@ -122,20 +125,26 @@ def whole_row(t: Any, table: Any, name: str, fits: Any, scores: Any, asked: floa
 
 def whole_fits(t: Any, table: Any, scale: float) -> None:
     """Audit whole fits as they are."""
+    asked = {"epsilon": t.EPSILON, "delta": t.DELTA}
     for pair in t.PAIRS:
         fits = t.fits(pair, int(scale * (FITS if pair == t.OPPOSITE else OTHER_FITS)))
-        whole_row(t, table, f"{pair}, all releases", fits, fits.ratios, t.EPSILON, False)
-        whole_row(t, table, f"{pair}, public results", fits, t.learned(fits.outcomes), t.EPSILON, False)
+        whole_row(t, table, f"{pair}, all releases", fits, fits.ratios, False, **asked)
+        whole_row(t, table, f"{pair}, public results", fits, t.learned(fits.outcomes), False, **asked)
+    for target in ("mean", "robust"):
+        fits = t.fits(t.OPPOSITE, int(scale * OTHER_FITS), **t.HEAVY, **t.BROKEN, target=target)
+        name = f"{t.OPPOSITE} as for mutants, target {target}, all releases"
+        whole_row(t, table, name, fits, fits.ratios, False, **t.BROKEN)
 
 
 def broken_fits(t: Any, table: Any, scale: float) -> None:
     """Audit whole fits with one thing broken."""
     for name in t.MUTANTS:
-        fits = t.mutant_fits(name, int(scale * t.MUTANTS[name][2]), epsilon=t.MUTANT_EPSILON)
-        whole_row(t, table, f"{name}, all releases", fits, fits.ratios, t.MUTANT_EPSILON, True)
-    fits = t.leaking(t.OPPOSITE, int(scale * LEAKING_FITS), t.MUTANT_EPSILON)
+        fits = t.mutant_fits(name, int(scale * t.MUTANTS[name][2]), **t.BROKEN)
+        whole_row(t, table, f"{name}, all releases", fits, fits.ratios, True, **t.BROKEN)
+    asked = {"epsilon": t.BROKEN["epsilon"], "delta": t.DELTA}
+    fits = t.leaking(t.OPPOSITE, int(scale * LEAKING_FITS), asked["epsilon"])
     name = "one un-noised mean among the results, public results"
-    whole_row(t, table, name, fits, t.learned(fits.outcomes), t.MUTANT_EPSILON, True)
+    whole_row(t, table, name, fits, t.learned(fits.outcomes), True, **asked)
 
 
 def scaled(scale: float) -> str:
@@ -143,9 +152,9 @@ def scaled(scale: float) -> str:
     return "" if scale == 1.0 else f" --scale {scale:g}"
 
 
-def filled(head: str, started: float, scale: float, delta: float) -> str:
+def filled(head: str, started: float, scale: float) -> str:
     """Return what stands above a table of whole fits."""
-    return head.format(seconds=time.time() - started, scaled=scaled(scale), delta=delta) + WHOLE_COLUMNS
+    return head.format(seconds=time.time() - started, scaled=scaled(scale)) + WHOLE_COLUMNS
 
 
 def releases_text(table: Any, scale: float) -> str:
@@ -164,7 +173,7 @@ def whole_text(table: Any, scale: float) -> str:
     started = time.time()
     tests: Any = load(WHOLE_TESTS, "lasso_whole_fit_tests")
     whole_fits(tests, table, scale)
-    return filled(WHOLE_HEAD, started, scale, tests.DELTA)
+    return filled(WHOLE_HEAD, started, scale)
 
 
 def broken_text(table: Any, scale: float) -> str:
@@ -172,7 +181,7 @@ def broken_text(table: Any, scale: float) -> str:
     started = time.time()
     tests: Any = load(WHOLE_TESTS, "lasso_whole_fit_tests")
     broken_fits(tests, table, scale)
-    return filled(BROKEN_HEAD, started, scale, tests.DELTA)
+    return filled(BROKEN_HEAD, started, scale)
 
 
 TABLES = {"releases": releases_text, "whole": whole_text, "broken": broken_text}

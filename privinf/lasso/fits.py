@@ -141,8 +141,8 @@ def _fitted(
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")
     prices, count = plan.shares.debiasing(plan.rho, every=plan.every), plan.neighbours
-    if suspects is not None and suspects.further:
-        prices = replace(prices, score=prices.score - suspects.further)
+    further = 0.0 if suspects is None else suspects.further
+    prices = replace(prices, score=prices.score + fit.unspent - further)
     if plan.every:
         debiased = debias_all(sums, fit, prices)
     else:

@@ -249,11 +249,11 @@ class DebiasedLasso:
         mu : float
             Instead, on secure sums, where all noise is Gaussian: the budget in Gaussian DP.
         sparsity : int or "auto"
-            Columns kept. "auto" (the default): columns are picked in blocks of five, fitted cheaply, and
-            counted if they stand out of their errors; that ends where two do not, or at `max_sparsity`. Those
-            are kept that differ from zero at 5% by Bonferroni's rule over all p in the full fit, which takes
-            what was not spent of what all picks would cost (`privinf.lasso.thresholding`). Not for
-            heterogeneous fits and the paper's variant. At small n name one target: it is far narrower.
+            Columns kept. "auto" (the default): columns are picked in blocks of five and fitted cheaply, until
+            two do not come near to standing out of their errors, or at `max_sparsity`. Those are kept that
+            differ from zero at 5% by Bonferroni's rule over all p in the full fit, which takes what picks
+            left of the price of the most (`privinf.lasso.thresholding`). Not for heterogeneous fits and the
+            paper's variant. At small n name one target: it is far narrower.
         max_sparsity : int, optional
             Default: as many as keep the noise of their Gram matrix small (`privinf.lasso.plan`), a function
             of rows, budget and columns; with ``family="binomial"``, which picks all of them, at most ten. On

@@ -7,11 +7,13 @@ r"""Private hard thresholding: a sparse linear fit from blocks of picks and clip
 3. A few columns too many are picked, all are fitted well beside the targets, and the `sparsity` largest are
    kept. (A debiasing step from 0 would be long for a target with an effect: scores of rare levels are cut.)
 
-Where the number is to be chosen, blocks are of five columns, up to a public most; every pick and cheap fit
-has its price as if all were made. After each cheap fit the picked columns that stand out of their errors
-are counted, and picking ends where `extra` do not: in the order of picks what comes next is weaker. What
-was not spent goes to the full fit, whose most is fixed in advance (zCDP adds up where later prices depend on
-earlier releases, as long as their sum does not), and those are kept that stand out of its errors.
+Where the number is to be chosen, blocks are of five columns, up to a public most. The b-th block of picks,
+and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are always made, are
+good however many there could be. After each cheap fit the picked columns are counted that pass half of what
+a good fit asks, and picking ends where `extra` do not: in the order of picks what comes next is weaker. What
+picks and cheap fits left goes to the full fit, and what sizes and scales left to the scores of the targets:
+their most is fixed in advance (zCDP adds up where later prices depend on earlier releases, as long as their
+sum does not). Those columns are kept that stand out of the errors of the full fit.
 
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
@@ -40,6 +42,8 @@ from privinf.typing import Floats, Integers
 PRODUCT_CLIP = 1.5
 BLOCKS = 3
 OPEN_BLOCK = 5
+# Columns that may stand out of the errors of a good fit pass so much of its threshold in a cheap one.
+PERHAPS = 0.5
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -96,6 +100,8 @@ class SparseFit:
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
     root : ndarray, shape (size of `picked`, size of `picked`)
         R of the steps: ``R R'`` is about the inverse Gram matrix of the picked columns.
+    unspent : float
+        What is left of the price of sizes and scales, zCDP.
     """
 
     support: list[int]
@@ -108,6 +114,7 @@ class SparseFit:
     picked_errors: Floats
     astray: bool = False
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    unspent: float = 0.0
 
 
 def block_sizes(picks: int, blocks: int) -> list[int]:
@@ -157,7 +164,7 @@ def sparse_fit(
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
         Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
-        are picked in blocks until `extra` are not; 0: the number is as stated.
+        are picked in blocks until `extra` do not come near that; 0: the number is as stated.
     always, excluded : sequence of int
         Columns that are in every fit (a constant), and columns that may not be picked: public choices.
     targets : sequence of int
@@ -165,7 +172,7 @@ def sparse_fit(
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says, to the last part.
+    **Privacy.** Spends what `budget` says but for what the fit says is `unspent`.
     """
     p = len(sums.units.scale)
     allowed = np.ones(p, dtype=bool)
@@ -174,32 +181,36 @@ def sparse_fit(
     sizes = _open_blocks(picks) if threshold else block_sizes(picks, blocks)
     joining = targets if len(targets) <= picks else ()
     price = budget.sizes / (len(sizes) + bool(joining))
-    cheap = CHEAP_FITS * budget.refit / max(len(sizes) - 1, 1)
-    scale_count = len(sizes) + len(STEPS)
+    parts = _falling(len(sizes)) if threshold else np.array(sizes) / max(picks, 1)
+    cheap = CHEAP_FITS * budget.refit * (_falling if threshold else _equal)(len(sizes) - 1)
+    looked = budget.scales / (len(sizes) + len(STEPS))
+    unspent = 0.0
     support, beta = list(always), np.zeros(len(always))
-    scale = first = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
+    scale = first = sums.residual_scale((), np.empty(0), looked, "scale of the response")
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
         if block:
-            beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), cheap)
-            out = int((np.abs(beta) > threshold * errors)[len(always) :].sum())
-            if threshold and out <= len(support) - len(always) - extra:
-                left += sum(sizes[block:]) / picks * budget.selection + (len(sizes) - 1 - block) * cheap
+            rho = float(cheap[block - 1])
+            beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
+            out = (np.abs(beta) > PERHAPS * threshold * errors)[len(always) :]
+            if threshold and out.sum() <= len(out) - extra:
+                left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
+                unspent = (len(sizes) - block) * (price + looked)
                 break
-            scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
-        new = sums.pick(
-            support, beta, clip * scale, size, allowed, budget.selection * size / picks, "selection"
-        )
+            scale = sums.residual_scale(support, beta, looked, "scale of residuals")
+        rho = float(parts[block]) * budget.selection
+        new = sums.pick(support, beta, clip * scale, size, allowed, rho, "selection")
         sums.size_columns(new, price)
         allowed[new] = False
         support, beta = support + new, np.append(beta, np.zeros(size))
     new = [j for j in joining if j not in support]
     sums.size_columns(new, price)
+    unspent += price if joining and not new else 0.0
     support, beta = support + new, np.append(beta, np.zeros(len(new)))
-    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, budget.scales / scale_count)
+    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, looked)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
-    return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled)
+    return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled, unspent=unspent)
 
 
 def _cheap_fit(
@@ -212,6 +223,16 @@ def _cheap_fit(
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
         scale *= SHRINK
     return beta, math.sqrt(scale**2 / sums.n + noise**2) * np.sqrt((root**2).sum(axis=1))
+
+
+def _falling(count: int) -> Floats:
+    """Return parts of a price that fall as 1, 1/2, 1/3, ..., shape (count,)."""
+    weights = 1.0 / np.arange(1, count + 1)
+    return np.asarray(weights / weights.sum())
+
+
+def _equal(count: int) -> Floats:
+    return np.full(count, 1.0 / max(count, 1))
 
 
 def _open_blocks(picks: int) -> list[int]:
