@@ -61,6 +61,23 @@ def check_choice(value: object, choices: object, name: str) -> Any:
     return value
 
 
+OTHER_COVARIANCES = {
+    "HC1": "is n/(n - p) times the sampling part of 'HC0', a public factor: ask for 'HC0'",
+    "HC2": "needs the leverage of every row beside its residual, which no release holds: ask for 'HC0'",
+    "HC3": "needs the leverage of every row beside its residual, which no release holds: ask for 'HC0'",
+    "HAC": "needs the order of the rows, which no release holds: ask for 'HC0'",
+    "cluster": "is what a release of units has, which the schema declares: name the cluster's column there, "
+    "Schema(..., unit=); for an effect of each cluster write C(cluster)",
+}
+
+
+def check_cov_type(value: object, choices: object) -> Any:
+    """Return `value` if it is one of `choices`, else raise ArgumentError, for those of statsmodels why."""
+    if isinstance(value, str) and (reason := OTHER_COVARIANCES.get(value)):
+        raise ArgumentError(f"cov_type={value!r} {reason}")
+    return check_choice(value, choices, "cov_type")
+
+
 def check_number(
     value: object,
     name: str,

@@ -20,7 +20,7 @@ from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.typing import AnyPath, CovType, Floats, ScoreTarget, SumRelation
-from privinf.validation import check_choice, check_count, check_fraction
+from privinf.validation import check_choice, check_count, check_cov_type, check_fraction
 
 LARGEST_SEED = 2**62
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
@@ -149,7 +149,7 @@ def plan_fit(spending: Mapping[str, float], asked: FitRequest, rows: GlmRows) ->
     block, clients = rows.block(targets, asked.nuisance), rows.clients(asked.unit, asked.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
-    robust = check_choice(asked.cov_type, CovType, "cov_type") == "HC0"
+    robust = check_cov_type(asked.cov_type, CovType) == "HC0"
     alone = optimizer is None and clients is None and block is None
     looked = alone and rows.family == "gaussian" and rows.whole
     if not robust and rows.family == "gaussian" and not looked:

@@ -288,16 +288,6 @@ def glm_results(
     return FederatedGLMResults(estimate, sampling_cov=back @ sampling @ back.T, **context)
 
 
-def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
-    """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
-    center, unit, _, _ = rows.response_units
-    middle = np.zeros(rows.p)
-    if rows.design.constant is not None:
-        middle[rows.design.constant] = center
-    path = [middle + unit * theta for theta in (look.pilot.theta, look.params)]
-    return Trajectory(path[-1], path, 1, [])
-
-
 def second_look_results(
     rows: GlmRows, look: SecondLook, looks: Looks, description: FitDescription
 ) -> FederatedGLMResults:

@@ -34,11 +34,11 @@ from privinf.glm.results import (
     FederatedGLMResults,
     FitDescription,
     glm_results,
-    path_of,
     second_look_results,
     weak_results,
 )
 from privinf.glm.rows import GlmRows
+from privinf.glm.second_look import SecondLook
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.estimate import Estimate, VarianceTerms
@@ -198,6 +198,16 @@ def sums_of(
         asked = server if folder is None else CheckpointedServer(server, folder)
     constant = rows.design.constant if rows.family == "poisson" else None
     return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)
+
+
+def path_of(look: SecondLook, rows: GlmRows) -> Trajectory:
+    """Return a second look as a trajectory: the pilot, then the estimate; units of `GlmRows`."""
+    center, unit, _, _ = rows.response_units
+    middle = np.zeros(rows.p)
+    if rows.design.constant is not None:
+        middle[rows.design.constant] = center
+    path = [middle + unit * theta for theta in (look.pilot.theta, look.params)]
+    return Trajectory(path[-1], path, 1, [])
 
 
 # ---- results of curved fits

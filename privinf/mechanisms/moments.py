@@ -26,7 +26,7 @@ from privinf.releases import Release
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import CovType, Floats, Missing, SpendingWords, Trust
-from privinf.validation import check_choice, check_flag, check_fraction, check_positive
+from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 
 ROBUST_SHARE = 0.25
 
@@ -198,7 +198,7 @@ class Moments:
 
     def _wants_residuals(self, cov_type: CovType | None) -> bool:
         if cov_type is not None:
-            check_choice(cov_type, CovType, "cov_type")
+            check_cov_type(cov_type, CovType)
         if self.trust == "local" and cov_type == "nonrobust":
             raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
         return cov_type == "HC0" and self.trust == "central"

@@ -27,7 +27,7 @@ from privinf.mechanisms.statistics.moments import (
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.typing import CovType, Floats, RngLike, SpendingWords, Trust
-from privinf.validation import check_choice, check_fraction, check_positive
+from privinf.validation import check_cov_type, check_fraction, check_positive
 
 # ---- parties
 
@@ -220,7 +220,7 @@ class _MomentRounds:
 
 def _parts(mu: float, cov_type: CovType | None, robust_share: float | None) -> tuple[float, ...]:
     """Return the prices of the rounds."""
-    robust = cov_type is not None and check_choice(cov_type, CovType, "cov_type") == "HC0"
+    robust = cov_type is not None and check_cov_type(cov_type, CovType) == "HC0"
     if robust_share is not None and not robust:
         raise ArgumentError("robust_share= belongs to cov_type='HC0'")
     share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")

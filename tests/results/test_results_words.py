@@ -5,6 +5,7 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
+import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
@@ -230,3 +231,14 @@ def test_summaries_take_their_words(pair):
     for words in ({"xname": ["a"]}, {"xname": "abcdef"}, {"yname": 0.1}, {"slim": 1}, {"alpha": 0}):
         with pytest.raises(ArgumentError, match=next(iter(words))):
             ours.summary(**words)
+
+
+def test_other_covariances_are_refused_with_the_reason(frame):
+    schema = pi.Schema({"x1": (-1.0, 1.0), "y": (-3.0, 3.0)})
+    words = {"HC1": "public factor", "HC3": "leverage of every row", "cluster": "unit="}
+    for kind, reason in words.items():
+        for model in (pi.MomentOLS, pi.OLS):
+            made = model.from_formula("y ~ x1", frame, schema=schema)
+            with pytest.raises(ArgumentError, match=reason):
+                made.fit(epsilon=1.0, delta=1e-5, cov_type=kind)
+            assert not len(made.ledger)
