@@ -250,7 +250,7 @@ class DebiasedLasso:
             Instead, on secure sums, where all noise is Gaussian: the budget in Gaussian DP.
         sparsity : int or "auto"
             Columns kept. "auto" (the default): columns are picked in blocks of five and fitted cheaply, until
-            two do not come near to standing out of their errors, or at `max_sparsity`. Those are kept that
+            fewer than three of a block stand out of their errors, or at `max_sparsity`. Those are kept that
             differ from zero at 5% by Bonferroni's rule over all p in the full fit, which takes what picks
             left of the price of the most (`privinf.lasso.thresholding`). Not for heterogeneous fits and the
             paper's variant. At small n name one target: it is far narrower.

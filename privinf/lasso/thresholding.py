@@ -9,8 +9,9 @@ r"""Private hard thresholding: a sparse linear fit from blocks of picks and clip
 
 Where the number is to be chosen, blocks are of five columns, up to a public most. The b-th block of picks,
 and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are always made, are
-good however many there could be. After each cheap fit the picked columns are counted that pass half of what
-a good fit asks, and picking ends where `extra` do not: in the order of picks what comes next is weaker. What
+good however many there could be. After each cheap fit the columns of the last block that stand out of their
+errors are counted, and picking ends where fewer than three do: a column beside one that matters is often
+picked with it, so that some of a block do not stand out although more is to come. What
 picks and cheap fits left goes to the full fit, and what sizes and scales left to the scores of the targets:
 their most is fixed in advance (zCDP adds up where later prices depend on earlier releases, as long as their
 sum does not). Those columns are kept that stand out of the errors of the full fit.
@@ -41,9 +42,7 @@ from privinf.typing import Floats, Integers
 # Multiples of the residuals' scale: of clipped products, and of residuals in a step.
 PRODUCT_CLIP = 1.5
 BLOCKS = 3
-OPEN_BLOCK = 5
-# Columns that may stand out of the errors of a good fit pass so much of its threshold in a cheap one.
-PERHAPS = 0.5
+OPEN_BLOCK, LIVELY = 5, 3
 # The Gram matrix shrinks vectors to sqrt(1.4 k): columns in units of their size have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
@@ -164,7 +163,7 @@ def sparse_fit(
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
         Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
-        are picked in blocks until `extra` do not come near that; 0: the number is as stated.
+        are picked in blocks until fewer than `LIVELY` of a block are; 0: the number is as stated.
     always, excluded : sequence of int
         Columns that are in every fit (a constant), and columns that may not be picked: public choices.
     targets : sequence of int
@@ -193,8 +192,7 @@ def sparse_fit(
         if block:
             rho = float(cheap[block - 1])
             beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
-            out = (np.abs(beta) > PERHAPS * threshold * errors)[len(always) :]
-            if threshold and out.sum() <= len(out) - extra:
+            if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < LIVELY:
                 left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
                 unspent = (len(sizes) - block) * (price + looked)
                 break
