@@ -343,8 +343,8 @@ MUTANTS = {
     "parts and steps spend the whole budget, counted once": (WHOLE, {}, 3000),
 }  # fmt: skip
 # Here double the loss of a Gaussian release stands out most of what zCDP allows, by so many draws.
-# Proved of the claim 1.998: 2.520 for CR, 2.363 for b - a. At delta = .05 and 50 records, where four of ten fits
-# refused before their scores, 8,000 draws proved 1.04 and 1.60.
+# Proved of the claim 1.998: 2.520 for CR, 2.363 for b - a. At delta = .05 and 50 records, where four of ten
+# fits refused before their scores, it was not.
 BROKEN = {"epsilon": 2.0, "delta": 0.2}
 UNSEEN = {"half noise"}  # by the count of what is spent: it takes the stated noise for granted
 
