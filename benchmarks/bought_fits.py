@@ -4,7 +4,7 @@ Five tables whose rows are drawn again with replacement (flights: 50,000 of them
 tenth of mu^2 buys bounds of all numeric columns (0/1 columns are known to be that), clip .01; the rest fits
 `privinf.OLS`. The other fit has the bounds that one would declare, and all of mu^2. Truth, as in the gauntlet,
 is least squares on the table's rows clipped to the bounds of the fit; the last column takes rows as they are:
-bounds that cut a column change the coefficients, which the fit warns of. Coverage: the worst coefficient's;
+bounds that cut a column change the coefficients, which its summary says. Coverage: the worst coefficient's;
 the mean's. Widths: medians over draws, of the median and of the widest coefficient.
 """
 

@@ -39,6 +39,10 @@ from privinf.validation import check_fraction
 # n mu of one column, below which no bound is worth its price.
 LEAST_SIGNAL = 100.0
 LABEL = "find_bounds"
+MOVED = (
+    "Bounds and levels were bought, and may clip or pool up to {}: coefficients are those of the "
+    "columns as they are then, not as they were. A smaller clip= in find_bounds moves them less."
+)
 # What rare levels are pooled as.
 OTHER = "other"
 
@@ -72,6 +76,12 @@ class FoundSchema(Schema):
         Schema.__init__(self, columns, unit=unit, max_rows=max_rows)
         object.__setattr__(self, "clips", clips)
         object.__setattr__(self, "privacy", privacy)
+
+    def notes(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what bought bounds and pooled levels may do to coefficients, in one footnote."""
+        bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
+        shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
+        return (MOVED.format(shares),) if bought else ()
 
     def __repr__(self) -> str:
         total = self.privacy

@@ -106,6 +106,14 @@ class Context:
     notes: tuple[str, ...] = ()
     point: Floats | None = None
 
+    def __post_init__(self) -> None:
+        """Footnotes that the design's schema asks for come first."""
+        if self.design is not None and self.design.schema is not None:
+            inputs = dict.fromkeys((*self.design.outcome.column.inputs, *self.design.inputs))
+            more = self.design.schema.notes(inputs)
+            if self.notes[: len(more)] != more:
+                object.__setattr__(self, "notes", (*more, *self.notes))
+
     def fit_to(self, estimate: Estimate) -> Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""
         p = len(estimate.params)

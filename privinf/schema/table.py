@@ -186,6 +186,10 @@ class Schema:
         check_choice(response, ResponseMode, "response")
         return design_from_formula(self, formula, response_public=response == "public", radius=radius)
 
+    def notes(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what results of fits on these columns must say of their bounds: of declared ones nothing."""
+        return ()
+
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Return made-up public rows: low, middle and high of each number, every level of each factor."""
         import pandas as pd

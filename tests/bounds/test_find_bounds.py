@@ -139,3 +139,15 @@ def test_a_rare_value_that_noise_hides_is_counted_among_what_may_lie_outside():
     with pytest.warns(ChangedTargetWarning):
         found = pi.find_bounds(rows, mu=0.06, rng=1)
     assert found.clips.loc["x", "at_most"] > 0.05
+
+
+def test_a_fit_says_that_its_bounds_were_bought_and_what_they_may_cut(tmp_path):
+    schema = pi.find_bounds(ROWS, ["pay", "normal"], **ASKED, rng=0)
+    fit = pi.OLS.from_formula("pay ~ normal", ROWS, schema=schema).fit(**ASKED, rng=1)
+    (said,) = [note for note in fit.notes if "were bought" in note]
+    assert f"{schema.clips.at_most['pay']:.1%} of pay" in said
+    assert "of normal" in said
+    fit.save(tmp_path / "fit.npz")
+    assert pi.load_results(tmp_path / "fit.npz").notes == fit.notes
+    plain = pi.OLS.from_formula("pay ~ normal", ROWS, schema=pi.Schema.from_dict(schema.to_dict()))
+    assert not any("were bought" in note for note in plain.fit(**ASKED, rng=1).notes)
