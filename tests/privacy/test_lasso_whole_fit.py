@@ -339,7 +339,7 @@ MUTANTS = {
     "b - a where 2 (b - a) is due": (op("layers.score", sensitivity=half_layer), HEAVY, 3000),
     "half noise": ([(SimulationNoise, "perturb", half_gaussian)], HEAVY, 3000),
     "score not clipped": (op(function=unclipped_score), {}, 1000),
-    "scores and steps missing in the ledger": ([(Ledger, "spend", forgetful)], HEAVY, 1000),
+    "scores and steps missing in the ledger": ([(Ledger, "spend", forgetful)], HEAVY, 3000),
     "parts and steps spend the whole budget, counted once": (WHOLE, {}, 3000),
 }  # fmt: skip
 # Here double the loss of a Gaussian release stands out most of what zCDP allows, by so many draws.
