@@ -176,9 +176,9 @@ class Ledger:
         --------
         >>> text = Ledger(Budget(mu=1.0)).to_json()  # that ledger is gone
         >>> Ledger.from_json(text)
-        <Ledger of one person: 0 releases, mu <= 1, read-only>
+        <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1), read-only>
         >>> Ledger.from_json(text, resume=True)
-        <Ledger of one person: 0 releases, mu <= 1>
+        <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1)>
         """
         door = _open(text, ())
         if resume:

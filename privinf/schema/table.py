@@ -220,7 +220,7 @@ class Schema:
                 for name, item in content["columns"].items()
             }
             return cls(columns, unit=content["unit"], max_rows=content["max_rows"])
-        except (KeyError, TypeError, AttributeError):
+        except (ArgumentError, KeyError, TypeError, AttributeError):
             raise SchemaError("the content does not describe a schema") from None
 
     @property
