@@ -46,7 +46,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
-from privinf.lasso.thresholding import SparseFit
+from privinf.lasso.thresholding import SparseFit, positions
 from privinf.mechanisms.statistics.tails import counts_above
 from privinf.typing import Floats, PlainValue
 
@@ -56,8 +56,9 @@ COUNTS_SHARE, SLOPES_SHARE = 0.14, 0.5
 LOWEST, RATIO, MOST_CELLS = 0.7, 2.0**0.25, 120
 # Chance that noise alone is taken for a tail: thresholds reach far beyond what scores usually are.
 FALSE_TAIL = 0.01
-# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as a slope's noise is no larger.
-SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.05
+# Products u_j x_j are shrunk to so many times sqrt k: at least, and as long as the noise of a slope is no
+# more than this share of the smallest.
+SLOPE_ROOM, SLOPE_NOISE = 4.0, 0.06
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,10 +193,15 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
 
 
 def _slope_norm(forms: _Forms, rho: float) -> float:
-    """Return D: nothing is cut below the largest product, unless its noise would be too large."""
+    """Return D: nothing is cut below the largest product, unless its noise would be too large.
+
+    A cut slope is too small, by a tenth and more for rare columns. Without a cut it is E u_j x_j, the size of
+    what is left of x_j: the inverse of its own entry of T.
+    """
     targets = list(forms.targets)
+    own = forms.transform[positions(targets, forms.union), np.arange(len(targets))]
     largest = ROOM * forms.longest * float(forms.sums.units.reach[targets].max())
     if math.isinf(rho):
         return largest
-    affordable = SLOPE_NOISE * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
+    affordable = SLOPE_NOISE / float(own.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
     return min(largest, max(SLOPE_ROOM * math.sqrt(len(targets)), affordable))
