@@ -25,7 +25,7 @@ from privinf.validation import check_choice, check_fraction, check_words
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_BOUNDS = "no public bounds for {!r}: pass bounds=(low, high), or a column's name with data= and schema="
+NO_BOUNDS = "no public bounds for {!r}: pass bounds= (groups: levels=), or column names, data= and schema="
 
 
 class SampleWords(SpendingWords, total=False):
