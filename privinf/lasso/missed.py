@@ -69,7 +69,7 @@ SUSPECT = "the most suspicious column"
 # So many columns are looked at, one after the other, for no more than this part of the scores' price.
 MOST_LOOKS, OF_SCORES = 4, 0.75
 # A fit with one that was found costs this part of a look.
-AGAIN = 0.6
+AGAIN = 0.45
 # Released variances stay above this share of what normal scores have.
 SMALLEST_VARIANCE = 0.5
 # Without noise products are clipped here, in units of the residuals: so far out that none is.

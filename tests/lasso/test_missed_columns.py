@@ -75,7 +75,7 @@ def test_what_is_seen_is_seen_and_joins(n, rho):
     assert np.mean([30 in suspects.found for _, suspects in found]) >= binomial_limits(0.8, 20)[0]
     for fit, suspects in found:
         assert set(fit.picked) == {0, 20, *suspects.found}
-        assert suspects.further == pytest.approx(len(suspects.found) * 1.6 * 0.05 * rho, rel=1e-3)
+        assert suspects.further == pytest.approx(len(suspects.found) * 1.45 * 0.05 * rho, rel=1e-3)
 
 
 def test_a_column_that_joins_has_the_coefficients_of_least_squares():
