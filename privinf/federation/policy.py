@@ -325,7 +325,7 @@ def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
 
 def _amount(loss: Loss) -> float:
     match loss:
-        case GaussianLoss(amount) | ConcentratedLoss(amount) | PureLoss(amount):
+        case GaussianLoss(amount) | ConcentratedLoss(amount) | ThresholdLoss(amount):
             return amount
-        case ApproximateLoss(amount) | ThresholdLoss(amount):
+        case PureLoss(amount) | ApproximateLoss(amount):  # in epsilon, the others in mu or rho
             return amount

@@ -54,10 +54,10 @@ class DebiasedLasso:
     ----------
     y : array_like, shape (n,)
     X : array_like or DataFrame, shape (n, p)
-        Used as it is: a column of ones named ``const`` (`privinf.add_constant`) is fitted without being
-        selected or debiased. Without one, columns that come into play and the response are centred at
-        released means, which is what a constant does (with ``targets="all"`` and heterogeneous fits: at the
-        middle of their bounds).
+        Read where it is: do not change it before the fit. A column of ones named ``const``
+        (`privinf.add_constant`) is fitted without being selected or debiased. Without one, columns in play
+        and the response are centred at released means, which is what a constant does (with
+        ``targets="all"`` and heterogeneous fits: at the middle of their bounds).
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped.
     bounds : sequence of (low, high), or mapping, optional
