@@ -167,17 +167,22 @@ def five_table() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["", *FIT15.params.index, "mean width"])
 
 
-def spent_table() -> pd.DataFrame:
-    """Return what the budget bought."""
+def spent() -> pd.Series:
+    """Return rho by purpose."""
     lines = FIT15.privacy.releases
     purpose = [
         next((text for start, text in PURPOSES.items() if label.startswith(start)), label)
         for label in lines["label"]
     ]
-    spent = lines["rho"].groupby(purpose, sort=False).sum()
-    rows = [[name, f"{rho:.5f}", f"{rho / spent.sum():.0%}"] for name, rho in spent.items()]
+    return lines["rho"].groupby(purpose, sort=False).sum()
+
+
+def spent_table() -> pd.DataFrame:
+    """Return what the budget bought."""
+    rho_of = spent()
+    rows = [[name, f"{rho:.5f}", f"{rho / rho_of.sum():.0%}"] for name, rho in rho_of.items()]
     return pd.DataFrame(
-        [*rows, ["all", f"{spent.sum():.5f}", "100%"]], columns=["for", "rho (zCDP)", "share"]
+        [*rows, ["all", f"{rho_of.sum():.5f}", "100%"]], columns=["for", "rho (zCDP)", "share"]
     )
 
 
@@ -248,7 +253,7 @@ def homogeneous_section() -> None:
         longer stand out of the noise. **Each target has a private regression of its own.** Its neighbours, the columns
         that explain it, are picked beside those that explain y (double selection), it is regressed on both by
         clipped steps, and the residuals of that regression are the scores. One Gram matrix of all targets together,
-        with four neighbours each, was what stood here before: it was narrower, and wrong where columns are correlated in
+        with four neighbours each, gives narrower intervals, which are wrong where columns are correlated in
         blocks. `target="mean"`, the default, clips scores where noisy counts of their tail say, so that the
         coefficient is that of the mean whatever the errors; `target="robust"` clips where it is best for normal errors.
         """
@@ -259,7 +264,8 @@ def homogeneous_section() -> None:
     ratio, robust = (float(np.mean(fit.bse.to_numpy() / CLEAR15.bse)) for fit in (FIT15, ROBUST15))
     every = float(np.mean(EVERY.bse.to_numpy()[FIVE] / FIT15.bse.to_numpy()))
     held = float((abs(EVERY.params.to_numpy() - SAMPLE.shared) <= NORMAL * EVERY.bse.to_numpy()).mean())
-    refused = sum(one is None for one in ALONE.values())
+    rho_of, refused = spent(), sum(one is None for one in ALONE.values())
+    found_for = float(rho_of["picking columns"] + rho_of["refit of the picked columns"]) / float(rho_of.sum())
     enough = [epsilon for epsilon, one in FIRST.items() if one is not None]
     say(
         f"""
@@ -273,7 +279,7 @@ def homogeneous_section() -> None:
         hides what a precision column needs. {f"The first one gives intervals from ε = {enough[0]:g} on (of {', '.join(f'{e:g}' for e in FIRST)})." if enough else f"The first one refuses up to ε = {max(FIRST):g} too."}
 
         **The coefficients themselves** (distance from the truth, l2): {distance(FIT15.sparse_params)} for the sparse fit, which had to find
-        its columns, with about a third of ρ for picks and refit; {distance(SSP.params)} for AdaSSP with the whole budget **and the true
+        its columns, with {found_for:.0%} of ρ for picks and refit; {distance(SSP.params)} for AdaSSP with the whole budget **and the true
         support**; without privacy {distance(CLEAR15.sparse_params)} for the lasso and {distance(restricted())} for least squares on the true support.
         What the rest of the budget bought:
         """

@@ -51,7 +51,8 @@ class BootstrapDraws:
         """Return intervals of level ``1 - alpha``, shape (p, 2).
 
         "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
-        the t statistic, which adapts to its skewness.
+        the t statistic, which adapts to its skewness. Quantiles of B draws are their ``(B + 1) q``-th smallest,
+        interpolated: a new draw of the same law lies below that with probability q at every B.
         """
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
@@ -59,8 +60,8 @@ class BootstrapDraws:
             raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: take more draws")
         levels = [alpha / 2.0, 1.0 - alpha / 2.0]
         if kind == "percentile":
-            return np.asarray(np.quantile(self.draws, levels, axis=0).T)
-        low, high = np.quantile(self.pivots, levels, axis=0)
+            return np.asarray(np.quantile(self.draws, levels, axis=0, method="weibull").T)
+        low, high = np.quantile(self.pivots, levels, axis=0, method="weibull")
         return np.column_stack([self.params - high * self.bse, self.params - low * self.bse])
 
 

@@ -119,6 +119,17 @@ def test_studentised_intervals_cover_a_skewed_mean_better_than_percentile_ones()
     assert binomtest(hits["percentile"], 400, 0.95, alternative="less").pvalue < 0.01
 
 
+@pytest.mark.parametrize("kind", ["studentized", "percentile"])
+def test_few_draws_of_the_right_law_cover_at_the_level(kind):
+    """39 draws and a new one are in any order: the new one is the smallest or the largest in 2 of 40."""
+    rng, hits = np.random.default_rng(11), 0
+    for _ in range(4000):
+        draws, new = rng.standard_normal((39, 1)), rng.standard_normal()
+        low, high = bs.BootstrapDraws(np.zeros(1), np.ones(1), draws, draws).conf_int(0.05, kind)[0]
+        hits += low <= new <= high
+    assert binomtest(hits, 4000, 0.95).pvalue > 0.001
+
+
 def test_bad_arguments(influence):
     found = bs.parametric_bootstrap(np.zeros(1), np.eye(1), draws=19, rng=0)
     with pytest.raises(ArgumentError, match="too few"):
