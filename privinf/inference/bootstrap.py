@@ -51,8 +51,8 @@ class BootstrapDraws:
         """Return intervals of level ``1 - alpha``, shape (p, 2).
 
         "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
-        the t statistic, which adapts to its skewness. Quantiles of B draws are their ``(B + 1) q``-th smallest,
-        interpolated: a new draw of the same law lies below that with probability q at every B.
+        the t statistic, which adapts to its skewness. Quantiles of B draws are their
+        ``(B + 1) q``-th smallest, interpolated: a new draw of the same law lies below that with probability q at every B.
         """
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
