@@ -52,7 +52,8 @@ class BootstrapDraws:
 
         "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
         the t statistic, which adapts to its skewness. Quantiles of B draws are their
-        ``(B + 1) q``-th smallest, interpolated: a new draw of the same law lies below that with probability q at every B.
+        ``(B + 1) q``-th smallest, interpolated: a new draw of the same law lies below with probability q at
+        every B.
         """
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
