@@ -23,6 +23,7 @@ def seed_entropy(name: str) -> None:
     """Let ``privinf.noise.entropy`` read a stream that depends on nothing but a name."""
     words = np.random.default_rng(np.frombuffer(hashlib.sha256(name.encode()).digest(), dtype=np.uint32))
     entropy.os = SimpleNamespace(urandom=words.bytes)
+    entropy.system_bytes = words.bytes
 
 
 def without_folder(nodeid: str) -> str:

@@ -35,6 +35,8 @@ from privinf.validation import check_number
 
 TAIL = 9.5  # sds that the table covers; any value above log 2 gives the same law
 MARGIN = 2.0**-42
+GUIDE_BITS = 14
+GUIDED = 1 << 13  # from so many proposals on, a guide to the table pays for itself
 SMALLEST_SIGMA = 2.0**-20
 LARGEST_SIGMA = 2.0**50
 
@@ -52,7 +54,7 @@ class ProposalTable:
     weights : (B + 1,) uint64
         W_b.
     ratio : (B + 1,) float64
-        F/W_b.
+        F/W_b; of the tails not a number.
     factor : int
         F.
     bits : int
@@ -94,24 +96,52 @@ def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> In
 
 def _attempt(table: ProposalTable, sigma: float, tries: int, entropy: Entropy) -> Integers:
     """Return the accepted ones of so many proposals, in order."""
-    tails = table.first.size - 1
     which, where = entropy.words(2 * tries).reshape(2, tries)
-    block = np.searchsorted(table.cumulative, which, side="right")
-    nothing = block > tails
-    block[nothing] = 0
-    x = table.first[block] + (where & np.uint64((1 << table.bits) - 1)).astype(np.int64)
+    block = _blocks(table, sigma, which)
+    x = table.first.take(block, mode="clip")
+    x += (where & np.uint64((1 << table.bits) - 1)).view(np.int64)
     # The bits above those of the position are the head of the uniform U.
     free = WORD - table.bits
     uniform = (where >> np.uint64(table.bits)) * 2.0**-free
-    scaled = x / sigma
-    lead = np.exp(-0.5 * scaled * scaled) * table.ratio[block] - uniform
+    lead = x / sigma
+    lead *= lead
+    lead *= -0.5
+    np.exp(lead, out=lead)
+    lead *= table.ratio.take(block, mode="clip")
+    lead -= uniform
     accepted = lead > 0.0
-    close = np.abs(lead) <= MARGIN + 2.0**-free
-    special = np.flatnonzero((close | (block == tails)) & ~nothing)
-    accepted &= ~nothing
-    if special.size:
-        _settle(table, special, block, where, x, accepted, entropy)
+    # Of the tails, and of words that propose nothing, the ratio is not a number: they are never settled here.
+    settled = np.abs(lead, out=lead) > MARGIN + 2.0**-free
+    if not settled.all():
+        _settle(table, np.flatnonzero(~settled), block, where, x, accepted, entropy)
     return np.asarray(x[accepted], dtype=np.int64)
+
+
+def _blocks(table: ProposalTable, sigma: float, which: Words) -> Integers:
+    """Return the block that each word proposes: how many running sums are not above it.
+
+    Many words are looked up by their first bits: a cell of 2^(64 - GUIDE_BITS) words holds at most one edge
+    between blocks, or else it is marked and its words are searched for.
+    """
+    if which.size < GUIDED:
+        return np.asarray(np.searchsorted(table.cumulative, which, side="right"), dtype=np.int64)
+    lowest, crowded = _guide(sigma, TAIL)
+    cell = (which >> np.uint64(WORD - GUIDE_BITS)).view(np.int64)
+    block = lowest.take(cell)
+    block += which >= table.cumulative.take(block, mode="clip")
+    several = np.flatnonzero(crowded.take(cell))
+    block[several] = np.searchsorted(table.cumulative, which[several], side="right")
+    return block
+
+
+@lru_cache(maxsize=16)
+def _guide(sigma: float, tail: float) -> tuple[Integers, Flags]:
+    """Return the block of each cell's first word, and whether its words lie in more than two blocks."""
+    cumulative = _table(sigma, tail).cumulative
+    first = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << np.uint64(WORD - GUIDE_BITS)
+    last = first | np.uint64((1 << (WORD - GUIDE_BITS)) - 1)
+    lowest, highest = (np.searchsorted(cumulative, ends, side="right") for ends in (first, last))
+    return lowest.astype(np.int64), highest - lowest > 1
 
 
 def _settle(
@@ -124,8 +154,11 @@ def _settle(
     entropy: Entropy,
 ) -> None:
     """Decide the proposals in the tails, and those that doubles cannot decide, in exact arithmetic."""
+    tails = table.first.size - 1
     for i in special:
-        if block[i] == table.first.size - 1:
+        if block[i] > tails:
+            continue
+        if block[i] == tails:
             x[i], accepted[i] = _draw_tail(table, entropy)
             continue
         head = int(where[i]) >> table.bits
@@ -174,7 +207,7 @@ def _table(sigma: float, tail: float) -> ProposalTable:
         cumulative=np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64),
         first=np.append(first, (reach + 1) * width),
         weights=np.array(weights, dtype=np.uint64),
-        ratio=factor / np.array(weights, dtype=np.float64),
+        ratio=np.append(factor / np.array(weights[:-1], dtype=np.float64), np.nan),
         factor=factor,
         bits=bits,
         cell_bits=cell_bits,

@@ -1,8 +1,8 @@
 """Where random words come from, the secret keys of noise, and comparisons that are never rounded.
 
-Words come from the operating system (`SYSTEM`), or from the key stream of a secret key (`Keystream`), which
-gives the same words whenever it is opened again. From a `NoiseKey` the noise of every question follows; the
-stream key of a question is
+Words come from ChaCha20 key streams. Those of `SYSTEM` have keys of the operating system, forgotten after
+use; a `Keystream` gives the same words whenever its key is opened again. From a `NoiseKey` the noise of every
+question follows; the stream key of a question is
 
     HMAC-SHA256(key; "stream", question, roster, sum),
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import decimal
 import hmac
 import os
+import threading
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
@@ -31,6 +32,7 @@ Words = NDArray[np.uint64]
 
 WORD = 64
 KEY_BYTES = 32
+RESEED = 1 << 20  # bytes of one key's stream
 
 
 class Entropy(Protocol):
@@ -44,20 +46,41 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """Words from ``os.urandom``, fresh at every call: nothing is kept between calls."""
+    """Words of ChaCha20 key streams whose keys the operating system draws.
+
+    Notes
+    -----
+    **Privacy.** Each thread has a key of its own, of 256 bits from ``os.urandom``: a new one after a MiB of
+    words and in every process, however it was forked (``os.fork`` is told of; what else forks is known by
+    its process id). Nothing of it is kept in the object, which may be pickled and shared. The words are
+    uniform and independent to whoever cannot tell ChaCha20 from a random function: privacy is computational,
+    not information-theoretic. A machine that is copied while it runs (a snapshot that is resumed twice) may
+    give the same words twice until the MiB is over; so may the state of any generator, the system's own on
+    older kernels too. Whoever reads the memory of the process can tell the MiB that its key is making.
+
+    References
+    ----------
+    Nir and Langley (2018), RFC 8439: ChaCha20. Bernstein (2017), "Fast-key-erasure random-number generators".
+
+    Examples
+    --------
+    >>> source = SystemEntropy()
+    >>> bool((source.words(4) == source.words(4)).any())
+    False
+    """
 
     __slots__ = ()
 
     def words(self, count: int) -> Words:
         """Return so many words."""
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        return np.frombuffer(system_bytes(8 * count), dtype=np.uint64)
 
     def word(self) -> int:
         """Return one word."""
-        return int.from_bytes(os.urandom(8), "little")
+        return int.from_bytes(system_bytes(8), "little")
 
     def key(self) -> bytes:
-        """Return a new secret key."""
+        """Return a new secret key, of the operating system's own bytes."""
         return os.urandom(KEY_BYTES)
 
 
@@ -100,15 +123,69 @@ class Keystream:
 
     def words(self, count: int) -> Words:
         """Return the next so many words."""
-        stream = np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
-        return stream.astype(np.uint64, copy=False)
+        stream = bytearray(8 * count)
+        self.cover(memoryview(stream))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
     def word(self) -> int:
         """Return the next word."""
         return int.from_bytes(self._cipher.update(bytes(8)), "little")
 
+    def cover(self, zeros: memoryview) -> None:
+        """Put the next bytes of the stream where zeros are."""
+        self._cipher.update_into(zeros, zeros)
+
     def __reduce__(self) -> Any:
         raise TypeError("a key stream is secret: it is not pickled")
+
+
+class _Streams(threading.local):
+    """The key stream of each thread.
+
+    Attributes
+    ----------
+    stream : Keystream or None
+    process : int
+        Id of the process that drew its key.
+    left : int
+        Bytes that it may still give.
+    """
+
+    def __init__(self) -> None:
+        self.stream: Keystream | None = None
+        self.process = 0
+        self.left = 0
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a key stream is secret: it is not pickled")
+
+
+_streams = _Streams()
+
+
+def forget() -> None:
+    """Let every thread draw a new key before its next word, as a process that was forked must."""
+    global _streams
+    _streams = _Streams()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget)
+
+
+def system_bytes(count: int) -> bytearray:
+    """Return so many bytes of this thread's key stream, with new keys where they are due."""
+    drawn = bytearray(count)
+    rest = memoryview(drawn)
+    mine = _streams
+    while len(rest):
+        if mine.stream is None or mine.left == 0 or mine.process != os.getpid():
+            mine.stream, mine.process, mine.left = Keystream(SYSTEM.key()), os.getpid(), RESEED
+        taken = min(len(rest), mine.left)
+        mine.left -= taken
+        mine.stream.cover(rest[:taken])
+        rest = rest[taken:]
+    return drawn
 
 
 def uniform_below(head: int, bits: int, scale: Fraction, exponent: Fraction, entropy: Entropy) -> bool:

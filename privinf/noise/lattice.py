@@ -1,4 +1,4 @@
-"""Secure noise: integers on a fixed-point grid, from the operating system's entropy or a secret key's.
+"""Secure noise: integers on a fixed-point grid, from keys of the operating system or from a secret key.
 
 Values are rounded to multiples of a power of two, g = `grid_step`, and discrete Gaussian noise with a sd of
 sigma = scale/g, between 2^20 and 2^21 steps, is added in integers. The sampler (`discrete_gaussian`) has no
@@ -37,14 +37,16 @@ class LatticeNoise:
     Parameters
     ----------
     entropy : Entropy, optional
-        Where its random words come from. By default the operating system, at every call anew: nothing is
-        kept, so that forks, threads and pickles cannot repeat a stream.
+        Where its random words come from. By default ChaCha20 under keys of the operating system, one for
+        each thread and MiB (`SystemEntropy`): forks, threads and pickles do not repeat a stream.
 
     Notes
     -----
     **Privacy.** Adding the noise to integers whose l2 sensitivity is s steps is (s/sigma)-GDP at the sigma of
     `perturb`, up to the difference of laws in the module docstring, and (s/sigma)^2/2-zCDP at any sigma,
     exactly (Canonne, Kamath and Steinke, Theorem 4). `inflation` is what rounding to the grid adds to s.
+    All of it supposes uniform bits: with those of `SystemEntropy` it holds against whoever cannot tell
+    ChaCha20 under a secret key from a random function, a computational assumption.
 
     References
     ----------
@@ -84,9 +86,12 @@ class LatticeNoise:
         for start in range(0, flat.size, CHUNK):
             with np.errstate(over="ignore", invalid="ignore"):
                 part = np.rint(flat[start : start + CHUNK] / step)
-            part[np.isnan(part)] = 0.0
-            steps = np.clip(part, -LARGEST_STEP, LARGEST_STEP).astype(np.int64)
-            noisy[start : start + CHUNK] = self.gaussian_steps(steps, scale / step) * step
+            np.minimum(np.maximum(part, -LARGEST_STEP, out=part), LARGEST_STEP, out=part)
+            unknown = np.isnan(part)
+            if unknown.any():
+                part[unknown] = 0.0
+            steps = self.gaussian_steps(part.astype(np.int64), scale / step)
+            np.multiply(steps, step, out=noisy[start : start + CHUNK])
         return noisy.reshape(np.shape(values))
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:

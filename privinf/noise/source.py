@@ -25,7 +25,7 @@ class NoiseSource(Protocol):
     ----------
     name : str
     secure : bool
-        Whether its releases may leave the building: operating-system entropy, integers on a public grid.
+        Whether its releases may leave the building: keys of the operating system, integers on a public grid.
     """
 
     name: str

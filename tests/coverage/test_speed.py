@@ -19,6 +19,8 @@ def bench():
 @pytest.mark.timing
 def test_secure_noise_rate(bench):
     assert bench.lattice_rate(1_000_000) >= 2e6
+    old, new = (bench.noise_costs(300_000)[name][1] for name in ("old", "secure"))
+    assert old / new >= 1.4
 
 
 @pytest.mark.timing

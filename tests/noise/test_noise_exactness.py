@@ -75,6 +75,43 @@ def test_doubles_and_exact_arithmetic_decide_alike(monkeypatch):
         np.testing.assert_array_equal(fast, discrete_gaussian._attempt(table, sigma, 3000, Fixed(words)))
 
 
+@pytest.mark.parametrize("sigma", [0.5, 30.0, 2.0**20, 1.99 * 2.0**20])
+def test_the_guide_finds_the_blocks_of_the_table(sigma, monkeypatch):
+    """At every edge between blocks and cells, and one word to either side of it."""
+    table = discrete_gaussian._table(sigma, discrete_gaussian.TAIL)
+    cells = np.arange(1 << discrete_gaussian.GUIDE_BITS, dtype=np.uint64)
+    edges = np.concatenate([table.cumulative, cells << np.uint64(64 - discrete_gaussian.GUIDE_BITS)])
+    words = np.concatenate([edges, edges - np.uint64(1), edges + np.uint64(1)])  # modulo 2^64
+    assert len(words) > discrete_gaussian.GUIDED
+    found = discrete_gaussian._blocks(table, sigma, words)
+    np.testing.assert_array_equal(found, np.searchsorted(table.cumulative, words, side="right"))
+
+
+@pytest.mark.parametrize("sigma", [0.5, 30.0, 1.5 * 2.0**20])
+def test_the_same_words_make_the_draws_of_version_0_1(sigma):
+    old = pytest.importorskip("benchmarks.old_sampler").OldNoise
+    zeros = np.zeros(40_000, dtype=np.int64)
+    first, second = (
+        source(entropy.Keystream(bytes(32))).gaussian_steps(zeros, sigma) for source in (old, LatticeNoise)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("sigma", [1.3, 1.5 * 2.0**20])
+def test_many_draws_have_the_law(sigma):
+    """As releases draw them, by the guide: cells of equal probability from end to end, and beyond 4 sds."""
+    x = LatticeNoise().gaussian_steps(np.zeros(400_000, dtype=np.int64), sigma)
+    if sigma < 2.0:
+        assert_discrete_gaussian(x, sigma)
+        return
+    counts = np.histogram(stats.norm.cdf((x + 0.0) / sigma), bins=500, range=(0.0, 1.0))[0]
+    assert stats.chisquare(counts).pvalue > 1e-5
+    inside = np.bincount(np.mod(x, 64), minlength=64)
+    assert stats.chisquare(inside).pvalue > 1e-5
+    beyond = int((np.abs(x) > 4 * sigma).sum())
+    assert stats.binomtest(beyond, len(x), 2 * stats.norm.sf(4.0)).pvalue > 1e-5
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_weights_are_above_what_they_bound(sigma):
     """Acceptance probabilities are at most one, and some block's bound is tight."""

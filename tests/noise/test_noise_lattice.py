@@ -1,7 +1,6 @@
 """Noise sources: laws, grids, independence, and what a scale costs."""
 
 import math
-import os
 import pickle
 import threading
 
@@ -14,7 +13,6 @@ from privinf.noise import (
     LatticeNoise,
     OpenDPNoise,
     SimulationNoise,
-    entropy,
     get_source,
     grid_step,
     solve_scale,
@@ -114,25 +112,6 @@ def test_forks_threads_and_pickles_never_repeat_a_stream():
     for _ in range(3):
         work(LatticeNoise())
     assert len(set(draws)) == len(draws) == 8
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_processes_do_not_repeat_a_stream(monkeypatch):
-    monkeypatch.setattr(entropy, "os", os)  # not the stream of conftest.py, which a fork does repeat
-    streams = []
-    for _ in range(3):
-        out, into = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(into, LATTICE.gaussian_steps(np.zeros(8, dtype=np.int64), 2.0**20).tobytes())
-            os._exit(0)
-        os.waitpid(child, 0)
-        streams.append(os.read(out, 64))
-        os.close(out)
-        os.close(into)
-    streams.append(LATTICE.gaussian_steps(np.zeros(8, dtype=np.int64), 2.0**20).tobytes())
-    assert len(set(streams)) == 4
 
 
 def test_everything_secure_lies_on_the_grid():

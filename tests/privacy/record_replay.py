@@ -437,6 +437,7 @@ def known_entropy(seed: int) -> Iterator[None]:
     words = np.random.default_rng(seed).bytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(entropy, "os", types.SimpleNamespace(urandom=words))
+        patch.setattr(entropy, "system_bytes", words)
         for place in (rounds, entries):
             patch.setattr(place, "uuid4", lambda: UUID(bytes=words(16), version=4))
         made = IdentityKey.__init__
