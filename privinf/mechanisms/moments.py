@@ -18,9 +18,10 @@ from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, Sensit
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
-from privinf.mechanisms.statistics.block import EXACT_BITS, Args, SiteBlock
+from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout, default_response_weight
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.sums import EXACT_BITS
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
 from privinf.schema import Design, Schema

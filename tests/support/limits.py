@@ -14,8 +14,10 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(271, 271),  # 215 at the house: one curator 20, high dimensions, papers, tests 12 each
-    "lines": Limit(61_800, 61_800),  # 44,734 at the house's commit, about 300 for each of these modules
+    "modules": Limit(
+        283, 283
+    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each
+    "lines": Limit(65_400, 65_400),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -34,7 +36,7 @@ LIMITS = {
     "constants written twice": Limit(0, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(27, 28),
-    "modules that a central MomentOLS loads": Limit(84, 90),
+    "modules that a central MomentOLS loads": Limit(88, 90),
     "files that a central MomentOLS visits": Limit(45, 45),
     "files that a DebiasedLasso visits": Limit(75, 75),
 }

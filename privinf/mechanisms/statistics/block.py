@@ -19,6 +19,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.opened import OpenedRows
+from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_number
@@ -29,7 +30,6 @@ Args: TypeAlias = Mapping[str, Any]
 # multiplied as matrices, fewer and larger products are better.
 ENTRIES = 1 << 18
 NARROW_ENTRIES = 1 << 21
-EXACT_BITS = 53
 # Sizes that arguments, columns in their units and responses keep to: no product in a statistic passes 1e300,
 # and no clip falls below what doubles can tell from zero.
 LARGEST, SMALLEST = 1e30, 1e-30
