@@ -84,16 +84,13 @@ def one():
                 b = 2.0 / epsilon
                 noisy = S + rng.laplace(0, b, DRAWS), Q + rng.laplace(0, 2 * b, DRAWS)
                 sds = math.sqrt(2) * b, 2 * math.sqrt(2) * b
-                if n >= 1000:
-                    laplace = MeanLaw.of(*noisy, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
-                else:
-                    each = zip(*(array[:500] for array in noisy), strict=True)
-                    laplace = np.array(
-                        [
-                            MeanLaw.of(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
-                            for s, q in each
-                        ]
-                    )
+                each = [noisy] if n >= 1000 else zip(*noisy, strict=True)
+                laplace = np.hstack(
+                    [
+                        MeanLaw.of(s, q, n, sds, laplace=True).test(float(x @ p), "two-sided")[1]
+                        for s, q in each
+                    ]
+                )
                 rates = [float(np.mean(one < 0.05)) for one in (plain, gaussian, laplace)]
                 rows.append([name, n, epsilon, *rates])
                 print(rows[-1], flush=True)
@@ -144,8 +141,8 @@ def groups():
     return rows
 
 
-def laplace(draws=200):
-    """Return sizes of the F test with Laplace noise, through made-up releases."""
+def laplace(draws=DRAWS, made_up=199):
+    """Return sizes of the F test with Laplace noise, through made-up releases of a stream of their own each."""
     rng, rows = np.random.default_rng(3), []
     for name in ("two equal", "1:9, sds 3:1", "five equal", "sixteen, lognormal"):
         shares, laws = DESIGNS[name]
@@ -158,11 +155,11 @@ def laplace(draws=200):
                 noise = rng.laplace(0, b, (3, draws, k)) * np.array([1.0, 1.0, 2.0])[:, None, None]
                 noisy = clean[0] + noise[0], clean[1] + noise[1], clean[0] - clean[2] + noise[2]
                 pvalues = []
-                for sums in zip(*noisy, strict=True):
+                for stream, sums in enumerate(zip(*noisy, strict=True)):
                     found = GroupLaw.of(*sums, n, sds, laplace=True)
                     F, df = found.equal_means()
-                    made = found.made_up(499, equal=True).equal_means()[0]
-                    pvalues.append(max((1 + np.sum(made >= F)) / 500, stats.f.sf(F, k - 1, df)))
+                    made = found.made_up(made_up, equal=True, stream=stream).equal_means()[0]
+                    pvalues.append(max((1 + np.sum(made >= F)) / (made_up + 1), stats.f.sf(F, k - 1, df)))
                 rows.append([name, n, epsilon, float(np.mean(np.array(pvalues) <= 0.05))])
                 print(rows[-1], flush=True)
     return rows
@@ -272,12 +269,11 @@ def power():
         )
         b, hits = 4.0, []
         e = rng.laplace(0, b, (3, 500, 3)) * np.array([1.0, 1.0, 2.0])[:, None, None]
-        for sums in zip(
-            clean[0][:500] + e[0], clean[1][:500] + e[1], (clean[0] - clean[2])[:500] + e[2], strict=True
-        ):
+        noisy = clean[0][:500] + e[0], clean[1][:500] + e[1], (clean[0] - clean[2])[:500] + e[2]
+        for stream, sums in enumerate(zip(*noisy, strict=True)):
             found = GroupLaw.of(*sums, n, (math.sqrt(2) * b, 2 * math.sqrt(2) * b), laplace=True)
             F, df = found.equal_means()
-            made = found.made_up(499, equal=True).equal_means()[0]
+            made = found.made_up(499, equal=True, stream=stream).equal_means()[0]
             hits.append(max((1 + np.sum(made >= F)) / 500, stats.f.sf(F, 2, df)) <= 0.05)
         rows.append([f"the same, n = {n}", "Laplace, eps 1", float(np.mean(hits))])
     for n in (300, 500):
@@ -381,9 +377,9 @@ def page(found):
         "",
     ]  # fmt: skip
     parts = {
-        "one": ("One sample, size (Laplace below n = 1,000: 500 releases)", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
+        "one": ("One sample, size", ["law", "n", "eps", "plain", "Gaussian", "Laplace"]),
         "groups": ("Groups: size of F and of t of the first two, coverage and width of their difference (two other means equal; units of half the range)", ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"]),
-        "laplace": ("Groups, Laplace noise (200 releases)", ["design", "n", "eps", "F"]),
+        "laplace": ("Groups, Laplace noise (199 made-up releases each)", ["design", "n", "eps", "F"]),
         "shares": ("Shares: coverage of the score interval; size of the exact one-sided test (200)", ["share", "n", "eps", "coverage", "exact size"]),
         "tables": ("Tables: size by chi-square, and by made-up tables (150 releases, 399 tables each)", ["table", "n", "eps", "chi-square", "made up"]),
         "pairs": ("Correlation: rejections of no correlation, coverage and width (1,000)", ["rho", "n", "eps", "rejected", "coverage", "width"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
-from privinf.doors import doors
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.doors import doors, warn
+from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError, SensitivityError
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
@@ -19,12 +19,18 @@ from privinf.mechanisms.samples import SampleQuestion, SampleSums, release_sampl
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts
 from privinf.schema import Schema
-from privinf.typing import Alternative, Missing, NoiseChoice, Pair, SpendingWords, Table
+from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
 from privinf.validation import check_choice, check_fraction, check_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Where the mean is so near to an end (units of half the range), half of the values are at most twice as far.
+AT_BOUND = 0.05
+MOSTLY_AT_BOUND = (
+    "at least half of the values of {} lie in the outermost twentieth of the public bounds, or beyond: where "
+    "they are clipped, it is another mean; declare wider bounds, or, of a rare outcome, test its share"
+)
 NO_BOUNDS = "no public bounds for {!r}: pass bounds= (groups: levels=), or column names, data= and schema="
 
 
@@ -139,6 +145,16 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
         raise SchemaError("bounds must be a pair of public numbers, (low, high)")
     low, high = bounds
     return low, high
+
+
+def warn_at_bound(names: Sequence[str], means: Floats, sds: Floats) -> None:
+    """Warn of means so near to a public bound that most values must lie at it; units of half the range.
+
+    With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
+    """
+    for name, mean, sd in zip(names, means, sds, strict=True):
+        if 1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND:
+            warn(MOSTLY_AT_BOUND.format(name), ChangedTargetWarning)
 
 
 def _label(given: object, argument: str) -> str:

@@ -208,16 +208,14 @@ def anova_oneway(
         words["data"], groups = groups, None
     asked, question = _asked_groups(values, groups, bounds, levels, words)
     release = asked.release(question)
+    _warn_of_clips(release)
     law = GroupLaw.released(release).present()
-    F, df = law.equal_means()
+    F, df, pvalue = _all_equal(law)
     between = len(law.N) - 1
-    pvalue = float(laws.f.sf(F, between, df))
-    if law.laplace:
-        pvalue = max(pvalue, rank(law.made_up(equal=True).equal_means()[0], float(F)))
     value, by = question.values[0], question.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
-        confidence_level=level, statistic=float(F), pvalue=pvalue, df=(float(between), float(df)),
+        confidence_level=level, statistic=F, pvalue=pvalue, df=(float(between), df),
         null=f"means of {value} equal over {by}", effects=law.shares(), notes=_group_notes(release)
     )  # fmt: skip
 
@@ -274,9 +272,23 @@ def _weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any
 # ---- what is found
 
 
+def _all_equal(law: GroupLaw) -> tuple[float, float, float]:
+    """Return F, its second degrees of freedom and its p-value; nan where nothing can be compared."""
+    if len(law.N) < 2 or law.alone.any():
+        return math.nan, math.nan, math.nan
+    F, df = (float(one) for one in law.equal_means())
+    pvalue = float(laws.f.sf(F, len(law.N) - 1, df))
+    if law.laplace:
+        pvalue = max(pvalue, rank(law.made_up(equal=True).equal_means()[0], F))
+    return F, df, pvalue
+
+
 def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> GroupsResult:
+    _warn_of_clips(release)
     law, unit = GroupLaw.released(release), float(release.half[0])
-    (t,), (df,) = law.differences(FIRST, SECOND)
+    (t,), (df,) = (math.nan,), (math.nan,)
+    if not law.alone.any():
+        (t,), (df,) = law.differences(FIRST, SECOND)
     tail = float(laws.t.sf(abs(t), df))
     if law.laplace:
         drawn = law.made_up(equal=True).differences(FIRST, SECOND)[0][:, 0]
@@ -286,7 +298,7 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
     first, second = release.levels[0]
     value = release.question.values[0]
     R, N = law.squares()[0], np.maximum(law.N, 1.0)
-    pooled = math.sqrt(max(float((R / N).mean()), 0.0))
+    pooled = 0.0 if law.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))
     sd = float(law.sds(FIRST, SECOND)[0])
     estimate = float(law.means[0] - law.means[1])
     made = GroupsResult(
@@ -304,9 +316,9 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
 def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...]:
     law, middle, unit = GroupLaw.released(release), release.middle[0], release.half[0]
     low, high = law.mean_sets(level)
-    inner, outer = law.mean_sets(0.6826894921370859)
-    sd = unit * (outer - inner) / 2.0
-    cells = np.column_stack([middle + unit * law.means, sd, middle + unit * low, middle + unit * high])
+    cells = np.column_stack(
+        [middle + unit * law.means, unit * law.mean_sds(), middle + unit * low, middle + unit * high]
+    )
     return tuple(
         base.EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
     )
@@ -318,6 +330,15 @@ def _with_rows(
     return base.StatResult(
         title=title, release=release, rows=rows, confidence_level=level, notes=_group_notes(release)
     )
+
+
+def _warn_of_clips(release: SampleSums) -> None:
+    """Warn of groups all of whose values seem to lie at a bound; counts that the noise hides say nothing."""
+    law, value = GroupLaw.released(release), release.question.values[0]
+    clear = np.maximum(law.N, 1.0)
+    sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
+    names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
+    base.warn_at_bound(names, law.S / clear, sds)
 
 
 def _group_notes(release: SampleSums) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ import numpy as np
 from scipy import stats as laws
 
 from privinf.mechanisms.samples import SampleSums
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 
 # A group whose count is below so many sds of its noise has its squares about the common mean.
 SEEN_COUNT = 6.0
@@ -88,6 +88,11 @@ class GroupLaw:
         return np.asarray(self.S.sum(axis=-1, keepdims=True) / self.n)
 
     @property
+    def alone(self) -> Flags:
+        """Groups of fewer than two records, which say nothing of a spread: without noise one can tell."""
+        return (self.N < 2.0) & (self.a == 0.0)
+
+    @property
     def means(self) -> Floats:
         """Means of the groups, inside [-1, 1]; the common one where a count is hidden, shape (..., k)."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -124,7 +129,9 @@ class GroupLaw:
         T = np.einsum("...i,...i->...", part, _solved(cov[..., :-1, :-1], part))
         w = self.N**2 / V
         short = ((1.0 - w / w.sum(axis=-1, keepdims=True)) ** 2 / df).sum(axis=-1)
-        return T / (k - 1) / (1.0 + 2.0 * (k - 2) / (k * k - 1.0) * short), (k * k - 1.0) / (3.0 * short)
+        with np.errstate(divide="ignore"):
+            df = (k * k - 1.0) / (3.0 * np.asarray(short))
+        return T / (k - 1) / (1.0 + 2.0 * (k - 2) / (k * k - 1.0) * short), df
 
     def differences(
         self, first: Integers, second: Integers, at: Floats | float = 0.0
@@ -135,17 +142,19 @@ class GroupLaw:
         with np.errstate(divide="ignore", invalid="ignore"):
             return (alpha - beta * at) / np.sqrt(np.maximum(variance, 0.0)), df
 
-    def difference_sets(self, first: Integers, second: Integers, t: Floats) -> tuple[Floats, Floats]:
+    def difference_sets(
+        self, first: Integers, second: Integers, t: Floats, reach: float = 2.0
+    ) -> tuple[Floats, Floats]:
         """Return the ends of the differences that a two-sided test at quantile `t` does not reject."""
         alpha, beta, v0, q, _ = self._scores(first, second)
         return quadratic_set(
-            beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), 2.0
+            beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), reach
         )
 
     def sds(self, first: Integers, second: Integers) -> Floats:
         """Return standard errors of differences: half of the set of one sd, which noise may make wide."""
-        low, high = self.difference_sets(first, second, np.ones(len(first)))
-        return (high - low) / 2.0
+        low, high = self.difference_sets(first, second, np.ones(len(first)), reach=4.0)
+        return np.minimum((high - low) / 2.0, 2.0)
 
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
         """Return the interval of the first mean less the second, and its standard error."""
@@ -157,9 +166,10 @@ class GroupLaw:
         (low,), (high,) = self.difference_sets(first, second, quantile)
         return (float(low), float(high)), float(self.sds(first, second)[0])
 
-    def mean_sets(self, level: float) -> tuple[Floats, Floats]:
+    def mean_sets(self, level: float, reach: float = 1.0) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k)."""
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
+        R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
         t, share = laws.t.isf((1.0 - level) / 2.0, df), a2 * (1.0 - 1.0 / k)
         if self.laplace:
@@ -168,17 +178,23 @@ class GroupLaw:
             drawn = np.abs(made.S - self.means * made.N) / sd
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
         return quadratic_set(
-            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), 1.0
+            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), reach
         )
+
+    def mean_sds(self) -> Floats:
+        """Return standard errors of the groups' means: half of the set at one, which noise may make wide."""
+        low, high = self.mean_sets(0.6826894921370859, reach=2.0)
+        return np.minimum((high - low) / 2.0, 1.0)
 
     def _scores(
         self, g: Integers, h: Integers
     ) -> tuple[Floats, Floats, Floats, tuple[Floats, Floats, Floats], Floats]:
         """Return f(D) = alpha - beta D, its variance v0 + q0 + q1 D + q2 D^2, and degrees of freedom."""
         (R, noise), n, k, a2 = self.squares(), self.n, self.N.shape[-1], self.a**2
-        N = np.maximum(self.N, 0.0)
+        N, R = np.maximum(self.N, 0.0), np.where(self.alone, np.inf, R)
         Ng, Nh, Sg, Sh = (array[..., at] for array in (N, self.S) for at in (g, h))
-        parts = [weight**2 * (R[..., at] + a2) / n**2 for weight, at in ((Nh, g), (Ng, h))]
+        with np.errstate(invalid="ignore"):
+            parts = [weight**2 * (R[..., at] + a2) / n**2 for weight, at in ((Nh, g), (Ng, h))]
         spread = 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise
         scatter = sum(weight**4 * spread[..., at] / n**4 for weight, at in ((Nh, g), (Ng, h)))
         x0, x1, y0, y1 = -Sh / n, -Nh / n, Sg / n, -Ng / n
@@ -204,9 +220,9 @@ class GroupLaw:
 
     # ---- made-up releases
 
-    def made_up(self, draws: int = MADE_UP, *, equal: bool = False) -> GroupLaw:
+    def made_up(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupLaw:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
-        rng, k = np.random.default_rng(STREAM), self.N.shape[-1]
+        rng, k = np.random.default_rng(stream), self.N.shape[-1]
         N = np.maximum(np.rint(self.N), 2.0)
         mean = np.broadcast_to(np.clip(self.common, -1.0, 1.0), N.shape) if equal else self.means
         variance = np.clip(self.squares()[0] / N, 0.0, 1.0)
@@ -228,7 +244,7 @@ def _solved(matrix: Floats, vector: Floats) -> Floats:
 
 
 def _degrees(variance: Floats, scatter: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(scatter > 0.0, np.minimum(2.0 * variance**2 / scatter, 1e15), 1e15)
 
 
@@ -239,10 +255,10 @@ def rank(made: Floats, found: float) -> float:
 
 def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats, Floats]:
     """Return the ends of {x: A x^2 + B x + C <= 0} inside [-reach, reach]; all of it where A <= 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(np.maximum(B**2 - 4.0 * A * C, 0.0))
         low, high = (-B - root) / (2.0 * A), (-B + root) / (2.0 * A)
-    bounded = A > 0.0
+    bounded = (A > 0.0) & ~np.isnan(root)
     return (
         np.where(bounded, np.clip(low, -reach, reach), -reach),
         np.where(bounded, np.clip(high, -reach, reach), reach),

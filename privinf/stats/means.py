@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Unpack
 
 import numpy as np
 from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
-from privinf.doors import door, doors
-from privinf.errors import NotAvailableError
+from privinf.doors import door, doors, warn
+from privinf.errors import ChangedTargetWarning, NotAvailableError
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.schema import Factor
 from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums
 from privinf.typing import Alternative, ClipRule, ColumnLike, Floats, Pair
@@ -35,6 +37,10 @@ CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}].
 SIMULATED_BELOW = 1000
 DRAWS, SEED = 9999, 16
 CHOSEN_CLIP = "the clip was chosen by counts: compare popmean with confidence_interval(), which allows for it"
+POPMEAN_BEYOND = (
+    "popmean lies outside of the bounds to which values are clipped: no mean of such values is it, and the "
+    "test rejects it whatever the rows are; declare bounds that hold what the mean may be"
+)
 HIDDEN_VARIANCE = "The noise hides the variance: the standard error is nearly all noise."
 
 
@@ -97,8 +103,8 @@ class MeanLaw:
         known = 2.0 * laplace_tail(np.abs(t) * self.se, *self._parts())
         if self.n >= SIMULATED_BELOW:
             return known
-        rank = 1.0 - np.searchsorted(self._simulated(null), np.abs(t), side="left") / (DRAWS + 1.0)
-        return np.maximum(known, rank)
+        beyond = np.count_nonzero(self._simulated(null) >= np.abs(t))
+        return np.maximum(known, (1.0 + beyond) / (DRAWS + 1.0))
 
     def _laplace_half(self, alpha: float) -> Floats:
         known = laplace_quantile(alpha / 2.0, *self._parts())
@@ -112,15 +118,28 @@ class MeanLaw:
         return self.sd / math.sqrt(self.n), self.noise[0] / (math.sqrt(2.0) * self.n)
 
     def _simulated(self, mean: float) -> Floats:
-        """Return sorted |t| of made-up releases of normal values of this mean and this law's sd."""
-        rng, n = np.random.default_rng(SEED), self.n
-        at = mean + float(self.sd) / math.sqrt(n) * rng.standard_normal(DRAWS)
-        squares = float(self.sd) ** 2 * rng.chisquare(n - 1, DRAWS) + n * at**2
+        """Return |t| of made-up releases of normal values of this mean and this law's sd."""
+        n, (normal, chi2, first, second) = self.n, _standard_draws(self.n)
+        at = mean + float(self.sd) / math.sqrt(n) * normal
+        squares = float(self.sd) ** 2 * chi2 + n * at**2
         a, b = (sd / math.sqrt(2.0) for sd in self.noise)
-        made = MeanLaw.of(
-            n * at + rng.laplace(0.0, a, DRAWS), squares + rng.laplace(0.0, b, DRAWS), n, self.noise
-        )
-        return np.sort(np.abs((made.mean - mean) / made.se))
+        made = MeanLaw.of(n * at + a * first, squares + b * second, n, self.noise)
+        return np.abs((made.mean - mean) / made.se)
+
+
+@lru_cache(maxsize=4)
+def _standard_draws(n: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what made-up releases of n records are made of: normal, chi-square and Laplace numbers."""
+    rng = np.random.default_rng(SEED)
+    made = (
+        rng.standard_normal(DRAWS),
+        rng.chisquare(n - 1, DRAWS),
+        rng.laplace(size=DRAWS),
+        rng.laplace(size=DRAWS),
+    )
+    for one in made:
+        one.setflags(write=False)
+    return made
 
 
 def laplace_tail(x: Floats, sd: Floats, b: float) -> Floats:
@@ -230,6 +249,8 @@ def mean(
     if check_choice(clip, ClipRule, "clip") == "auto":
         return described(*clipped_sums(asked, name, level), level=level)
     release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
+    if not isinstance(asked.schema[name], Factor):
+        base.warn_at_bound([repr(name)], release.sums[:, 0] / release.nobs, release.scale[:1] / release.nobs)
     return described(release, level=level)
 
 
@@ -303,6 +324,8 @@ def _tested(release: SampleSums, popmean: float, alternative: Alternative, level
     base.check_level(level, alternative)
     law, (middle, half) = MeanLaw.released(release), _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
+    if abs(null) > 1.0:
+        warn(POPMEAN_BEYOND, ChangedTargetWarning)
     t, pvalue = law.test(null, alternative)
     found, name = described(release, level=level), release.question.values[0]
     made = MeanResult(
