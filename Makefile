@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PRIVINF_DATA ?= ../shared/data
+# Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
+FRESH ?= --fresh
 
-.PHONY: demo test lint verify verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test lint verify verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,8 +31,21 @@ verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cor
 	$(BIN)/python benchmarks/calibrate_identification.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/small_samples.py
-	$(BIN)/python benchmarks/tuning.py --draw
+	$(BIN)/python benchmarks/tuning.py --draw $(FRESH)
 	$(BIN)/python vignettes/1_modulated_learning.py
+
+verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, bounds that are bought, tests, quantiles
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
+	$(BIN)/python benchmarks/one_curator.py
+	$(BIN)/python benchmarks/one_release.py
+	$(BIN)/python benchmarks/formulas.py
+	$(BIN)/python benchmarks/logistic.py
+	$(BIN)/python benchmarks/score_tests.py
+	$(BIN)/python benchmarks/find_bounds.py
+	$(BIN)/python benchmarks/bought_fits.py
+	$(BIN)/python benchmarks/quantiles.py
+	$(BIN)/python benchmarks/tests_size.py
+	$(BIN)/python benchmarks/statsmodels_tests.py
 
 verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c
 	$(BIN)/python benchmarks/audits_mixing.py
@@ -50,22 +65,22 @@ verify-examples: $(VENV)/.installed  ## the same for locally private examples: a
 verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, Monte Carlo, vignette 4
 	$(BIN)/python benchmarks/audits_lasso.py
 	$(BIN)/python benchmarks/top_k.py
-	$(BIN)/python benchmarks/verify_lasso.py
+	$(BIN)/python benchmarks/verify_lasso.py $(FRESH)
 	$(BIN)/python benchmarks/simultaneous.py --only lasso
-	$(BIN)/python benchmarks/lasso_paper.py
+	$(BIN)/python benchmarks/lasso_paper.py $(FRESH)
 	$(BIN)/python benchmarks/sparse_mean.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
-	$(BIN)/python benchmarks/lasso_gauntlet.py
+	$(BIN)/python benchmarks/lasso_gauntlet.py $(FRESH)
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report
 	$(BIN)/python vignettes/4_federated_lasso.py
 	$(BIN)/python vignettes/4b_wages.py
 
 verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b
 	$(BIN)/python benchmarks/secure_sum.py
-	$(BIN)/python benchmarks/verify_moments_federated.py
-	$(BIN)/python benchmarks/verify_federated.py
-	$(BIN)/python benchmarks/lasso_secure.py
-	$(BIN)/python benchmarks/verify_dome.py
+	$(BIN)/python benchmarks/verify_moments_federated.py $(FRESH)
+	$(BIN)/python benchmarks/verify_federated.py $(FRESH)
+	$(BIN)/python benchmarks/lasso_secure.py $(FRESH)
+	$(BIN)/python benchmarks/verify_dome.py $(FRESH)
 	$(BIN)/python benchmarks/flower_tls.py
 	$(BIN)/python vignettes/5_federated_glm.py
 	$(BIN)/python vignettes/5b_federated_acs.py --flower
@@ -87,7 +102,7 @@ verify-peers: $(VENV)/.installed     ## other tools beside this one (the network
 
 gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cells: some 3 hours on two cores, or less
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
-	$(BIN)/python benchmarks/gauntlet.py --named
+	$(BIN)/python benchmarks/gauntlet.py --named $(FRESH)
 	$(BIN)/python benchmarks/gauntlet.py --report
 	$(BIN)/python benchmarks/gauntlet.py --growth
 

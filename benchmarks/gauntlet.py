@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, metavar="NAME")
     parser.add_argument("--named", action="store_true")
     parser.add_argument("--out", type=Path, default=FITS)
+    parser.add_argument("--fresh", action="store_true", help="forget the fits that are stored")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--growth", action="store_true")
     given = parser.parse_args()
@@ -153,6 +154,8 @@ def main() -> None:
 
         write_growth(given.replications, RESULTS / "gauntlet_growth.md")
     else:
+        if given.fresh:
+            given.out.unlink(missing_ok=True)
         run(left(chosen(given), given.estimators, given.replications, given.out), given.out, given.processes)
 
 

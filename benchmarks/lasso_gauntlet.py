@@ -468,6 +468,7 @@ def main() -> None:
     parser.add_argument("--group", nargs="+", choices=sorted({cell.group for cell in CELLS}))
     parser.add_argument("--fit", nargs="+", type=word, default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, default=FITS)
+    parser.add_argument("--fresh", action="store_true", help="forget the fits that are stored")
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
     if given.report:
@@ -476,6 +477,8 @@ def main() -> None:
         lines = [one for one in stored(given.out) if one["cell"] in names]
         write_report(lines, RESULTS / "lasso_gauntlet.md" if whole else None)
     else:
+        if given.fresh:
+            given.out.unlink(missing_ok=True)
         work = left(chosen(given), given.replications, given.out, tuple(given.fit))
         run(work, given.out, given.processes, fits)
 

@@ -1,7 +1,7 @@
 """Size and power of score tests of restrictions, the rest profiled under the null, beside Wald's.
 
-    python -m benchmarks.score_tests            # about 5 minutes of one core
-    python -m benchmarks.score_tests --quick
+    python benchmarks/score_tests.py            # about 5 minutes of one core
+    python benchmarks/score_tests.py --quick    # prints, and writes no page
 
 MomentOLS: sums of fresh rows with the noise of a release. Logit: whole fits. Nulls are true (size), then false
 by three of the standard errors that the release leaves (power).
@@ -32,7 +32,7 @@ NULLS = {
     "b1 = b2": np.array([[0.0, 1.0, -1.0, 0.0, 0.0]]),
 }
 BETA = np.array([0.3, 0.5, 0.5, 0.3, 0.0])
-EPSILONS = (1.0, math.inf)
+MOMENTS = {500: (0.25, 1.0, math.inf), 5_000: (1.0, math.inf)}
 
 
 def moment_rows(n, rng, skewed):
@@ -142,12 +142,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--draws", type=int, default=1_000)
-    parser.add_argument("--fits", type=int, default=1_000)
+    parser.add_argument("--fits", type=int, default=500)
     given = parser.parse_args()
     draws, fits = (100, 20) if given.quick else (given.draws, given.fits)
     start, text, worst = time.perf_counter(), [], 0.0
-    for n in (500, 5_000):
-        for epsilon in EPSILONS:
+    for n, epsilons in MOMENTS.items():
+        for epsilon in epsilons:
             for skewed in (False, True):
                 found, weak = moment_cell(n, epsilon, skewed, draws, n)
                 worst = max(worst, *(float(shares[0, 0]) for shares in found.values()))
@@ -157,7 +157,7 @@ def main():
     low, high = limits(draws)
     body = [
         "# Score tests of restrictions", "",
-        "`python -m benchmarks.score_tests`: see there for the designs. Tests are at 5%, delta n^-1.1; false "
+        f"Made by `python benchmarks/score_tests.py --draws {draws} --fits {fits}`: see there for the designs. Tests are at 5%, delta n^-1.1; false "
         "nulls are three standard errors of the release away; weak: the share of releases whose "
         "identification is called so.", "",
         f"## MomentOLS, {draws:,} released sums a cell", "",

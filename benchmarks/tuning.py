@@ -1,7 +1,8 @@
 """Paper 1's Table 2 made again: the grid search on the validation part, and what tuning on people's records costs.
 
 ``--draw`` makes the search (its means go to benchmarks/results/tuning.csv as splits end, so that a run that was
-stopped goes on where it was) and then all tables; without it those of the whole search are made from what is stored.
+stopped goes on where it was; ``--fresh`` forgets what is stored) and then all tables; without it those of the whole
+search are made from what is stored.
 """
 
 from __future__ import annotations
@@ -230,8 +231,12 @@ def write_rows(name: str, title: str, rows: list[dict[str, object]], seconds: fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--fresh", action="store_true", help="forget the means that are stored")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")  # weak identification: the small budgets are part of the sweep
-    if parser.parse_args().draw:
+    if given.draw:
+        if given.fresh:
+            STORED.unlink(missing_ok=True)
         draw()
         by_budget()
     stored = pd.read_csv(STORED, dtype={"setting": str})

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import dome_sketches
@@ -367,13 +368,23 @@ PARTS = {
 }
 
 
+def stored_by(part: str) -> Path | None:
+    """Return the file of single fits of a part; losses and curves share one."""
+    return {"noise": None, "learned": dome_sketches.LEARNED}.get(part, FITS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--fresh", action="store_true", help="forget the fits that are stored")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
-    for name in [given.only] if given.only else PARTS:
+    parts = [given.only] if given.only else list(PARTS)
+    if given.fresh:
+        for path in {stored_by(name) for name in parts} - {None}:
+            path.unlink(missing_ok=True)
+    for name in parts:
         PARTS[name](given.scale)
 
 

@@ -61,10 +61,18 @@ def outcome(name: str, r, truth: np.ndarray) -> dict:
     known = r.estimate.cov is not None
     error = np.asarray(r.params) - truth
     se = r.estimate.bse if known else np.full(len(truth), np.nan)
-    out = {f"{name} weak": bool(r.identification.weak) or not known}
+    out = {f"{name} weak": is_weak(r) or not known}
     for j, (e, s) in enumerate(zip(error, se, strict=True)):
         out |= {f"{name} error{j}": e, f"{name} se{j}": s}
     return out
+
+
+def is_weak(r) -> bool:
+    """Whether the noise hides the coefficients; biased corrections have no such statistic."""
+    try:
+        return bool(r.identification.weak)
+    except NotAvailableError:
+        return False
 
 
 def summary(frame: pd.DataFrame, name: str, label: str, cells: int, **more) -> dict:

@@ -1,8 +1,9 @@
-"""Scripts of benchmarks and vignettes, long to run and quick to read, name only what there is."""
+"""Scripts of benchmarks and vignettes, long to run: what they name is there, and make runs them."""
 
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from privinf.mechanisms.catalogue import SITE_OPS
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path for folder in ("benchmarks", "vignettes") for path in (ROOT / folder).rglob("*.py"))
 FAMILIES = {name.split(".")[0] for name in SITE_OPS if "." in name}
+RESULTS, MAKEFILE = ROOT / "benchmarks" / "results", (ROOT / "Makefile").read_text()
+PAGES = sorted(RESULTS.glob("*.md"))
+# A command on a page of results, or in the Makefile: its script and its words.
+COMMAND = re.compile(r"python[)]?\s+((?:benchmarks|tests|vignettes)/[\w/]+\.py)([^`\n,;]*)")
+# Put together from the fits of several commands, of which a script names the file of fits, not the page.
+OF_SEVERAL = {"gauntlet_curved", "house", "lasso_auto"}
 OPERATION = re.compile(rf"(?:{'|'.join(sorted(FAMILIES))})\.[a-z_]+")
 
 
@@ -54,3 +61,68 @@ def test_names_that_are_gone_are_seen():
     assert (
         missing('import privinf as pi\nfrom privinf.schema import Design\npi.OLS\nx = "curved.step"\n') == []
     )
+
+
+def made_by(page):
+    """Return the script, and its words, of the first command on a page of results."""
+    found = COMMAND.search(page.replace("`make bench`", "python benchmarks/bench.py"))
+    return (None, "") if found is None else found.groups()
+
+
+@cache
+def spelled(script):
+    """Return the string constants of a script, and of benchmarks that it imports, without suffixes."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    words = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    for name in names:
+        module = script.with_name(f"{name}.py")
+        words |= spelled(module) if module.exists() and module != script else set()
+    return {re.sub(r"\.(md|csv|jsonl)$", "", word) for word in words}
+
+
+def writes(script, stem):
+    """Whether a script spells a file's name: whole, or as a prefix and the name of a table."""
+    words = spelled(ROOT / script)
+    return stem in words or any(stem.startswith(w) and stem[len(w) :] in words for w in words if w)
+
+
+def test_every_page_of_results_names_the_command_that_makes_it():
+    for page in PAGES:
+        script, words = made_by(page.read_text())
+        assert script, f"{page.name} names no command"
+        assert (ROOT / script).exists(), f"{page.name} names {script}, which is not there"
+        said = page.stem in OF_SEVERAL or page.name in words
+        assert said or writes(script, page.stem), f"{script} does not write {page.name}"
+        text = (ROOT / script).read_text()
+        assert [w for w in re.findall(r"--[\w-]+", words) if w not in text] == [], f"{page.name}: {words}"
+
+
+def test_make_runs_every_command_once_and_no_other():
+    """A page's script is in the Makefile, and what verify runs there writes a page, or is one itself."""
+    lines = COMMAND.findall(MAKEFILE)
+    makers = {made_by(page.read_text())[0] for page in PAGES}
+    run = {script for script, _ in lines} | {"benchmarks/bench.py"}
+    assert makers - run == {"benchmarks/walks.py"}, "of no target of make (walks.py compares two trees)"
+    assert {script for script in run - makers if script.startswith("benchmarks/")} == {
+        "benchmarks/peers/install.py"
+    }
+    assert len(set(lines)) == len(lines), "one command in two targets"
+    for script, words in lines:
+        assert (ROOT / script).exists(), script
+        text = (ROOT / script).read_text()
+        assert [w for w in re.findall(r"--[\w-]+", words) if w not in text] == [], f"{script}{words}"
+
+
+def test_stored_numbers_belong_to_a_command():
+    makers = {made_by(page.read_text())[0] for page in PAGES}
+    for table in RESULTS.glob("*.csv"):
+        assert any(writes(script, table.stem) for script in makers), f"no script writes {table.name}"
+
+
+def test_a_page_without_its_command_is_seen():
+    assert made_by("# Numbers\n\nMeasured by hand.") == (None, "")
+    assert made_by("Made by `python benchmarks/verify.py --only coverage` in 3 s.")[1] == " --only coverage"
+    assert writes("benchmarks/verify_mixing.py", "mixing_rate")
+    assert not writes("benchmarks/verify_mixing.py", "mixing_no_such_table")
