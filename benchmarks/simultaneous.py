@@ -26,7 +26,7 @@ import privinf as pi
 
 ALPHA, DELTA = 0.05, 1e-6
 SLOPES = np.array([1.0, -1.0, 0.5, 0.0])
-PAIRS_DRAWS, PAIRS_FITS, JOINT_DRAWS = 99, 60, 1_999
+PAIRS_DRAWS, PAIRS_FITS, JOINT_DRAWS = 99, 500, 1_999
 # n, k and epsilon of every party; few rows are where the law of the t statistic matters: six times the fits.
 MIXED = [(20_000, 60, 16.0), (20_000, 300, 16.0), (100_000, 300, 4.0)]
 FEW, MORE = 60, 6

@@ -16,6 +16,10 @@ from privinf.validation import as_generator, check_array, check_choice, check_co
 BootstrapInterval = Literal["percentile", "studentized"]
 Resolve = Callable[[Floats], tuple[Floats, Floats]]
 
+# A draw of n records has about .63 n different ones. Of 5 coefficients from 30, 20, 12 and 8 mixed rows, 95%
+# intervals by pairs were 1.1, 1.1, 1.8 and 40 times as wide as by t: below three rows a coefficient, none.
+FEWEST_PER_COEFFICIENT = 3
+
 # Multipliers held at once: bounds the memory of a bootstrap by O(draws * p + BLOCK), whatever n is.
 BLOCK = 1 << 22
 
@@ -134,7 +138,8 @@ def pairs_bootstrap(
     Raises
     ------
     ArgumentError
-        More than a tenth of the draws failed: the estimate is too weakly identified for this method.
+        There are fewer than three records (groups) a coefficient: a draw has too few different ones. Or more
+        than a tenth of the draws failed: the estimate is too weakly identified for this method.
 
     Notes
     -----
@@ -143,7 +148,12 @@ def pairs_bootstrap(
     generator, count = as_generator(rng), check_count(draws, "draws", least=2)
     center, spread = check_array(params, "params", ndim=1), check_array(bse, "bse", ndim=1)
     labels = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    units = int(labels.max()) + 1
+    units, least = int(labels.max()) + 1, FEWEST_PER_COEFFICIENT * len(center)
+    if units < least:
+        raise ArgumentError(
+            f"the pairs bootstrap draws {units} units again for {len(center)} coefficients, and a draw "
+            f"has too few different ones below {least}: use method='multiplier'"
+        )
     replicates, pivots = [], []
     for _ in range(count):
         counts = np.bincount(generator.integers(units, size=units), minlength=units)

@@ -88,6 +88,12 @@ def test_pairs_bootstrap_refuses_singular_moments():
         bs.pairs_bootstrap([0.0], [1.0], pairs_of_least_squares(np.zeros((5, 1)), np.ones(5)), n=5, draws=20)
 
 
+def test_pairs_bootstrap_refuses_few_records():
+    x, y = np.vander(np.arange(8.0) / 8.0, 3), np.arange(8.0) % 3
+    with pytest.raises(ArgumentError, match=r"8 units again for 3 coefficients.*below 9: use"):
+        bs.pairs_bootstrap(np.zeros(3), np.ones(3), pairs_of_least_squares(x, y), n=8, draws=20)
+
+
 def test_parametric_bootstrap_keeps_linear_dependence():
     direction = np.array([[1.0, 2.0, -1.0]])
     found = bs.parametric_bootstrap(np.ones(3), direction.T @ direction, draws=500, rng=9)
