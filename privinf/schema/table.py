@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import Blank, Declaration, Factor, Level, Numeric, as_declaration
 from privinf.schema.intervals import Interval
-from privinf.typing import Json, Table
+from privinf.typing import Floats, Json, Table
 from privinf.typing import ResponseMode as ResponseMode
 from privinf.validation import check_choice, check_count, shown
 
@@ -132,7 +132,12 @@ class Schema:
         given = columns.columns if isinstance(columns, Schema) else columns
         if not isinstance(given, Mapping):
             raise SchemaError("columns must be a mapping from names to bounds or levels, or a Schema")
-        return Schema({**self.columns, **given}, unit=self.unit, max_rows=self.max_rows)
+        made = self._bought(Schema({**self.columns, **given}, unit=self.unit, max_rows=self.max_rows))
+        return columns._bought(made) if isinstance(columns, Schema) else made
+
+    def _bought(self, made: Schema) -> Schema:
+        """Return a schema that keeps what is known of those of these bounds that it still has."""
+        return made
 
     @classmethod
     def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
@@ -188,6 +193,12 @@ class Schema:
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return what results of fits on these columns must say of their bounds: of declared ones nothing."""
+        return ()
+
+    def shifts(
+        self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
+    ) -> tuple[str, ...]:
+        """Return what a fit must warn of as to its bounds: declared ones are what was asked for."""
         return ()
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:

@@ -2,9 +2,11 @@ r"""Tables of two columns with levels, and correlations: tests that one column i
 
 **Tables.** X are noisy counts of cells, noise of sd s. With margins p and q, at least .5/n, E = X - n p q'
     has V = n (diag p - p p') x (diag q - q q') + s^2 (M_p M_p') x (M_q M_q'),  M_p = I - p 1',
-    for covariance, and T = E' V^- E. Its law is that of tables made up from the released margins, noise
-    included: chi-square rejects .09 to .11 where noise swamps margins. The same release has the same
-    p-value.
+    for covariance, and T = E' V^- E. Rotated so that both matrices of the shorter side are diagonal, 1 and
+    l, a line x of E has covariance M_q (n diag q + s^2 l I) M_q' = M_q C M_q'. As M_q q = 0, its part of T
+    is the least (x + t q)' C^-1 (x + t q) over t: x'C^-1 x - (q'C^-1 x)^2/q'C^-1 q. The law of T is that of
+    tables made up from the released margins, noise included: chi-square rejects .09 to .11 where noise
+    swamps margins. The same release has the same p-value.
 **Correlation.** Of u and v in [-1, 1], sums of u, v (noise of sd a), u^2, v^2 (b) and u v (c) are released.
     A = sum u v - sum u sum v/n has noise of variance c^2 + (m_u^2 + m_v^2) a^2 + a^4/n^2; the test divides
     it by the root of n s_u^2 s_v^2 + noise. The interval holds every r with |A - r n s_u s_v| <= z V(r)^.5,
@@ -85,18 +87,27 @@ class TableLaw:
     def independence(self) -> tuple[Floats, Floats, Floats]:
         """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
         p, q = self.margins()
-        E = self.X - self.n * p[..., :, None] * q[..., None, :]
-        (left, rows), (right, columns) = _whitened(p), _whitened(q)
-        squares = (left @ E @ np.swapaxes(right, -1, -2)) ** 2
-        spread = rows[..., :, None] * columns[..., None, :]
-        T = (squares / (self.n + self.sd**2 * spread)).sum(axis=(-2, -1))
-        pearson = (squares - self.sd**2 * spread).sum(axis=(-2, -1)) / self.n
-        return T, np.sign(E[..., 0, 0]), np.maximum(pearson, 0.0)
+        E, s2 = self.X - self.n * p[..., :, None] * q[..., None, :], self.sd**2
+        sign = np.sign(E[..., 0, 0])
+        for axis in (-1, -2):  # margins that were raised leave sums that are not 0
+            E -= E.mean(axis=axis, keepdims=True)
+        pearson = (E**2 / (p[..., :, None] * q[..., None, :])).sum(axis=(-2, -1))
+        pearson -= s2 * ((1.0 / p).sum(axis=-1) - p.shape[-1]) * ((1.0 / q).sum(axis=-1) - q.shape[-1])
+        few, many, F = (p, q, E) if p.shape[-1] <= q.shape[-1] else (q, p, np.swapaxes(E, -1, -2))
+        W, values = _whitened(few)
+        F, many = W @ F, many[..., None, :]
+        C = self.n * many + s2 * values[..., None]
+        T = (F**2 / C).sum(axis=-1) - (many * F / C).sum(axis=-1) ** 2 / (many**2 / C).sum(axis=-1)
+        return T.sum(axis=-1), sign, np.maximum(pearson / self.n, 0.0)
 
-    def made_up(self, draws: int = TABLES) -> TableLaw:
-        """Return tables of independent rows and columns with the released margins, noise included."""
-        rng, (p, q) = np.random.default_rng(TABLE_STREAM), self.margins()
-        cells = rng.multinomial(self.n, np.outer(p, q).ravel(), size=draws).astype(np.float64)
+    def made_up(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableLaw:
+        """Return tables of independent rows and columns with the released margins, noise included.
+
+        Their axis is the first; of several tables side by side each has draws of its own.
+        """
+        rng, (p, q) = np.random.default_rng(stream), self.margins()
+        shares = (p[..., :, None] * q[..., None, :]).reshape(*p.shape[:-1], -1)
+        cells = rng.multinomial(self.n, shares, size=(draws, *p.shape[:-1])).astype(np.float64)
         noise = (
             rng.laplace(0.0, self.sd / math.sqrt(2.0), cells.shape)
             if self.laplace
@@ -108,6 +119,9 @@ class TableLaw:
 def _whitened(p: Floats) -> tuple[Floats, Floats]:
     """Return W and l, W (diag p - p p') W' = I and W M_p M_p' W' = diag l; vectors add up to 0."""
     k = p.shape[-1]
+    if k == 2:
+        inverse = 1.0 / p.prod(axis=-1)[..., None]
+        return np.array([0.5, -0.5]) * np.sqrt(inverse)[..., None], inverse - 2.0
     basis = np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
     v = p @ basis
     outer = v[..., :, None] * v[..., None, :]

@@ -1,6 +1,7 @@
 """Bounds that are bought: where they lie, what they say of themselves, and when they are refused."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -82,8 +83,36 @@ def test_what_is_known_takes_the_place_of_what_was_found():
     found = pi.find_bounds(ROWS, ["year", "pay"], **ASKED, rng=0).fill(
         {"year": (1980.0, 2030.0), "name": ["a", "b"]}
     )
-    assert type(found) is pi.Schema
     assert (found["year"].low, found["name"].levels) == (1980.0, ("a", "b"))
+    assert list(found.clips.index) == ["pay"]
+    assert type(found.fill({"pay": (0.0, 1e6)})) is pi.Schema
+    again = pi.Schema({"name": ["a", "b"]}).fill(found)
+    assert list(again.clips.index) == ["pay"]
+    other = again.fill(pi.find_bounds(ROWS, ["normal"], **ASKED, rng=1))
+    assert (list(other.clips.index), len(other.privacy.entries)) == (["pay", "normal"], 7)
+
+
+def test_a_fit_warns_where_a_bought_clip_can_move_a_slope():
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.standard_normal(60_000))
+    rows = pd.DataFrame({"x": x, "calm": rng.uniform(-1, 1, len(x)), "y": x + rng.standard_normal(len(x))})
+    schema = pi.find_bounds(rows, ["x", "y"], mu=0.5, rng=0).fill({"calm": (-1.0, 1.0)})
+    with pytest.warns(ChangedTargetWarning, match=r"cut tails: x may have moved") as seen:
+        fit = pi.OLS.from_formula("y ~ x + calm", rows, schema=schema).fit(mu=1.0, rng=1)
+    assert len([one for one in seen if "cut tails" in str(one.message)]) == 1
+    assert any("cut tails: x may have moved" in note for note in fit.notes)
+    known = schema.fill({"x": (0.0, 200.0), "y": (-10.0, 200.0)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ChangedTargetWarning)
+        pi.OLS.from_formula("y ~ x + calm", rows, schema=known).fit(mu=1.0, rng=1)
+
+
+def test_what_bounds_may_do_to_a_slope_is_what_they_do():
+    x = np.exp(np.random.default_rng(0).standard_normal(100_000))
+    found = pi.find_bounds(pd.DataFrame({"x": x}), clip=0.02, mu=4.0, rng=0)
+    kept = np.clip(x, found["x"].low, found["x"].high)
+    does = np.cov(kept, x - kept)[0, 1] / kept.var()
+    assert 0.6 * does < found.clips.moves["x"] < 1.6 * does
 
 
 def test_all_columns_of_numbers_are_meant_by_default():
@@ -126,7 +155,71 @@ def test_what_cannot_be_asked(columns, options, error):
         pi.find_bounds(ROWS, columns, **options)
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0, -1e12, 1e300])
+M = 5000
+HALF = np.arange(M) % 2
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "reason"),
+    [
+        (np.full(M, np.nan), SchemaError, "missing"),
+        (np.where(HALF, np.nan, 1.0), SchemaError, "missing"),
+        (pd.array([None, *[1] * (M - 1)], dtype="Int64"), SchemaError, "missing"),
+        (np.where(HALF, np.inf, 1.0), SchemaError, "infinite"),
+        (np.array(["1", 2] * (M // 2), dtype=object), SchemaError, "texts"),
+        (np.array([2**70] * M, dtype=object), SchemaError, "texts"),
+        (np.array([True, False] * (M // 2), dtype=object), SchemaError, "texts"),
+        (HALF + 1j, SchemaError, "texts"),
+        (pd.date_range("2000", periods=M, freq="h"), SchemaError, "texts"),
+    ],
+)
+def test_a_column_that_has_no_bounds_is_refused_before_anything_is_spent(values, error, reason):
+    ledger = pi.Ledger()
+    with pytest.raises(error, match=reason):
+        pi.find_bounds(pd.DataFrame({"x": values}), ["x"], **ASKED, rng=0, ledger=ledger)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RNG.integers(-(2**60), 2**60, M),
+        RNG.integers(2**62, 2**64, M, dtype=np.uint64),
+        np.full(M, 1e300),
+        1e30 * RNG.standard_normal(M),
+        np.where(HALF, 2.0**60, 1.0),
+    ],
+)
+def test_values_beyond_all_that_is_searched_are_refused(values):
+    with pytest.raises(NotAvailableError, match=r"2\^43 from 0"):
+        pi.find_bounds(pd.DataFrame({"x": values}), mu=1.0, rng=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (np.where(np.arange(M) == 0, 2**60, RNG.integers(0, 10, M)), (-1.0, 0.0), (9.0, 12.0)),
+        (HALF.astype(bool), (-0.1, 0.0), (1.0, 1.2)),
+        (pd.array(HALF.astype(bool), dtype="boolean"), (-0.1, 0.0), (1.0, 1.2)),
+        (np.where(HALF, 0.0, 100.0), (-1.0, 0.0), (100.0, 110.0)),
+        (np.where(np.arange(M) % 50, 23.0, RNG.uniform(0, 23, M)), (-5.0, 15.0), (23.0, 24.0)),
+        (np.where(HALF, -1e9, 1e9), (-1.1e9, -1e9), (1e9, 1.1e9)),
+    ],
+)
+def test_heavy_points_and_odd_types_get_bounds_that_hold_them(values, low, high):
+    found = pi.find_bounds(pd.DataFrame({"x": values}), mu=1.0, rng=0)
+    assert low[0] <= found["x"].low <= low[1]
+    assert high[0] <= found["x"].high <= high[1]
+    held = np.asarray(values, dtype=float)
+    assert np.mean((held < found["x"].low) | (held > found["x"].high)) <= found.clips.at_most["x"]
+
+
+def test_texts_that_look_like_numbers_are_levels():
+    found = pi.find_bounds(pd.DataFrame({"x": np.where(HALF, "1", "2")}), ["x"], **ASKED, rng=0)
+    assert found["x"].levels == ("1", "2")
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, -1e12])
 def test_a_column_that_does_not_vary_is_said_to_be_one(value):
     rows = pd.DataFrame({"x": np.full(5000, value)})
     with pytest.warns(ChangedTargetWarning, match="one value"):

@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
-from privinf.stats.association import PairLaw, TableLaw
+from privinf.stats.association import PairLaw, TableLaw, table_law
 
 RNG = np.random.default_rng(6)
 A = RNG.choice(["p", "q", "r"], 600, p=[0.5, 0.3, 0.2])
@@ -35,14 +35,52 @@ def test_a_table_without_noise_is_pearsons():
     ("rows", "columns"), [([0.5, 0.5], [0.3, 0.7]), ([0.6, 0.3, 0.1], [0.55, 0.4, 0.04, 0.01])]
 )
 def test_made_up_tables_hold_their_level(rows, columns):
-    """At the null, 200 releases with noise that swamps a margin: .01 to .1 rejected."""
+    """At the null, 2,000 releases with noise that swamps a margin, side by side: 99.9% limits."""
     rng, n, sd = np.random.default_rng(8), 500, math.sqrt(2.0) / 0.237
-    cells = rng.multinomial(n, np.outer(rows, columns).ravel(), size=200)
-    pvalues = []
-    for X in (cells + rng.normal(0, sd, cells.shape)).reshape(200, len(rows), len(columns)):
-        law = TableLaw.of(X, n, sd)
-        pvalues.append(np.mean(law.made_up(300).independence()[0] >= law.independence()[0]))
-    assert 0.01 <= np.mean(np.array(pvalues) <= 0.05) <= 0.1
+    cells = rng.multinomial(n, np.outer(rows, columns).ravel(), size=2000)
+    law = TableLaw.of((cells + rng.normal(0, sd, cells.shape)).reshape(2000, len(rows), -1), n, sd)
+    rank = 1 + (law.made_up(99).independence()[0] >= law.independence()[0]).sum(axis=0)
+    assert 0.034 <= np.mean(rank <= 5) <= 0.066
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 5), (4, 3), (3, 3)])
+@pytest.mark.parametrize("sd", [0.0, 6.0])
+def test_the_statistic_is_the_quadratic_form_that_is_stated(shape, sd):
+    rng, n = np.random.default_rng(1), 300
+    X = rng.multinomial(n, np.full(math.prod(shape), 1.0 / math.prod(shape))).reshape(shape)
+    X = X + sd * rng.standard_normal(shape)
+    if sd > 0.0:
+        X[-1] -= 100.0  # a margin that is raised
+    law = TableLaw.of(X, n, sd)
+    p, q = law.margins()
+    E = (law.X - n * np.outer(p, q)).ravel()
+    M = [np.eye(len(one)) - np.outer(one, np.ones(len(one))) for one in (p, q)]
+    multinomial = np.kron(*(np.diag(one) - np.outer(one, one) for one in (p, q)))
+    V = np.linalg.pinv(n * multinomial + sd**2 * np.kron(M[0] @ M[0].T, M[1] @ M[1].T), rcond=1e-10)
+    T, sign, pearson = law.independence()
+    assert pytest.approx(E @ V @ E, rel=1e-6) == T
+    assert sign == np.sign(E[0])
+    inverse = np.linalg.pinv(multinomial, rcond=1e-10)
+    noise = sd**2 * np.trace(inverse @ np.kron(M[0] @ M[0].T, M[1] @ M[1].T))
+    assert pearson == pytest.approx(max(E @ inverse @ E - noise, 0.0) / n, rel=1e-6)
+
+
+def test_tables_side_by_side_are_each_what_one_alone_is():
+    rng, n, sd = np.random.default_rng(2), 400, 4.0
+    X = 400 / 6 + 12.0 * rng.standard_normal((5, 2, 3))
+    law = TableLaw.of(X, n, sd)
+    for at, one in enumerate(X):
+        alone, beside = TableLaw.of(one, n, sd), TableLaw.of(one[None], n, sd)
+        assert law.independence()[0][at] == pytest.approx(alone.independence()[0], rel=1e-12)
+        assert np.array_equal(alone.made_up(50).X, beside.made_up(50).X[:, 0])
+    r = pi.stats.chi2_contingency(A, B, levels=LEVELS, mu=0.5, rng=0)
+    told = table_law(r.release)
+    many = TableLaw.of(told.X[None], told.n, told.sd)
+    above = (many.made_up().independence()[0] >= many.independence()[0]).sum(axis=0)
+    assert r.pvalue == pytest.approx((1 + above[0]) / 10_000, rel=1e-12)
+    made = law.made_up(50)
+    assert made.X.shape == (50, 5, 2, 3)
+    assert len(np.unique(made.X)) == made.X.size
 
 
 def test_the_covariance_of_a_table_is_the_one_stated():
