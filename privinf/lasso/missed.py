@@ -18,7 +18,7 @@ E clip(u_l r, C) away from 0.
 **What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
 the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
 and biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and
-leaks into the debiased coordinates: all of P is fitted again (`privinf.lasso.thresholding.fitted_again`).
+leaks into the debiased coordinates: all of P is fitted again.
 Then the next suspect is looked for, up to `MOST_LOOKS` of them; what a column that was found costs, a fit and
 a further look, is taken from the scores' price, which is what it was where none is. If the last of them still
 stands out, more columns matter than were found, and intervals are marked. Columns that were picked and not
@@ -53,12 +53,21 @@ from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.marks import FOUND, MissedColumnTest, Suspects, critical_value, test_of
 from privinf.lasso.picks import PickRelease, VectorServer, pick_clip, sharpest
 from privinf.lasso.plan import LassoPlan
-from privinf.lasso.precision import column_noise_variance, floored, precision_columns
-from privinf.lasso.radii import product_moments, product_radius
+from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
+from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBOURS
 from privinf.lasso.sums import Score, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, fitted_again, positions
+from privinf.lasso.thresholding import (
+    CHEAP_GRAM_SHARE,
+    GRAM_ROOM,
+    UNSETTLED,
+    SparseFit,
+    error_covariance,
+    positions,
+    selection_gram,
+    step,
+)
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats, PlainValue
 
@@ -70,6 +79,7 @@ SUSPECT = "the most suspicious column"
 MOST_LOOKS, OF_SCORES = 4, 0.75
 # A fit with one that was found costs this part of a look.
 AGAIN = 0.45
+AGAIN_STEPS = (0.3, 0.7)
 # Released variances stay above this share of what normal scores have.
 SMALLEST_VARIANCE = 0.5
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
@@ -126,7 +136,7 @@ def find_suspects(
     scores = plan.shares.debiasing(plan.rho).score
 
     def again(fit: SparseFit) -> SparseFit:
-        return fitted_again(sums, fit, plan.clip, AGAIN * rho)
+        return _fitted_again(sums, fit, plan.clip, AGAIN * rho)
 
     return searched(fit, look, outside, max(need, pick_seen), (rho, AGAIN * rho), scores, again)
 
@@ -169,6 +179,29 @@ def searched(
             break
         fit, taken = again(fit), taken + price
     return fit, Suspects(statistics, outside, seen, taken if math.isfinite(price) else 0.0)
+
+
+def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
+    """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
+    far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
+    clip, beta, noise, moved = max(clip, far / fit.scale), fit.picked_beta, 0.0, 0.0
+    noisy, sd = selection_gram(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
+    # None is lengthened: rows were shrunk, and lengthening what that hides would go on for ever.
+    values, vectors = np.linalg.eigh(noisy)
+    root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
+    for share in AGAIN_STEPS:
+        before, start, price = noise, beta, (1.0 - CHEAP_GRAM_SHARE) * share * rho
+        beta, noise = step(sums, fit.picked, beta, root, fit.scale, clip, price)
+        moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
+    unsettled = moved > UNSETTLED * math.sqrt(len(beta)) * math.hypot(before, noise)
+    efficiency = step_efficiency(len(beta), clip, rho)
+    variance = efficiency * fit.scale**2 / sums.n + noise**2
+    return replace(
+        fit, picked_beta=beta, step_sd=noise,
+        beta=fit.beta + (beta - fit.picked_beta)[positions(fit.support, fit.picked)],
+        efficiency=efficiency, picked_errors=np.sqrt(variance * (root**2).sum(axis=1)), root=root,
+        astray=fit.astray or (math.isfinite(rho) and unsettled), clear=clearance(noisy, sd),
+    )  # fmt: skip
 
 
 def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:

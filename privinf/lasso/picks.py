@@ -148,8 +148,6 @@ class VectorServer:
         Where the engine clips products, in units of the residuals' scale.
     releases : list of PickRelease
         What was picked from so far.
-    grams : dict of str to (ndarray, float)
-        The last Gram matrix of each label, as released, and the sd of its diagonal.
 
     Notes
     -----
@@ -163,7 +161,6 @@ class VectorServer:
     response: float
     clip: float
     releases: list[PickRelease] = field(default_factory=list)
-    grams: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
     def vector_sum(
         self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
@@ -173,9 +170,7 @@ class VectorServer:
 
     def gram(self, args: Mapping[str, Any], *, label: str, **options: Unpack[SumOptions]) -> Any:
         """Release a symmetric matrix."""
-        gram = self.server.gram(args, label=label, **options)
-        self.grams[label] = gram.mean, float(gram.scale / gram.rows)
-        return gram
+        return self.server.gram(args, label=label, **options)
 
     def top_k(
         self,

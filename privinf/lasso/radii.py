@@ -291,3 +291,20 @@ class ResidualSizes:
         far = float(edges[min(int(two[-1]), len(edges) - 1)]) if cells[two].sum() > TWO_CELLS else 0.0
         middle = float(histogram_quantile(counts, edges, ONE_SD))
         return cls(middle, math.sqrt(float(cells @ middles**2)), far)
+
+
+def step_radii(size: int, clip: float, rho: float) -> tuple[float, float]:
+    """Return (C, R) of a step on `size` columns, residuals clipped at `clip`; infinite without noise."""
+    return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)
+
+
+def step_slope(norm: float, bound: float, size: int) -> float:
+    """Return A1(C) B1(R), the slope of the clipped score of `size` normal columns."""
+    return norm_moments(norm, size)[0] * residual_moments(bound)[0]
+
+
+def step_efficiency(size: int, clip: float, rho: float) -> float:
+    """Return the sampling variance of where clipped steps end over that of least squares, normal errors."""
+    norm, bound = step_radii(size, clip, rho)
+    square = norm_moments(norm, size)[1] * residual_moments(bound)[1]
+    return square / step_slope(norm, bound, size) ** 2

@@ -14,13 +14,11 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.picks import PickRelease, VectorServer, sharpest
 from privinf.lasso.plan import LassoPlan
-from privinf.lasso.precision import clearance, floored
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.thresholding import SparseFit, error_covariance
-from privinf.typing import Floats, RngLike
+from privinf.lasso.thresholding import SparseFit
+from privinf.typing import RngLike
 
 SELECTION, NEIGHBOURS = "selection", "neighbours of the targets"
-SELECTION_GRAM = "Gram matrix of the selection"
 # Chance that of columns without signal any stands out of its error.
 FALSE_PICKS = 0.05
 # A bias of so many standard errors leaves 95% intervals 92%.
@@ -146,7 +144,7 @@ def detection_of(
     selection, neighbours = sharpest(server.releases, SELECTION), sharpest(server.releases, NEIGHBOURS)
     assert selection is not None
     picked = np.array(fit.picked) != (-1 if constant is None else constant)
-    sizes = np.sort(ratios(fit, server.grams[SELECTION_GRAM][0], server.n)[picked])[::-1]
+    sizes = np.sort((np.abs(fit.picked_beta) / fit.picked_errors)[picked])[::-1]
     sparsity = plan.sparsity
     clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
     spare = max(len(sizes) - sparsity, 1)
@@ -159,11 +157,4 @@ def detection_of(
     errors = np.sqrt(debiased.coordinates.variance)
     bias = unseen * selection.found_from * correlation * precision / errors
     crowded = bool((sizes[sparsity:] > quiet).any())
-    lost = clearance(*server.grams[SELECTION_GRAM]) <= 1.0
-    return Detection(tuple(server.releases), unseen, float(bias.max()), crowded, lost)
-
-
-def ratios(fit: SparseFit, gram: Floats, n: int) -> Floats:
-    """Return the coefficients that were picked over their errors, from the Gram matrix of the selection."""
-    inverse = np.asarray(np.linalg.inv(floored(gram)))
-    return np.asarray(np.abs(fit.picked_beta) / np.sqrt(np.diag(error_covariance(inverse, fit, n))))
+    return Detection(tuple(server.releases), unseen, float(bias.max()), crowded, fit.clear <= 1.0)

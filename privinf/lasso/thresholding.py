@@ -13,8 +13,11 @@ good however many there could be. After each cheap fit the columns of the last b
 errors are counted, and picking ends where fewer than three do: a column beside one that matters is often
 picked with it, so that some of a block do not stand out although more is to come. What picks and cheap fits
 left goes to the full fit, and what sizes and scales left to the scores of the targets: their most is fixed in
-advance (zCDP adds up where later prices depend on earlier releases, as long as their sum does not). Those
-columns are kept that stand out of the errors of the full fit.
+advance (zCDP adds up where later prices depend on earlier releases, as long as their sum does not). Where the
+Gram matrix of all in the full fit is not clear of its noise, columns that did not stand out of the last cheap
+fit are left out again, the least first, until the rest of the matrix is clear. It was released with the whole
+and costs nothing; a column that matters is found again by the look at what was missed. Those columns are kept
+that stand out of the errors of the full fit.
 
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
@@ -35,7 +38,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privinf.lasso.precision import clearance, floored
-from privinf.lasso.radii import norm_moments, residual_moments
+from privinf.lasso.radii import step_efficiency, step_radii, step_slope
 from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
 from privinf.typing import Floats, Integers
 
@@ -48,7 +51,6 @@ GRAM_ROOM = 1.4
 # Shares of a fit's price: Gram matrix, and the steps, the last of which decides the noise.
 STEPS = (0.1, 0.15, 0.25, 0.5)
 CHEAP_STEPS = (0.5, 0.5)
-AGAIN_STEPS = (0.3, 0.7)
 GRAM_SHARE = 0.25
 CHEAP_GRAM_SHARE = 0.4
 CHEAP_FITS = 0.25
@@ -99,6 +101,8 @@ class SparseFit:
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
     root : ndarray, shape (size of `picked`, size of `picked`)
         R of the steps: ``R R'`` is about the inverse Gram matrix of the picked columns.
+    clear : float
+        Clearance of the Gram matrix of the steps (`privinf.lasso.precision.clearance`).
     unspent : float
         What is left of the price of sizes and scales, zCDP.
     """
@@ -113,6 +117,7 @@ class SparseFit:
     picked_errors: Floats
     astray: bool = False
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    clear: float = math.inf
     unspent: float = 0.0
 
 
@@ -185,6 +190,7 @@ def sparse_fit(
     cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
     looked = budget.scales / (len(sizes) + len(STEPS))
     support, beta, unspent = list(always), np.zeros(len(always)), 0.0
+    doubtful: Sequence[int] = ()
     scale = first = sums.residual_scale((), np.empty(0), looked, "scale of the response")
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     left = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
@@ -193,6 +199,7 @@ def sparse_fit(
             rho = float(cheap[block - 1])
             beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
             if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < LIVELY:
+                doubtful = _doubtful(np.abs(beta) / errors, threshold, support, {*always, *joining})
                 left += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
                 unspent = (len(sizes) - block) * (price + looked)
                 break
@@ -206,7 +213,7 @@ def sparse_fit(
     sums.size_columns(new, price)
     unspent += price if joining and not new else 0.0
     support, beta = support + new, np.append(beta, np.zeros(len(new)))
-    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, looked)
+    whole = _full_fit(sums, support, beta, scale, max(clip, far / scale), left, looked, doubtful)
     fit = _kept(whole, sums.n, sparsity, threshold, len(always))
     return replace(fit, astray=whole.scale > ASTRAY * first or whole.unsettled, unspent=unspent)
 
@@ -215,8 +222,7 @@ def _cheap_fit(
     sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float
 ) -> tuple[Floats, Floats]:
     """Return the coefficients of a cheap fit, and their standard errors."""
-    root, _ = preconditioner(sums, support, CHEAP_GRAM_SHARE * rho)
-    noise = 0.0
+    root, noise = _whitening(selection_gram(sums, support, CHEAP_GRAM_SHARE * rho)[0]), 0.0
     for share in CHEAP_STEPS:
         beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
         scale *= SHRINK
@@ -240,12 +246,24 @@ class _FullFit:
     step_sd: float
     efficiency: float
     unsettled: bool
+    clear: float
 
 
 def _full_fit(
-    sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float, price: float
+    sums: SparseSums,
+    support: list[int],
+    beta: Floats,
+    scale: float,
+    clip: float,
+    rho: float,
+    price: float,
+    doubtful: Sequence[int] = (),
 ) -> _FullFit:
-    root, clear = preconditioner(sums, support, GRAM_SHARE * rho)
+    """Return the fit of what was picked, but for those of the `doubtful` places that hide the others."""
+    noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
+    kept = clear_part(noisy, sd, doubtful)
+    noisy, support, beta = noisy[np.ix_(kept, kept)], [support[i] for i in kept], beta[kept]
+    root, clear = _whitening(noisy), clearance(noisy, sd)
     noise, moved = 0.0, 0.0
     for share in STEPS:
         before, start = noise, beta
@@ -253,9 +271,9 @@ def _full_fit(
         moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
         scale = sums.residual_scale(support, beta, price, "scale of residuals")
     settled = UNSETTLED * math.sqrt(len(support)) * math.hypot(before, noise)
-    efficiency = _efficiency(len(support), clip, rho)
+    efficiency = step_efficiency(len(support), clip, rho)
     unsettled = math.isfinite(rho) and (moved > settled or clear < CLEAR)
-    return _FullFit(support, beta, root, scale, noise, efficiency, unsettled)
+    return _FullFit(support, beta, root, scale, noise, efficiency, unsettled, clear)
 
 
 def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
@@ -274,74 +292,56 @@ def _kept(whole: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) 
         found[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
     return SparseFit(
         [support[i] for i in kept], found, list(support), beta, whole.scale, whole.step_sd,
-        whole.efficiency, errors, root=whole.root,
+        whole.efficiency, errors, root=whole.root, clear=whole.clear,
     )  # fmt: skip
 
 
-def preconditioner(
+def _doubtful(size: Floats, threshold: float, support: list[int], fixed: set[int]) -> list[int]:
+    """Return the places of columns, but the fixed, whose `size` is at most the threshold, the least first."""
+    order = np.argsort(size, kind="stable")
+    return [int(i) for i in order if size[i] <= threshold and support[i] not in fixed]
+
+
+def clear_part(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
+    """Return the places of a released Gram matrix but for the fewest of the doubtful, in order, that hide it.
+
+    All places where it is clear of its noise, and where leaving all the doubtful out does not make it so.
+    """
+    kept = list(range(len(gram)))
+    for out in [None, *doubtful]:
+        kept = [i for i in kept if i != out]
+        if clearance(gram[np.ix_(kept, kept)], sd) >= CLEAR:
+            return kept
+    return list(range(len(gram)))
+
+
+def selection_gram(
     sums: SparseSums, support: list[int], rho: float, root: Floats | None = None
 ) -> tuple[Floats, float]:
-    """Return R of ``R R' ~ G^-1`` from the noisy Gram matrix on the support, and its clearance of the noise.
-
-    Of columns whitened by an earlier `root`, if it is given, which is shortened where it was too long and
-    never lengthened: rows are shrunk, and lengthening what that hides would go on for ever.
-    """
+    """Return the noisy Gram matrix of columns, or of them whitened by a `root`, and its sd."""
     norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(support))
-    noisy, sd = sums.gram(support, norm, rho, "Gram matrix of the selection", transform=root)
-    if root is None:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(noisy))).T), clearance(noisy, sd)
-    values, vectors = np.linalg.eigh(noisy)
-    return root @ (vectors / np.sqrt(np.maximum(values, 1.0))), clearance(noisy, sd)
+    return sums.gram(support, norm, rho, "Gram matrix of the selection", transform=root)
+
+
+def _whitening(noisy: Floats) -> Floats:
+    """Return R of ``R R' ~ G^-1`` from a noisy Gram matrix G."""
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(noisy))).T)
 
 
 def step(
     sums: SparseSums, support: list[int], beta: Floats, root: Floats, scale: float, clip: float, rho: float
 ) -> tuple[Floats, float]:
     """Return the coefficients after one clipped preconditioned step, and its noise in whitened units."""
-    norm, bound = _radii(len(support), clip, rho)
+    norm, bound = step_radii(len(support), clip, rho)
     score = Score(support, root, norm, bound * scale, support, beta)
     mean, noise = sums.score(score, rho, "step of the refit")
-    slope = _slope(norm, bound, len(support))
+    slope = step_slope(norm, bound, len(support))
     return np.asarray(beta + root @ mean / slope), noise / slope
-
-
-def fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
-    """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
-    far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
-    clip, beta, noise, moved = max(clip, far / fit.scale), fit.picked_beta, 0.0, 0.0
-    root, _ = preconditioner(sums, fit.picked, CHEAP_GRAM_SHARE * rho, fit.root)
-    for share in AGAIN_STEPS:
-        before, start, price = noise, beta, (1.0 - CHEAP_GRAM_SHARE) * share * rho
-        beta, noise = step(sums, fit.picked, beta, root, fit.scale, clip, price)
-        moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
-    unsettled = moved > UNSETTLED * math.sqrt(len(beta)) * math.hypot(before, noise)
-    efficiency = _efficiency(len(beta), clip, rho)
-    variance = efficiency * fit.scale**2 / sums.n + noise**2
-    return replace(
-        fit, picked_beta=beta, step_sd=noise,
-        beta=fit.beta + (beta - fit.picked_beta)[positions(fit.support, fit.picked)],
-        efficiency=efficiency, picked_errors=np.sqrt(variance * (root**2).sum(axis=1)), root=root,
-        astray=fit.astray or (math.isfinite(rho) and unsettled),
-    )  # fmt: skip
 
 
 def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
     """Return the covariance of the error of a fit from the inverse Gram matrix of its support."""
     return np.asarray((fit.efficiency * fit.scale**2 / n + fit.step_sd**2) * inverse)
-
-
-def _radii(size: int, clip: float, rho: float) -> tuple[float, float]:
-    return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)
-
-
-def _efficiency(size: int, clip: float, rho: float) -> float:
-    norm, bound = _radii(size, clip, rho)
-    square = norm_moments(norm, size)[1] * residual_moments(bound)[1]
-    return square / _slope(norm, bound, size) ** 2
-
-
-def _slope(norm: float, bound: float, size: int) -> float:
-    return norm_moments(norm, size)[0] * residual_moments(bound)[0]
 
 
 def positions(columns: Sequence[int], union: Sequence[int]) -> Integers:
