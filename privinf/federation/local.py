@@ -118,11 +118,17 @@ class InProcessFederation:
 class LocalSites(InProcessFederation):
     """Sites whose rows are the caller's own, who says what may be asked by asking it."""
 
+    def check_rows(self) -> None:
+        """Raise SchemaError if rows, which stay where the caller has them, were changed to missing ones."""
+        for site in self._sites.values():
+            site.check_again()
+
     def own_rows(self, design: Design) -> tuple[str, SiteBlock] | None:
         """Return the name and the rows of the only site by a design, for its holder; None for several."""
         if len(self._sites) != 1:
             return None
         ((name, site),) = self._sites.items()
+        site.check_again()
         return name, site.own_rows(name, design)
 
     def allow(self, operations: Iterable[str]) -> None:

@@ -289,6 +289,10 @@ class Site:
             digest = self.design.digest
         return self._designs.placed(digest, name)
 
+    def check_again(self) -> None:
+        """Raise SchemaError if the rows were changed into what cannot be opened: for their holder alone."""
+        self._designs.check_again()
+
     def own_rows(self, name: str, design: Design) -> SiteBlock:
         """Return the rows by a design, for their holder alone."""
         if design.schema is not None:

@@ -77,6 +77,10 @@ class SiteDesigns:
         """Why columns are unavailable: for the holder alone."""
         return dict(self._opened.defects)
 
+    def check_again(self) -> None:
+        """Raise SchemaError if the rows were changed into what cannot be opened: for the holder alone."""
+        self._opened.check_again()
+
     def adopt(self, design: Design) -> None:
         """Put a design of the holder's in place; errors tell him what is wrong with his columns."""
         self._check_schema(design)

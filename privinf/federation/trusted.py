@@ -13,6 +13,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, calibrate_mu
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
+from privinf.federation.local import LocalSites
 from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, histogram_quantile, of_the_sum
@@ -82,6 +83,8 @@ class TrustedServer(Rounds):
         A site does not answer, or has other columns or bounds than the others; the message names it.
     NotAvailableError
         A site refuses; the message names it.
+    SchemaError
+        Rows that a model was given, and reads where they are, were changed since to what it refuses.
 
     Notes
     -----
@@ -123,6 +126,8 @@ class TrustedServer(Rounds):
         self._noise: NoiseSource = get_source(rng) if noise is None else noise
         key = self._noise.new_key()
         self._memory = None if key is None else NoiseMemory(key, secure=self._noise.secure)
+        if isinstance(federation, LocalSites):
+            federation.check_rows()
         super().__init__(federation, ledger, design, missing, relation)
 
     @property

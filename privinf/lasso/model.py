@@ -54,10 +54,10 @@ class DebiasedLasso:
     ----------
     y : array_like, shape (n,)
     X : array_like or DataFrame, shape (n, p)
-        Read where it is: do not change it before the fit. A column of ones named ``const``
-        (`privinf.add_constant`) is fitted without being selected or debiased. Without one, columns in play
-        and the response are centred at released means, which is what a constant does (with
-        ``targets="all"`` and heterogeneous fits: at the middle of their bounds).
+        Read where it is: do not change it before the fit (which checks again that it is finite). A column of
+        ones named ``const`` (`privinf.add_constant`) is fitted without being selected or debiased. Without
+        one, columns in play and the response are centred at released means, which is what a constant does
+        (``targets="all"`` and heterogeneous fits: at the middle of their bounds).
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped.
     bounds : sequence of (low, high), or mapping, optional
@@ -169,7 +169,7 @@ class DebiasedLasso:
         Raises
         ------
         ArgumentError
-            There is no site, one has no rows, or they differ in their columns.
+            There is no site, one has no rows, or they differ in columns.
         """
         chosen = trust_of_sums(trust, alone=False)
         held = rows_of_pairs(parties, lasso_limits(x_bound, bounds, y_bounds, family), missing=missing)
@@ -247,7 +247,7 @@ class DebiasedLasso:
         rho : float
             Instead of epsilon: the budget in zCDP. Not for the paper's variant.
         mu : float
-            Instead, on secure sums, where all noise is Gaussian: the budget in Gaussian DP.
+            Instead, on secure sums (all noise is Gaussian): the budget in Gaussian DP.
         sparsity : int or "auto"
             Columns kept. "auto" (the default): columns are picked in blocks of five and fitted cheaply, until
             fewer than three of a block stand out of their errors, or at `max_sparsity`. Those are kept that
@@ -256,8 +256,7 @@ class DebiasedLasso:
             paper's variant. At small n name one target: it is far narrower.
         max_sparsity : int, optional
             Default: as many as keep the noise of their Gram matrix small (`privinf.lasso.plan`), a function
-            of rows, budget and columns; with ``family="binomial"``, which picks all of them, at most ten. On
-            secure sums it must be said.
+            of public numbers; with ``family="binomial"``, which picks all, at most ten. Secure sums need it.
         targets : sequence of names or positions, "selected", or "all"
             Whose intervals are wanted. All of them share a joint budget: name few. "selected": the columns
             that the fit keeps (not heterogeneous); "all": every column. On secure sums a list.
@@ -289,8 +288,7 @@ class DebiasedLasso:
             released scale; 1.5 by default. For the paper's variant its R, in units of y. On secure sums
             products are shrunk as a vector instead.
         refit : bool, optional
-            For the paper's variant: whether least squares on the support end it (it has none). The default
-            variant is such a fit.
+            For the paper's variant: whether least squares on the support end it. The default is such a fit.
         center : {"declared", "released"}
             Where columns start: in the middle of their bounds, or at means of all, released for a share of
             the budget (``means``, .04), to find columns whose mean is far from it, such as rare levels.
@@ -326,6 +324,8 @@ class DebiasedLasso:
         ------
         ArgumentError
             The request is wrong; nothing was spent.
+        SchemaError
+            The rows were changed since, and have missing or infinite values; nothing was spent.
         BudgetExceededError
             The ledger's limit would be passed; nothing was spent.
         NotAvailableError, NotPositiveDefiniteError

@@ -70,12 +70,7 @@ class OpenedRows:
         ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
         if not (ready and X.shape[1] == len(design.names)) or rows.missing != "raise":
             X = design.released(X, missing=rows.missing)
-        for start in range(0, len(X), 4096):
-            if not np.isfinite(X[start : start + 4096]).all():
-                raise SchemaError("the features have missing or infinite values")
-        if design.constant is not None and not (X[:, design.constant] == 1.0).all():
-            name = design.names[design.constant]
-            raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+        _check_matrix(X, design)
         self._matrix = X
         if self._response is None:
             self._response = design.response_values(rows.features, missing=rows.missing)
@@ -88,6 +83,19 @@ class OpenedRows:
         self.defects = MappingProxyType(self._reader.defects(declared.columns))
         if isinstance(schema, Design):
             self._reader.open(self._needed(schema))
+
+    def check_again(self) -> None:
+        """Raise SchemaError if arrays, read where they are, would no longer be opened; copies nothing.
+
+        Columns of tables were copied when they were opened.
+        """
+        try:
+            if self._design is not None and self._matrix is not None:
+                _check_matrix(self._matrix, self._design)
+            if self._response is not None:
+                _numbers(self._response)
+        except SchemaError as error:
+            raise SchemaError(f"the rows were changed after they were given: {error}") from None
 
     @property
     def unavailable(self) -> tuple[str, ...]:
@@ -140,6 +148,15 @@ class OpenedRows:
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def _check_matrix(X: Floats, design: Design) -> None:
+    for start in range(0, len(X), 4096):
+        if not np.isfinite(X[start : start + 4096]).all():
+            raise SchemaError("the features have missing or infinite values")
+    if design.constant is not None and not (X[:, design.constant] == 1.0).all():
+        name = design.names[design.constant]
+        raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
 
 
 def _imputed(rows: Rows, design: Design | None) -> Any:

@@ -1,6 +1,7 @@
 """Doors of the debiased lasso: arrays, frames of any library, formulas with factors and interactions."""
 
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -101,3 +102,76 @@ def test_a_model_reads_rows_where_they_are(kind):
 
     made(10)  # loads what is loaded once
     assert made(16_000)[1] < 0.1
+
+
+CHANGED = {
+    "central": ({}, {}),
+    "constant": ({"constant": True}, {}),
+    "sites": ({"sites": True}, {}),
+    "secure sums": ({"sites": True, "trust": "secure-sum"}, {}),
+    "by site": ({"sites": True}, {"heterogeneous": True, "shared_sparsity": 1}),
+    "paper": ({}, {"variant": "paper"}),
+    "binomial": ({"family": "binomial"}, {}),
+    "binomial sites": ({"family": "binomial", "sites": True}, {}),
+    "all targets": ({}, {"targets": "all"}),
+}
+
+
+def held_model(X, y, family="gaussian", sites=False, constant=False, trust=None):
+    """Return a model of the rows themselves: columns of X, and pairs of slices, are views."""
+    response = {"y_bounds": (-4.0, 4.0)} if family == "gaussian" else {}
+    options = {"x_bound": 1.0, "family": family, "trust": trust, **response}
+    if sites:
+        half = N // 2
+        return pi.DebiasedLasso.from_arrays({"a": (y[:half], X[:half]), "b": (y[half:], X[half:])}, **options)
+    frame = pd.DataFrame(X, columns=[*NAMES[:5], "const"], copy=False) if constant else X
+    return pi.DebiasedLasso(y, frame, **options)
+
+
+@pytest.mark.parametrize(("kind", "value"), [*product(CHANGED, [np.nan, -np.inf]), ("constant", 2.0)])
+def test_rows_that_were_changed_since_are_refused(table, kind, value):
+    given, asked = CHANGED[kind]
+    X, y = table[NAMES].to_numpy(copy=True), table["y"].to_numpy(copy=True)
+    if given.get("constant"):
+        X[:, 5] = 1.0
+    y = (y > 0.0).astype(float) if given.get("family") == "binomial" else y
+    model = held_model(X, y, **given)
+    X[-1, -1] = value
+    with pytest.raises(SchemaError, match="the rows were changed after they were given"):
+        model.fit(**FIT | {"targets": [0, 1]} | asked)
+    assert len(model.ledger.entries) == 0
+
+
+def test_looking_again_holds_no_second_copy():
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (40_000, 50))
+    model = pi.DebiasedLasso(X[:, 0].copy(), X, x_bound=1.0, y_bounds=(-1, 1))
+    X[-1, -1] = np.nan
+    tracemalloc.start()
+    with pytest.raises(SchemaError, match="changed"):
+        model.fit(**FIT | {"targets": [0]})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.05 * X.nbytes
+
+
+@pytest.mark.parametrize("kind", ["central", "sites", "secure sums", "binomial"])
+def test_values_beyond_their_bounds_count_as_the_bounds_whenever_they_come(table, kind):
+    X, y = table[NAMES].to_numpy(copy=True), table["y"].to_numpy(copy=True)
+    y = (y > 0.0).astype(float) if kind == "binomial" else y
+    X[7], X[N - 9] = 1.0, -1.0
+    model = held_model(X, y, **CHANGED[kind][0])
+    fit = model.fit(**FIT | {"targets": [0, 1]})
+    X[7], X[N - 9] = 1e300, -1e300
+    pd.testing.assert_series_equal(
+        model.fit(**FIT | {"targets": [0, 1]}).params, fit.params, check_exact=True
+    )
+
+
+def test_a_table_is_read_as_it_was_when_the_model_was_made(table):
+    base = table[[*NAMES, "y"]].to_numpy(copy=True)
+    frame = pd.DataFrame(base, columns=[*NAMES, "y"], copy=False).assign(g=table["g"])
+    model = pi.DebiasedLasso.from_formula("y ~ v0 + v1", frame, schema=SCHEMA)
+    fit = model.fit(**FIT | {"targets": ["v0"], "sparsity": 1})
+    base[0] = np.nan
+    again = model.fit(**FIT | {"targets": ["v0"], "sparsity": 1})
+    pd.testing.assert_series_equal(again.params, fit.params, check_exact=True)

@@ -284,3 +284,18 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     assert biases[0] == 0.0
     assert biases[2] == pytest.approx(3 * biases[1])
     assert math.isfinite(biases[1])
+
+
+@pytest.mark.parametrize("effects", [2, 8])
+def test_columns_that_are_found_later_stand_out_as_much_as_the_picked_ones(effects):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 30))
+    X[:, 1:] = 0.6 * X[:, :-1] + 0.8 * X[:, 1:]
+    y = 0.5 * X[:, :effects].sum(axis=1) + rng.standard_normal(len(X))
+    model = pi.DebiasedLasso(
+        y, X, x_bound=4.0, y_bounds=(-6, 6), machines=np.arange(len(X)) % 2, trust="secure-sum"
+    )
+    fit = model.fit(epsilon=6.0, sparsity=1, targets=[0, 12], rng=0)
+    found = fit.missed_column_test
+    assert (len(found.found), found.exhausted) == ((0, False) if effects == 2 else (4, True))
+    assert "more columns stand out" in fit._settings["sight"]["missed"]

@@ -9,13 +9,14 @@ import pytest
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
+from privinf.lasso import thresholding
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.marks import critical_value
 from privinf.lasso.missed import PICK, find_suspects
 from privinf.lasso.picks import pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
+from privinf.lasso.thresholding import ThresholdingBudget, clear_part, sparse_fit
 from privinf.simulation import binomial_limits
 
 P = 40
@@ -234,3 +235,39 @@ def test_the_number_is_chosen_up_to_a_public_most():
     assert largest_sparsity(6_000, math.inf, 7) == 7
     assert largest_sparsity(100, 1e-4, 7) == 1
     assert largest_sparsity(40_000, 0.03, 800) > largest_sparsity(10_000, 0.03, 800)
+
+
+def in_blocks(seed, n=12_000):
+    """Blocks of ten at a correlation of .9; one column of six of them has an effect."""
+    rng = np.random.default_rng(seed)
+    common = np.repeat(rng.standard_normal((n, 8)), 10, axis=1)
+    X = math.sqrt(0.9) * common + math.sqrt(0.1) * rng.standard_normal((n, 80))
+    return 0.4 * X[:, :60:10] @ np.array([1, -1, 1, -1, 1, -1]) + rng.standard_normal(n), X
+
+
+def test_columns_that_hide_the_others_are_left_out_again_where_their_number_is_chosen(monkeypatch):
+    marked = []
+    for mutant in (False, True):
+        if mutant:
+            monkeypatch.setattr(thresholding, "clear_part", lambda gram, sd, doubtful: list(range(len(gram))))
+        found = []
+        for seed in range(3):
+            y, X = in_blocks(seed)
+            model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6, 6))
+            fit = model.fit(epsilon=2.0, targets=[0, 1, 75], rng=seed)
+            found.append("astray" in fit._settings)
+            assert fit.privacy.epsilon(fit.privacy.default_delta) <= 2.0
+        marked.append(np.mean(found))
+    assert marked[0] < 0.5 < marked[1]
+
+
+def test_the_fewest_doubtful_places_are_left_out_for_the_rest_to_be_clear():
+    gram = np.eye(5)
+    gram[1, 2] = gram[2, 1] = 0.95
+    gram[3, 4] = gram[4, 3] = 0.95
+    sd = 0.2 / math.sqrt(10.0)  # of five: an edge of 0.2
+    assert clear_part(gram, sd, [2, 0, 3]) == [1, 4]
+    assert clear_part(gram, sd, [4, 2, 0]) == [0, 1, 3]
+    assert clear_part(gram, sd, [0, 2]) == [0, 1, 2, 3, 4]
+    assert clear_part(gram, sd, []) == [0, 1, 2, 3, 4]
+    assert clear_part(gram, 0.0, [2, 3]) == [0, 1, 2, 3, 4]
