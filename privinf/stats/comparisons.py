@@ -11,18 +11,21 @@ from typing import Any, Unpack
 import numpy as np
 from scipy import stats as laws
 
-from privinf.doors import door, doors
-from privinf.errors import ArgumentError, SchemaError
+from privinf.doors import door, doors, warn
+from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums, joined_rows
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import GroupLaw, rank
-from privinf.typing import Alternative, ColumnLike, Floats, Label, Missing, Pair, Table
-from privinf.validation import check_array
+from privinf.stats.groups import GroupLaw, contrast_weights, warn_of_clips
+from privinf.stats.quantiles import CoreClip, clipped_groups
+from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Missing, Pair, Table
+from privinf.validation import check_choice
 
 FIRST, SECOND = np.array([0]), np.array([1])
 FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
 RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
+# The share of the values that may lie beyond a clip before that is warned of.
+NEARLY_NOTHING = 0.01
 CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."
 
 
@@ -31,8 +34,11 @@ CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in whi
 class GroupsResult(base.StatResult):
     """Means of groups and what they were tested for; all other comparisons come from the same release.
 
-    See `StatResult` for the attributes. `rows` are the differences, or the means.
+    See `StatResult` for the attributes. `rows` are the differences, or the means; `clip` is where values were
+    clipped, if noisy counts chose that.
     """
+
+    clip: CoreClip | None = None
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -54,7 +60,7 @@ class GroupsResult(base.StatResult):
     def means(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the means of the groups with intervals, from the same release."""
         level = base.check_level(confidence_level)
-        return _with_rows(self.release, "Means of Groups", _mean_rows(self.release, level), level)
+        return self._with_rows("Means of Groups", _mean_rows(self.release, level), level)
 
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
@@ -67,7 +73,7 @@ class GroupsResult(base.StatResult):
             One number a group, which add up to 0; by position, or by level.
         """
         level = base.check_level(confidence_level)
-        c = _weights(weights, self.groups)
+        c = contrast_weights(weights, self.groups)
         law, unit = GroupLaw.released(self.release), self.release.half[0]
         means = law.means
         low, high = law.mean_sets(level)
@@ -80,7 +86,7 @@ class GroupsResult(base.StatResult):
             unit * estimate, unit * (below + above) / 2.0 / float(laws.norm.isf((1.0 - level) / 2.0)),
             unit * max(estimate - below, -span), unit * min(estimate + above, span)
         )  # fmt: skip
-        return _with_rows(self.release, "Contrast of Groups", (row,), level)
+        return self._with_rows("Contrast of Groups", (row,), level)
 
     def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
         """Return the differences of all pairs; with this confidence all intervals hold together."""
@@ -99,7 +105,12 @@ class GroupsResult(base.StatResult):
             )
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
-        return _with_rows(self.release, "Simultaneous Differences", rows, level)
+        return self._with_rows("Simultaneous Differences", rows, level)
+
+    def _with_rows(self, title: str, rows: tuple[base.EstimateRow, ...], level: float) -> base.StatResult:
+        return base.StatResult(
+            title=title, release=self.release, rows=rows, confidence_level=level, notes=self.notes
+        )
 
 
 @door
@@ -108,6 +119,7 @@ def ttest_ind(
     b: ColumnLike | str | None = None,
     *,
     bounds: Pair | None = None,
+    clip: ClipRule = "bounds",
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
     **words: Unpack[base.SampleWords],
@@ -120,6 +132,9 @@ def ttest_ind(
         The two samples. Or `a` is a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
     bounds : (low, high), optional
         Public; values outside are clipped. Of a table the schema's.
+    clip : {"bounds", "auto"}
+        "auto", for bounds that are loose: noisy counts choose where values are clipped, and means of values
+        clipped there are compared (see the Notes).
     alternative : {"two-sided", "less", "greater"}
         About the first sample's, or level's, mean less the second's.
     confidence_level : float
@@ -133,6 +148,13 @@ def ttest_ind(
 
     Notes
     -----
+    With ``clip="auto"`` a fifth of mu^2 pays for a distribution function of all values, which says where they
+    are clipped: at the median +- 1.5 sds, and farther out as n mu^2 grows
+    (`privinf.stats.quantiles.core_clip`). The test, the estimates and the intervals are then about means
+    of clipped values, winsorized means: equal where all groups have one law, as for a rank test, but not
+    where they have one mean and other spreads. ``null`` and the notes say so, and ChangedTargetWarning is
+    given unless nearly nothing can lie beyond.
+
     **Privacy.** Replace-one of one record, its value and its group: only the number of all records is public,
     not how many are in each sample. One release of counts, sums and squares
     (`privinf.mechanisms.statistics.samples`).
@@ -153,7 +175,7 @@ def ttest_ind(
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(f"ttest_ind compares two levels, {question.by[0]!r} has others: use anova_oneway")
-    return _two_groups(asked.release(question), alternative, level)
+    return _two_groups(*_group_sums(asked, question, clip), alternative, level)
 
 
 @door
@@ -163,6 +185,7 @@ def anova_oneway(
     *,
     bounds: Pair | None = None,
     levels: Sequence[Label] | None = None,
+    clip: ClipRule = "bounds",
     confidence_level: float = 0.95,
     **words: Unpack[base.SampleWords],
 ) -> GroupsResult:
@@ -176,6 +199,8 @@ def anova_oneway(
         The group of each value; or the formula's table.
     bounds, levels
         Of arrays: public bounds of the values, public list of groups.
+    clip : {"bounds", "auto"}
+        As for `ttest_ind`.
     confidence_level : float
         Of the means' intervals.
     epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
@@ -207,16 +232,16 @@ def anova_oneway(
             raise ArgumentError("the table is given twice: after the formula, and as data=")
         words["data"], groups = groups, None
     asked, question = _asked_groups(values, groups, bounds, levels, words)
-    release = asked.release(question)
-    _warn_of_clips(release)
+    release, found = _group_sums(asked, question, clip)
     law = GroupLaw.released(release).present()
-    F, df, pvalue = _all_equal(law)
+    F, df, pvalue = law.anova()
     between = len(law.N) - 1
     value, by = question.values[0], question.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
         confidence_level=level, statistic=F, pvalue=pvalue, df=(float(between), df),
-        null=f"means of {value} equal over {by}", effects=law.shares(), notes=_group_notes(release)
+        null=f"means of {value}{_among(found)} equal over {by}", effects=law.shares(), clip=found,
+        notes=_group_notes(release, found)
     )  # fmt: skip
 
 
@@ -256,43 +281,28 @@ def _asked_pair(
     return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
 
-def _weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:
-    if isinstance(weights, Mapping):
-        if unknown := [level for level in weights if level not in groups]:
-            raise ArgumentError(f"a contrast names {len(unknown)} group(s) that are not among the levels")
-        weights = [weights.get(level, 0.0) for level in groups]
-    c = check_array(weights, "weights", ndim=1)
-    if len(c) != len(groups) or not c.any() or abs(float(c.sum())) > 1e-9 * float(np.abs(c).sum()):
-        raise ArgumentError(
-            f"a contrast has one weight for each of the {len(groups)} groups, which add up to 0"
-        )
-    return c
+def _group_sums(
+    asked: base.Asked, question: SampleQuestion, clip: ClipRule
+) -> tuple[SampleSums, CoreClip | None]:
+    """Release what groups are compared by, and warn where that may be another mean."""
+    if check_choice(clip, ClipRule, "clip") == "bounds":
+        release = asked.release(question)
+        warn_of_clips(release)
+        return release, None
+    release, found = clipped_groups(asked, question)
+    if found.most > NEARLY_NOTHING:
+        warn(found.note(), ChangedTargetWarning)
+    return release, found
 
 
 # ---- what is found
 
 
-def _all_equal(law: GroupLaw) -> tuple[float, float, float]:
-    """Return F, its second degrees of freedom and its p-value; nan where nothing can be compared."""
-    if len(law.N) < 2 or law.alone.any():
-        return math.nan, math.nan, math.nan
-    F, df = (float(one) for one in law.equal_means())
-    pvalue = float(laws.f.sf(F, len(law.N) - 1, df))
-    if law.laplace:
-        pvalue = max(pvalue, rank(law.made_up(equal=True).equal_means()[0], F))
-    return F, df, pvalue
-
-
-def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> GroupsResult:
-    _warn_of_clips(release)
+def _two_groups(
+    release: SampleSums, clip: CoreClip | None, alternative: Alternative, level: float
+) -> GroupsResult:
     law, unit = GroupLaw.released(release), float(release.half[0])
-    (t,), (df,) = (math.nan,), (math.nan,)
-    if not law.alone.any():
-        (t,), (df,) = law.differences(FIRST, SECOND)
-    tail = float(laws.t.sf(abs(t), df))
-    if law.laplace:
-        drawn = law.made_up(equal=True).differences(FIRST, SECOND)[0][:, 0]
-        tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
+    t, df, tail = law.welch()
     agrees = (t > 0.0) == (alternative == "greater")
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
@@ -302,10 +312,11 @@ def _two_groups(release: SampleSums, alternative: Alternative, level: float) -> 
     sd = float(law.sds(FIRST, SECOND)[0])
     estimate = float(law.means[0] - law.means[1])
     made = GroupsResult(
-        title="Welch's t-Test", release=release, rows=(), confidence_level=level, statistic=float(t),
-        pvalue=pvalue, df=float(df), null=f"mean of {value} equal in {first} and {second}",
+        title="Welch's t-Test", release=release, rows=(), confidence_level=level, statistic=t,
+        pvalue=pvalue, df=df, null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
         alternative=alternative,
-        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, notes=_group_notes(release)
+        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, clip=clip,
+        notes=_group_notes(release, clip)
     )  # fmt: skip
     ends = made.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
@@ -324,24 +335,12 @@ def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...
     )
 
 
-def _with_rows(
-    release: SampleSums, title: str, rows: tuple[base.EstimateRow, ...], level: float
-) -> base.StatResult:
-    return base.StatResult(
-        title=title, release=release, rows=rows, confidence_level=level, notes=_group_notes(release)
-    )
-
-
-def _warn_of_clips(release: SampleSums) -> None:
-    """Warn of groups all of whose values seem to lie at a bound; counts that the noise hides say nothing."""
-    law, value = GroupLaw.released(release), release.question.values[0]
-    clear = np.maximum(law.N, 1.0)
-    sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
-    names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
-    base.warn_at_bound(names, law.S / clear, sds)
-
-
-def _group_notes(release: SampleSums) -> tuple[str, ...]:
+def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str, ...]:
     law = GroupLaw.released(release)
     hidden = [str(name) for name, count in zip(release.levels[0], law.N, strict=True) if count < 3.0 * law.a]
-    return (CLIPPED_GROUPS, RARE.format(", ".join(hidden))) if hidden else (CLIPPED_GROUPS,)
+    about = CLIPPED_GROUPS if clip is None else clip.note()
+    return (about, RARE.format(", ".join(hidden))) if hidden else (about,)
+
+
+def _among(clip: CoreClip | None) -> str:
+    return "" if clip is None else f" clipped to [{clip.low:.6g}, {clip.high:.6g}]"

@@ -30,13 +30,18 @@ estimation". Zou and Donner (2008), "Construction of confidence limits about eff
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats as laws
 
+from privinf.errors import ArgumentError
 from privinf.mechanisms.samples import SampleSums
-from privinf.typing import Flags, Floats, Integers
+from privinf.stats import base
+from privinf.typing import Flags, Floats, Integers, Label
+from privinf.validation import check_array
 
 # A group whose count is below so many sds of its noise has its squares about the common mean.
 SEEN_COUNT = 6.0
@@ -122,16 +127,34 @@ class GroupLaw:
             noise = noise - np.where(V > 0.0, c**2 / V, 0.0)
             V = np.maximum(R + a2 * (1.0 + m**2), 1e-12)
             df = 2.0 * V**2 / (2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + np.maximum(noise, 0.0))
-        H = np.eye(k) - (self.N / self.n)[..., None]
-        cov = (H * (R + a2)[..., None, :]) @ np.swapaxes(H, -1, -2)
-        cov = cov + (m**2 * a2)[..., None] * (np.eye(k) - 1.0 / k)
-        part = A[..., :-1]
-        T = np.einsum("...i,...i->...", part, _solved(cov[..., :-1, :-1], part))
+        T = _quadratic_form(A, self.N / self.n, R + a2, m**2 * a2)
         w = self.N**2 / V
         short = ((1.0 - w / w.sum(axis=-1, keepdims=True)) ** 2 / df).sum(axis=-1)
         with np.errstate(divide="ignore"):
             df = (k * k - 1.0) / (3.0 * np.asarray(short))
         return T / (k - 1) / (1.0 + 2.0 * (k - 2) / (k * k - 1.0) * short), df
+
+    def anova(self) -> tuple[float, float, float]:
+        """Return F, its second degrees of freedom and its p-value; nan where nothing can be compared."""
+        if self.N.shape[-1] < 2 or self.alone.any():
+            return math.nan, math.nan, math.nan
+        F, df = (float(one) for one in self.equal_means())
+        pvalue = float(laws.f.sf(F, self.N.shape[-1] - 1, df))
+        if self.laplace:
+            pvalue = max(pvalue, rank(self.made_up(equal=True).equal_means()[0], F))
+        return F, df, pvalue
+
+    def welch(self) -> tuple[float, float, float]:
+        """Return t of the first two groups, its degrees of freedom and the p-value of one side, by |t|."""
+        if self.alone.any():
+            return math.nan, math.nan, math.nan
+        pair = np.array([0]), np.array([1])
+        (t,), (df,) = self.differences(*pair)
+        tail = float(laws.t.sf(abs(t), df))
+        if self.laplace:
+            drawn = self.made_up(equal=True).differences(*pair)[0][:, 0]
+            tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
+        return float(t), float(df), tail
 
     def differences(
         self, first: Integers, second: Integers, at: Floats | float = 0.0
@@ -222,25 +245,39 @@ class GroupLaw:
 
     def made_up(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupLaw:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
-        rng, k = np.random.default_rng(stream), self.N.shape[-1]
-        N = np.maximum(np.rint(self.N), 2.0)
+        rng, size = np.random.default_rng(stream), (draws, *self.N.shape)
+        N = np.maximum(self.N, 2.0)
+        N = N * (self.n / N.sum(axis=-1, keepdims=True))
         mean = np.broadcast_to(np.clip(self.common, -1.0, 1.0), N.shape) if equal else self.means
         variance = np.clip(self.squares()[0] / N, 0.0, 1.0)
-        S = N * mean + np.sqrt(N * variance) * rng.standard_normal((draws, k))
-        squares = variance * rng.chisquare(N - 1.0, (draws, k)) + S**2 / N
+        S = N * mean + np.sqrt(N * variance) * rng.standard_normal(size)
+        squares = variance * rng.chisquare(np.maximum(N - 1.0, 1.0), size) + S**2 / N
         draw = rng.laplace if self.laplace else rng.normal
         unit = math.sqrt(2.0) if self.laplace else 1.0
-        noises = [draw(0.0, sd / unit, (draws, k)) for sd in (self.a, self.a, self.b)]
-        n = int(N.sum())
-        return GroupLaw.of(N + noises[0], S + noises[1], N - squares + noises[2], n, (self.a, self.b))
+        noises = [draw(0.0, sd / unit, size) for sd in (self.a, self.a, self.b)]
+        return GroupLaw.of(N + noises[0], S + noises[1], N - squares + noises[2], self.n, (self.a, self.b))
 
 
-def _solved(matrix: Floats, vector: Floats) -> Floats:
-    """Return the solution of a symmetric system, of least norm where it has several."""
-    try:
-        return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0])
-    except np.linalg.LinAlgError:
-        return np.asarray((np.linalg.pinv(matrix, hermitian=True) @ vector[..., None])[..., 0])
+def _quadratic_form(A: Floats, p: Floats, d: Floats, s: Floats) -> Floats:
+    """Return A' Cov^- A, Cov = H diag(d) H' + s (I - 11'/k), H = I - p 1', of A that add up to 0.
+
+    Cov is diag(d + s) - p d' - d p' + (sum d) p p' - (s/k) 11'. It takes 1 to 0, so that (s/k + t) 11' added
+    to it, t > 0, changes nothing. What is left is a diagonal and columns U = (p, d, 1), with the middle
+    C of inverse [[0, -1, 0], [-1, -sum d, 0], [0, 0, 1/t]]: A'WA - r'(C^-1 + U'WU)^-1 r, r = U'WA.
+    """
+    d = np.maximum(d, 1e-9 * d.max(axis=-1, keepdims=True) + 1e-12)
+    w = 1.0 / (d + s)
+    U = np.stack([p, d, np.ones_like(p)], axis=-1)
+    weighted = U * w[..., None]
+    middle = np.swapaxes(U, -1, -2) @ weighted
+    middle[..., 0, 1] -= 1.0
+    middle[..., 1, 0] -= 1.0
+    middle[..., 1, 1] -= d.sum(axis=-1)
+    middle[..., 2, 2] *= 2.0
+    r = np.einsum("...ij,...i->...j", weighted, A)
+    with np.errstate(invalid="ignore"):
+        explained = (r * np.linalg.solve(middle, r[..., None])[..., 0]).sum(axis=-1)
+    return np.asarray((A * A * w).sum(axis=-1) - explained)
 
 
 def _degrees(variance: Floats, scatter: Floats) -> Floats:
@@ -263,3 +300,29 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats
         np.where(bounded, np.clip(low, -reach, reach), -reach),
         np.where(bounded, np.clip(high, -reach, reach), reach),
     )
+
+
+# ---- what is told of them
+
+
+def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:
+    """Return one weight a group, which add up to 0 (else ArgumentError)."""
+    if isinstance(weights, Mapping):
+        if unknown := [level for level in weights if level not in groups]:
+            raise ArgumentError(f"a contrast names {len(unknown)} group(s) that are not among the levels")
+        weights = [weights.get(level, 0.0) for level in groups]
+    c = check_array(weights, "weights", ndim=1)
+    if len(c) != len(groups) or not c.any() or abs(float(c.sum())) > 1e-9 * float(np.abs(c).sum()):
+        raise ArgumentError(
+            f"a contrast has one weight for each of the {len(groups)} groups, which add up to 0"
+        )
+    return c
+
+
+def warn_of_clips(release: SampleSums) -> None:
+    """Warn of groups all of whose values seem to lie at a bound; counts that the noise hides say nothing."""
+    law, value = GroupLaw.released(release), release.question.values[0]
+    clear = np.maximum(law.N, 1.0)
+    sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
+    names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
+    base.warn_at_bound(names, law.S / clear, sds)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
+from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, Released
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
-from privinf.inference.quantiles import MeanClip, mean_clip, quantile_interval, window_edges
+from privinf.inference.quantiles import (
+    CERTAIN,
+    Distribution,
+    MeanClip,
+    inverse,
+    mean_clip,
+    monotone,
+    quantile_interval,
+    window_edges,
+)
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import WORDS, Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, SampleQuestion, SampleSums
@@ -32,6 +42,14 @@ from privinf.validation import check_fraction
 
 # Cells of a first look, its share of mu^2 for quantiles, and for the clip of a mean.
 FIRST_CELLS, FIRST_SHARE, CLIP_SHARE = 1024, 0.25, 0.2
+# Groups are compared on the median +- so many sds at least, and quantiles farther out than this are not used.
+LEAST_CORE, SEEN_TAIL = 1.5, 0.02
+CORE_NOTE = (
+    "Compared are means among values clipped to [{:.6g}, {:.6g}], which noisy counts chose; up to {:.1%} "
+    "of the values may lie beyond. Groups with one law have equal means of such values; groups with one mean "
+    "and other spreads or other tails may not."
+)
+Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 
 
 def two_sided(level: float) -> float:
@@ -193,13 +211,75 @@ def spending(asked: Asked, mu: float) -> Asked:
 
 def clipped_sums(asked: Asked, name: str, level: float) -> tuple[SampleSums, MeanClip]:
     """Release the sums of one column on a clip that a fifth of mu^2 buys; their account has both releases."""
-    asked = streamed(asked)
-    looks, label = ColumnLooks.of(asked, name), f"mean of {name}"
-    found, first = looks.first(CLIP_SHARE, f"{label}, its clip")
+
+    def choose(found: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
+        return mean_clip(found, low, high, two_sided(level), rest)
+
+    question = SampleQuestion("one sample", (name,), label=f"mean of {name}")
+    return clipped_release(asked, question, choose)
+
+
+def clipped_groups(asked: Asked, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
+    """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
+    groups = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
+
+    def choose(found: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
+        return core_clip(found, low, high, rest, groups)
+
+    return clipped_release(asked, question, choose)
+
+
+def clipped_release(
+    asked: Asked, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
+) -> tuple[SampleSums, Clip]:
+    """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
+    asked, name = streamed(asked), question.values[0]
+    looks = ColumnLooks.of(asked, name)
+    found, first = looks.first(CLIP_SHARE, f"{question.label}, its clip")
     rest = math.sqrt(1.0 - CLIP_SHARE) * looks.spending.mu
-    clip = mean_clip(found, looks.low, looks.high, two_sided(level), rest)
+    clip = choose(found, looks.low, looks.high, rest)
     second = replace(spending(asked, rest), schema=asked.schema.fill({name: (clip.low, clip.high)}))
-    sums = second.release(SampleQuestion("one sample", (name,), label=label))
+    sums = second.release(question)
     entries = (*first, *sums.entries)
     recorded = PrivacyReport.of(entries, asked.words.get("ledger"), delta=looks.spending.delta)
     return replace(sums, entries=entries, recorded=recorded), clip
+
+
+# ---- where to clip what groups are compared by
+
+
+@dataclass(frozen=True, slots=True)
+class CoreClip:
+    """Where values are clipped whose means are compared, and the share of the rows that may lie beyond."""
+
+    low: float
+    high: float
+    most: float
+
+    def note(self) -> str:
+        """Return what it does, in words."""
+        return CORE_NOTE.format(self.low, self.high, self.most)
+
+
+def core_clip(found: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:
+    """Return the clip at which means of groups are compared: middle +- c sds, within public bounds.
+
+    The middle is the median, the sd that of a normal law with the quartiles that are seen, or, if that is
+    more, with the outermost quantiles that pass `CERTAIN` sds of the noise. In sums of `groups` equal groups
+    noise has sd 2 c/mu sds and sampling (n/groups)^.5: c is where the noise has a quarter of the variance of
+    sampling, but at least `LEAST_CORE`. So it widens with n mu^2, until nothing is cut.
+    """
+    seen = float(np.clip(CERTAIN * found.sds.max() / found.n, SEEN_TAIL, 0.25))
+    shares = np.array([0.25, seen, 0.5, 1.0 - seen, 0.75])
+    q25, tail, middle, far, q75 = inverse(found, found.n * shares, low, high)
+    cell = (high - low) / (len(found.edges) + 1)
+    sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - seen)), cell)
+    reach = max(LEAST_CORE, mu * math.sqrt(found.n / groups) / 4.0) * sd
+    left, right = max(float(middle - reach), low), min(float(middle + reach), high)
+    edges = np.concatenate([[low], found.edges, [high]])
+    counts = np.concatenate([[0.0], monotone(found), [float(found.n)]])
+    sds = np.concatenate([[0.0], found.sds, [0.0]])
+    first = int(np.searchsorted(edges, left, side="left"))
+    last = int(np.searchsorted(edges, right, side="right")) - 1
+    beyond = counts[first] + found.n - counts[last] + 2.0 * (sds[first] + sds[last])
+    return CoreClip(left, right, min(float(beyond) / found.n, 1.0))

@@ -1,0 +1,92 @@
+"""Groups compared on a clip that noisy counts chose: what it is, what it is worth, and what it says."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from statsmodels.stats.oneway import anova_oneway
+
+import privinf as pi
+from privinf.errors import ArgumentError, ChangedTargetWarning
+from privinf.mechanisms.distribution import NoisyCDF
+from privinf.stats.quantiles import core_clip
+
+LEVELS = ["a", "b", "c"]
+WORDS = {"levels": LEVELS, "bounds": (-1.0, 2.0), "clip": "auto"}
+
+
+def swanbergs(rng, n=201, means=(0.35, 0.5, 0.65)):
+    g = np.repeat(np.arange(3), n // 3)
+    return np.clip(np.array(means)[g] + 0.15 * rng.standard_normal(n), 0.0, 1.0), np.array(LEVELS)[g]
+
+
+def rejections(means, runs):
+    """Return how often it rejects at .05, bounds three times as wide as the values go, (1, 1e-6)."""
+    rng, found = np.random.default_rng(3), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChangedTargetWarning)
+        for _ in range(runs):
+            x, g = swanbergs(rng, means=means)
+            found.append(pi.stats.anova_oneway(x, g, mu=0.23667, rng=rng, **WORDS).pvalue < 0.05)
+    return np.mean(found)
+
+
+def test_loose_bounds_cost_little_power_and_no_level():
+    """.85 and .05 in thousands of runs (benchmarks/results/tests_size.md); without the clip .12."""
+    assert rejections((0.35, 0.5, 0.65), 80) >= 0.72
+    assert rejections((0.5, 0.5, 0.5), 80) <= 0.13
+
+
+def test_the_result_says_what_it_compares():
+    rng = np.random.default_rng(0)
+    x, g = swanbergs(rng)
+    with pytest.warns(ChangedTargetWarning, match="other spreads or other tails may not"):
+        r = pi.stats.anova_oneway(x, g, mu=0.3, rng=1, **WORDS)
+    ends = f"clipped to [{r.clip.low:.6g}, {r.clip.high:.6g}]"
+    assert ends in r.null
+    assert all(ends in str(one.summary()) for one in (r, r.means(), r.pairwise(), r.contrast([1, -1, 0])))
+    assert -1.0 < r.clip.low < r.clip.high < 2.0
+    assert len(r.privacy.entries) == 2
+    assert r.privacy.mu == pytest.approx(0.3)
+    with pytest.warns(ChangedTargetWarning):
+        t = pi.stats.ttest_ind(x[g != "c"], x[g == "c"], bounds=(-1, 2), clip="auto", mu=0.3, rng=1)
+    low, high = t.confidence_interval()
+    assert abs(low) <= t.clip.high - t.clip.low >= abs(high)
+
+
+def test_many_records_are_hardly_clipped_and_nothing_is_warned_of():
+    rng = np.random.default_rng(1)
+    g = np.array(LEVELS)[rng.integers(0, 3, 60_000)]
+    x = rng.normal(0.5, 0.15, 60_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = pi.stats.anova_oneway(x, g, mu=1.0, rng=0, **WORDS)
+    assert r.clip.most < 0.01
+    assert r.clip.high - r.clip.low > 8 * 0.15
+
+
+def test_without_noise_nothing_is_clipped():
+    x, g = swanbergs(np.random.default_rng(2))
+    r = pi.stats.anova_oneway(x, g, epsilon=math.inf, **WORDS)
+    assert (r.clip.low, r.clip.high, r.clip.most) == (-1.0, 2.0, 0.0)
+    assert r.pvalue == pytest.approx(anova_oneway(x, g, use_var="unequal").pvalue, rel=1e-7)
+
+
+def test_a_heap_does_not_make_the_clip_vanish():
+    """80% at one value: quartiles are equal there, and the tail that is seen sets the width."""
+    counts = np.full(1023, 8000.0)
+    edges = np.linspace(0.0, 100.0, 1025)[1:-1]
+    counts += np.clip(edges / 50.0, 0.0, 1.0) * 2000.0
+    clip = core_clip(NoisyCDF(edges, counts, np.full(1023, 10.0), 10_000), 0.0, 100.0, 0.05, 2)
+    assert clip.high > 10.0
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_is_spent():
+    ledger = pi.Ledger(pi.Budget(mu=1.0))
+    x, g = swanbergs(np.random.default_rng(2))
+    with pytest.raises(ArgumentError, match="'auto', 'bounds'"):
+        pi.stats.anova_oneway(x, g, mu=0.1, ledger=ledger, **WORDS | {"clip": "tails"})
+    with pytest.raises(ArgumentError, match="Gaussian noise"):
+        pi.stats.anova_oneway(x, g, epsilon=1.0, delta=1e-6, noise="laplace", ledger=ledger, **WORDS)
+    assert len(ledger) == 0
