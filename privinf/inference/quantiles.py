@@ -34,7 +34,8 @@ SLOPES, MOST_CUT = (1.3, 12.0), 0.05
 CLIP_NOTE = (
     "Values are clipped to [{:.6g}, {:.6g}], which noisy counts chose. At most {:.0f} may lie below, {:.0f} "
     "above, of {}: the interval allows for a shift of the mean by {:.3g} down, {:.3g} up, as if tails went "
-    "on as they were seen to. A few values much farther out, too few to be seen, are not allowed for."
+    "on as they were seen to. A few values much farther out, too few to be seen, are not allowed for: were "
+    "as many as may lie beyond at the public bounds, it would be {:.3g} down, {:.3g} up."
 )
 
 
@@ -273,7 +274,8 @@ class MeanClip:
     """Where the values of a mean are clipped.
 
     `below`, `above` are how much either end may cut off the sum, if the tail that is seen goes on as a power
-    law, 0 at a public bound; `most` how many rows may lie beyond: those counted, and two sds of the noise.
+    law, 0 at a public bound; `most` how many rows may lie beyond: those counted, and two sds of the noise;
+    `rest` how far each public bound is.
     """
 
     low: float
@@ -281,6 +283,7 @@ class MeanClip:
     below: float
     above: float
     most: tuple[float, float]
+    rest: tuple[float, float] = (0.0, 0.0)
 
     def share(self, n: int) -> tuple[float, float]:
         """Return how far the clip may have moved the mean of n values down, and up."""
@@ -288,7 +291,15 @@ class MeanClip:
 
     def note(self, n: int) -> str:
         """Return what it does, in words."""
-        return CLIP_NOTE.format(self.low, self.high, *self.most, n, *self.share(n))
+        return CLIP_NOTE.format(self.low, self.high, *self.most, n, *self.share(n), *self.worst(n))
+
+    def worst(self, n: int) -> tuple[float, float]:
+        """Return how far the clip moves the mean down, and up, if all that may lie beyond is at a bound."""
+        return self.most[1] * self.rest[1] / n, self.most[0] * self.rest[0] / n
+
+    def hides(self, n: int, half: float) -> bool:
+        """Say whether rows that are not seen could move the mean by more than an interval's half-length."""
+        return max(self.worst(n)) > half
 
 
 def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:
@@ -311,7 +322,8 @@ def mean_clip(found: Distribution, low: float, high: float, z: float, mu: float)
     (left, below, few), (right, above, many) = (
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
     )
-    return MeanClip(float(middle) - left, float(middle) + right, below, above, (few, many))
+    left, right = float(middle) - left, float(middle) + right
+    return MeanClip(left, right, below, above, (few, many), (left - low, high - right))
 
 
 def _side(t: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:

@@ -24,7 +24,7 @@ from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
 from privinf.doors import door, doors, warn
-from privinf.errors import ChangedTargetWarning, NotAvailableError
+from privinf.errors import ChangedTargetWarning, HeavyTailWarning, NotAvailableError
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
 from privinf.schema import Factor
@@ -36,6 +36,11 @@ from privinf.validation import check_choice, check_number
 CLIPPED_MEAN = "The mean among values clipped to the public bounds [{:g}, {:g}]."
 SIMULATED_BELOW = 1000
 DRAWS, SEED = 9999, 16
+UNSEEN = (
+    "the clip may have cut {:.0f} values below and {:.0f} above, of {}; the interval takes tails to go on as "
+    "they were seen to, and would miss a few values far out: they could move the mean by {:.3g} down, {:.3g} "
+    "up. Tighter bounds assume less"
+)
 CHOSEN_CLIP = "the clip was chosen by counts: compare popmean with confidence_interval(), which allows for it"
 POPMEAN_BEYOND = (
     "popmean lies outside of the bounds to which values are clipped: no mean of such values is it, and the "
@@ -220,7 +225,8 @@ def mean(
     bounds : (low, high), optional
         Public; values outside are clipped. Of a named column the schema's.
     clip : {"bounds", "auto"}
-        "auto", for bounds that are loose: noisy counts choose where values are clipped.
+        "auto", for bounds that are loose: noisy counts choose where values are clipped. Rows too few to be
+        seen, and far beyond the clip, are not allowed for: `clip` of the result says how many there may be.
     confidence_level : float
     epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
         What may be spent, and the table: see `privinf.stats.base.SampleWords`.
@@ -229,6 +235,11 @@ def mean(
     -------
     MeanResult
         ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``.
+
+    Warns
+    -----
+    HeavyTailWarning
+        Rows beyond a chosen clip, at the public bounds, could move the mean by more than half the interval.
 
     Notes
     -----
@@ -247,7 +258,12 @@ def mean(
     level = base.check_level(confidence_level)
     asked, (name,) = base.asked_columns({"a": a}, {"a": base.public_pair(bounds)}, words)
     if check_choice(clip, ClipRule, "clip") == "auto":
-        return described(*clipped_sums(asked, name, level), level=level)
+        release, chosen = clipped_sums(asked, name, level)
+        found = described(release, chosen, level=level)
+        low, high = found.confidence_interval(level)
+        if chosen.hides(found.nobs, 0.5 * (high - low)):
+            warn(UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs)), HeavyTailWarning)
+        return found
     release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
     if not isinstance(asked.schema[name], Factor):
         base.warn_at_bound([repr(name)], release.sums[:, 0] / release.nobs, release.scale[:1] / release.nobs)

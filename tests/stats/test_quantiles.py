@@ -11,6 +11,7 @@ from privinf.accounting import GaussianLoss, calibrate_mu
 from privinf.errors import (
     ArgumentError,
     BudgetExceededError,
+    HeavyTailWarning,
     NotAvailableError,
     SchemaError,
     SensitivityError,
@@ -107,7 +108,8 @@ def test_rows_of_one_person_are_not_independent():
 def test_a_loose_bound_costs_little_where_the_clip_is_chosen():
     x = np.random.default_rng(2).normal(3.0, 1.0, N)
     half = 1.96 * x.std() / math.sqrt(N)
-    found = [pi.stats.mean(x, bounds=(-40, 40), clip="auto", **ASKED, rng=seed) for seed in range(20)]
+    with pytest.warns(HeavyTailWarning, match="may have cut"):
+        found = [pi.stats.mean(x, bounds=(-40, 40), clip="auto", **ASKED, rng=seed) for seed in range(20)]
     widths = [np.diff(one.confidence_interval())[0] / (2 * half) for one in found]
     assert np.median(widths) <= 1.3
     plain = pi.stats.mean(x, bounds=(-40, 40), noise="gaussian", **ASKED, rng=0)
@@ -124,7 +126,8 @@ def test_a_loose_bound_costs_little_where_the_clip_is_chosen():
 
 def test_what_a_clip_may_cut_widens_the_interval_on_its_side():
     x = np.exp(1.25 * np.random.default_rng(3).standard_normal(N))
-    made = pi.stats.mean(x, bounds=(0, 1000), clip="auto", epsilon=4.0, delta=1e-6, rng=1)
+    with pytest.warns(HeavyTailWarning):
+        made = pi.stats.mean(x, bounds=(0, 1000), clip="auto", epsilon=4.0, delta=1e-6, rng=1)
     assert made.clip.high < 1000
     assert made.clip.low == pytest.approx(0.0, abs=1e-9)
     low, high = made.confidence_interval()
@@ -135,11 +138,22 @@ def test_what_a_clip_may_cut_widens_the_interval_on_its_side():
 def test_spikes_are_counted_among_what_may_be_cut():
     rng = np.random.default_rng(4)
     x = rng.standard_normal(N) + 20.0 * (rng.random(N) < 0.005)
-    made = pi.stats.mean(x, bounds=(-60, 60), clip="auto", **ASKED, rng=0)
-    beyond = int((x > made.clip.high).sum())
-    assert beyond > 30
-    assert beyond <= made.clip.most[1]
-    assert f"{made.clip.most[1]:.0f} above" in made.notes[0]
+    for seed in range(20):
+        with pytest.warns(HeavyTailWarning, match="far out") as seen:
+            made = pi.stats.mean(x, bounds=(-60, 60), clip="auto", **ASKED, rng=seed)
+        beyond = int((x > made.clip.high).sum())
+        assert 30 < beyond <= made.clip.most[1]
+        down, up = made.clip.worst(N)
+        assert np.mean(x - np.clip(x, made.clip.low, made.clip.high)) < up
+        for text in (str(seen[0].message), made.notes[0]):
+            assert f"{made.clip.most[1]:.0f} above" in text
+            assert f"{down:.3g} down, {up:.3g} up" in text
+
+
+def test_a_clip_that_cuts_nothing_is_not_warned_of():
+    x = np.random.default_rng(4).uniform(size=300)
+    found = pi.stats.mean(x, bounds=(0, 1), clip="auto", **ASKED, rng=0)
+    assert (found.clip.worst(300), found.clip.hides(300, 0.0)) == ((0.0, 0.0), False)
 
 
 def test_what_cannot_be_seen_is_not_clipped():
