@@ -39,7 +39,8 @@ BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
 ClipRule = Literal["auto", "bounds"]
 ColumnKind = Literal["number", "levels"]
-CovType = Literal["nonrobust", "HC0"]
+CovType = Literal["nonrobust", "HC0"]  # what a release is made for
+CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # what a fit may be asked for
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
@@ -104,8 +105,8 @@ class SpendingWords(TypedDict, total=False):
 
 __all__ = [
     "Adjacency", "Alternative", "AnyPath", "ArrayLike", "BinaryMechanism", "BootstrapMethod", "Bounds",
-    "Calibration", "ClipRule", "ColumnKind", "ColumnLike", "ColumnsLike", "CovType", "CurvedFamily",
-    "DiameterChoice",
+    "Calibration", "ClipRule", "ColumnKind", "ColumnLike", "ColumnsLike", "CovType", "CovWord",
+    "CurvedFamily", "DiameterChoice",
     "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
     "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",

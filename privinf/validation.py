@@ -32,6 +32,11 @@ def shown(value: object) -> str:
     return type(value).__name__
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 round``, ``2 rounds``."""
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
 def told(error: Exception) -> str:
     """Return what a message may tell of an exception: our own text, a missing key, or no more."""
     if isinstance(error, PrivinfError):
@@ -61,19 +66,22 @@ def check_choice(value: object, choices: object, name: str) -> Any:
     return value
 
 
+LEVERAGE = "needs the leverage of every row beside its residual, which no release holds: ask for 'HC1'"
+ORDER = "needs the order of the rows, which no release holds: ask for 'HC0', or declare what belongs together"
 OTHER_COVARIANCES = {
     "HC1": "is n/(n - p) times the sampling part of 'HC0', a public factor: ask for 'HC0'",
-    "HC2": "needs the leverage of every row beside its residual, which no release holds: ask for 'HC0'",
-    "HC3": "needs the leverage of every row beside its residual, which no release holds: ask for 'HC0'",
-    "HAC": "needs the order of the rows, which no release holds: ask for 'HC0'",
+    **dict.fromkeys(("HC2", "HC3"), LEVERAGE),
+    **dict.fromkeys(("HAC", "hac-panel", "hac-groupsum"), ORDER),
+    "fixed scale": "takes the residual variance as known, which it is not: ask for 'nonrobust'",
     "cluster": "is what a release of units has, which the schema declares: name the cluster's column there, "
-    "Schema(..., unit=); for an effect of each cluster write C(cluster)",
+    "Schema(..., unit=, max_rows=); for an effect of each cluster write C(cluster)",
 }
 
 
 def check_cov_type(value: object, choices: object) -> Any:
     """Return `value` if it is one of `choices`, else raise ArgumentError, for those of statsmodels why."""
-    if isinstance(value, str) and (reason := OTHER_COVARIANCES.get(value)):
+    known: tuple[object, ...] = getattr(choices, "__args__", ())
+    if isinstance(value, str) and value not in known and (reason := OTHER_COVARIANCES.get(value)):
         raise ArgumentError(f"cov_type={value!r} {reason}")
     return check_choice(value, choices, "cov_type")
 

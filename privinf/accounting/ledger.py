@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterable, Sequence
@@ -105,6 +106,13 @@ class Ledger:
             return None
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
+
+    def number_fit(self, entries: Iterable[LedgerEntry]) -> int | None:
+        """Return which fit of this account these releases are, counted as fits are reported.
+
+        None where it is not known: some of what was recorded before belongs to no fit of this process.
+        """
+        return self._account.number_fit([entry.id for entry in entries])
 
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would pass the limit; record nothing.
@@ -229,6 +237,7 @@ class Account:
         self.read_only = False
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
+        self._fits: dict[str, int] = {}
         self._relations: set[str] = set()
         self._root = ScopeNode()
 
@@ -269,6 +278,17 @@ class Account:
         with self._lock:
             self._require_open()
             self._afford(spends, what, keep=False)
+
+    def number_fit(self, identities: list[str]) -> int | None:
+        """Return the number of the fit with these lines; None for none, or after lines of no fit."""
+        with self._lock:
+            own = [key for key in identities if key in self._entries]
+            if not own:
+                return None
+            number = self._fits.get(own[0], 1 + max(self._fits.values(), default=0))
+            self._fits |= dict.fromkeys(own, number)
+            earlier = itertools.takewhile(lambda key: key != own[0], self._entries)
+            return number if all(key in self._fits for key in earlier) else None
 
     def resume(self) -> None:
         """Let an account that was loaded be charged again."""

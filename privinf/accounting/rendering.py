@@ -54,6 +54,10 @@ class Printable(Protocol):
         """Concentrated DP."""
 
     @property
+    def place(self) -> str:
+        """Which fit of its ledger this is."""
+
+    @property
     def unit(self) -> str:
         """Whose privacy it is."""
 
@@ -131,6 +135,8 @@ def _facts(report: Printable) -> Facts:
     if math.isfinite(mu) and report.entries:
         power = 100.0 * float(ndtr(ndtri(0.05) + mu))
         facts.append(("in words", f"a 5% test {_between(report)}: power <= {power:.1f}%"))
+    if report.place:
+        facts.append(("of the ledger", report.place))
     if report.entries:
         sources = ", ".join(dict.fromkeys(entry.source for entry in report.entries))
         facts += [

@@ -15,7 +15,7 @@ from privinf.accounting.rendering import report_html, report_text
 from privinf.accounting.scopes import total_of
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.validation import check_fraction, shown, told
+from privinf.validation import check_count, check_fraction, counted, shown, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,8 @@ class PrivacyReport:
         The ledger's limit.
     default_delta : float
         The delta at which epsilon is printed.
+    fit : int or None
+        Which fit of its ledger this is, from 1; None where that is not known.
 
     Notes
     -----
@@ -58,6 +60,7 @@ class PrivacyReport:
     recorded: tuple[LedgerEntry, ...]
     budget: Budget | None = None
     default_delta: float = DEFAULT_DELTA
+    fit: int | None = None
 
     @classmethod
     def of(
@@ -87,7 +90,9 @@ class PrivacyReport:
         budget = None if ledger is None else ledger.budget
         if delta is None:
             delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta
-        return cls(own, own if ledger is None else ledger.entries, budget, check_fraction(delta, "delta"))
+        fit = None if ledger is None else ledger.number_fit(own)
+        recorded = own if ledger is None else ledger.entries
+        return cls(own, recorded, budget, check_fraction(delta, "delta"), fit)
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the epsilon of this fit's releases together, at `delta` in (0, 1) (else ArgumentError)."""
@@ -111,6 +116,15 @@ class PrivacyReport:
     def cumulative(self) -> Self:
         """The report on everything that the ledger had recorded when this report was made."""
         return type(self)(self.recorded, self.recorded, self.budget, self.default_delta)
+
+    @property
+    def place(self) -> str:
+        """Which fit of its ledger this is, and what all cost together; empty for the first and only one."""
+        earlier = len({entry.id for entry in self.recorded} - {entry.id for entry in self.entries})
+        if not earlier:
+            return ""
+        before = f"after {counted(earlier, 'other release')}" if self.fit is None else f"fit {self.fit}"
+        return f"{before}: epsilon {self.cumulative.epsilon():.4g} together"
 
     @property
     def unit(self) -> str:
@@ -199,6 +213,7 @@ class PrivacyReport:
             "recorded": None if set(fit) == set(recorded) else recorded,
             "budget": None if self.budget is None else self.budget.to_dict(),
             "default_delta": self.default_delta,
+            **({} if self.fit is None else {"number": self.fit}),
         }
 
     @classmethod
@@ -209,7 +224,11 @@ class PrivacyReport:
             fit = tuple(known[key] for key in record["fit"])
             recorded = fit if record["recorded"] is None else tuple(known[key] for key in record["recorded"])
             budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
-            return cls(fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"))
+            number = record.get("number")
+            number = None if number is None else check_count(number, "number")
+            return cls(
+                fit, recorded, budget, check_fraction(record["default_delta"], "default_delta"), number
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArgumentError(f"not a privacy report: {told(error)}") from None
 

@@ -157,12 +157,19 @@ class SiteDesigns:
         raise TypeError("a site's rows are not pickled")
 
 
+ONE_ROW = (
+    "sums at sites, and those of OLS, Logit, Poisson and GLM, are of single rows: sensitivities and "
+    "meat hold for one row a unit, so max_rows > 1 is not offered. MomentOLS and ModulatedOLS of rows in one "
+    "place take several"
+)
+
+
 def check_sums(design: Design) -> None:
     """Raise unless sums over records can be made by a design: bounds of the response, one row a unit."""
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the response {design.response!r} needs public bounds (y_bounds)")
     if design.schema is not None and design.schema.max_rows > 1:
-        raise NotAvailableError("sites answer for one row a unit: max_rows > 1 is not offered")
+        raise NotAvailableError(ONE_ROW)
 
 
 def _design_of(content: Any) -> Design:

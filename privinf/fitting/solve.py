@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
 from privinf.inference.score_test import identification
-from privinf.inference.solution import solve
+from privinf.inference.solution import small_sample, solve
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Design
@@ -174,6 +174,17 @@ def build_results(
         notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
+
+
+def small_sampled(result: ResultsT, scaled: bool = True) -> ResultsT:
+    """Return a result with HC1's covariance for HC0's: the sampling part times n/(n - p), if `scaled`."""
+    if not scaled:
+        return result
+    context, p = result._context, len(result.names)
+    sampling = context.sampling_cov
+    if sampling is not None:
+        sampling = sampling * (result.nobs / max(result.nobs - p, 1))
+    return result._with(small_sample(result.estimate), replace(context, sampling_cov=sampling))
 
 
 def fit_measures(

@@ -33,7 +33,7 @@ from privinf.typing import (
     ClipRule,
     ColumnLike,
     ColumnsLike,
-    CovType,
+    CovWord,
     Family,
     Missing,
     Pair,
@@ -240,7 +240,7 @@ class GLM:
         relation: SumRelation = "replace-one",
         unit: Unit = "record",
         client_clip: float | None = None,
-        cov_type: CovType = "HC0",
+        cov_type: CovWord = "HC0",
         targets: Sequence[str] | None = None,
         nuisance: Sequence[str] = (),
         margins: bool = False,
@@ -277,7 +277,8 @@ class GLM:
             C of ``unit="client"``: a site's summed score is shrunk to this norm, and moves a sum by 2C at
             most. First-order optimizers need it; sums over a batch of n_i/B records are about
             sqrt(n_i/B) times as long as one record's score once the fit is near.
-        cov_type : {"HC0", "nonrobust"}
+        cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
+            "HC1": of the linear model, "HC0" with its sampling part times n/(n - p). "cluster": as `OLS`.
             "nonrobust" takes the Hessian for the meat too, which is right where the model's variance is, for
             the logistic and the Poisson model, and saves the release of a meat (a tenth of the final budget).
         targets, nuisance : sequence of str

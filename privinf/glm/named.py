@@ -19,7 +19,7 @@ from privinf.typing import (
     ClipRule,
     ColumnLike,
     ColumnsLike,
-    CovType,
+    CovWord,
     Family,
     Missing,
     Pair,
@@ -168,7 +168,7 @@ class OLS(OneFamily):
     def fit(  # type: ignore[override]
         self,
         *,
-        cov_type: CovType = "HC0",
+        cov_type: CovWord = "HC0",
         target: ScoreTarget = "mean",
         adapt_bounds: bool = False,
         max_colluding: int = 0,
@@ -181,9 +181,10 @@ class OLS(OneFamily):
         ----------
         epsilon, delta, mu, rho, calibration, rng
             What may be spent, as for `GLM.fit`; ``epsilon=inf`` is ordinary least squares.
-        cov_type : {"HC0", "nonrobust"}
-            "HC0" holds whatever the variance of the errors depends on; "nonrobust" assumes equal error
-            variance.
+        cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
+            "HC0" holds whatever the variance of the errors depends on, and "HC1" multiplies its sampling part
+            by n/(n - p); "nonrobust" assumes equal error variance. "cluster", by a schema's unit, is "HC0":
+            sums over rows take one row a unit (`MomentOLS` takes several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
             their usual length, which few large errors cannot move; the same where errors are symmetric.

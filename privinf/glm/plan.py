@@ -19,7 +19,7 @@ from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
-from privinf.typing import AnyPath, CovType, Floats, ScoreTarget, SumRelation
+from privinf.typing import AnyPath, CovType, CovWord, Floats, ScoreTarget, SumRelation
 from privinf.validation import check_choice, check_count, check_cov_type, check_fraction
 
 LARGEST_SEED = 2**62
@@ -121,7 +121,7 @@ class FitRequest:
     relation: SumRelation = "replace-one"
     unit: Unit = "record"
     client_clip: float | None = None
-    cov_type: CovType = "HC0"
+    cov_type: CovWord = "HC0"
     targets: Sequence[str] | None = None
     nuisance: Sequence[str] = ()
     checkpoint: AnyPath | None = None

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.federation.local import Curator, LocalSites
+from privinf.fitting.model import CURVED_HC1, Covariance
+from privinf.fitting.solve import small_sampled
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
 from privinf.glm.curved import FinalStep, Walk, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
@@ -43,6 +45,7 @@ from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.typing import RngLike, Trust
+from privinf.validation import counted
 
 ROLES = (
     "offset=, exposure= and weights= belong to the default fit of a logistic or Poisson model: no "
@@ -64,6 +67,16 @@ def run_fit(
     rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
 ) -> FederatedGLMResults:
     """Check a request, ask what its plan asks, and return the results; errors as `GLM.fit` says."""
+    asked = Covariance.of(request.cov_type, rows.design.schema)
+    if asked.scaled and rows.family != "gaussian":
+        raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
+    found = _run(rows, trust, ledger, model, replace(request, cov_type=asked.kind or "HC0"), spending)
+    return small_sampled(found, asked.scaled)
+
+
+def _run(
+    rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
+) -> FederatedGLMResults:
     level = {name: value for name, value in spending.items() if name != "rng"}
     rows = rows if request.targets is None else rows.user
     whole, rows = rows, rows.reported()
@@ -91,7 +104,7 @@ def run_fit(
     if plan.curved:
         bent, average = _curved(curved_sums(whole, sums, plan.mu), plan)
         path = curved_path(bent)
-        method = f"Newton in whitened units, {path.length} rounds"
+        method = f"Newton in whitened units, {counted(path.length, 'round')}"
         description = told(method, path, **whole.roles.described())
         ratio = ratio_beside(whole.design, whole.roles)
         return curved_results(rows, bent, description, request.cov_type, average, ratio)
@@ -103,7 +116,7 @@ def run_fit(
         return second_look_results(asked.rows, look, plan.looks, description)
     trajectory = plan.trajectory(sums, rows.start)
     found = plan.last_step(sums, trajectory.params)
-    description = told(f"{type(plan.optimizer).__name__}, {trajectory.length} rounds", trajectory)
+    description = told(f"{type(plan.optimizer).__name__}, {counted(trajectory.length, 'round')}", trajectory)
     if found is None:
         return weak_results(rows, description, plan.weak or HIDDEN, plan.block)
     return glm_results(rows, found, description, request.cov_type, plan.block)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotPositiveDefiniteError
+from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LinearScores, ScoreLaw, concentrate, kept_columns
 from privinf.inference.score_surface import ScoreSurface
 from privinf.typing import Flags, Floats
@@ -123,6 +124,8 @@ def score_sets(
     if not all(0 <= column < p for column in wanted):
         raise ArgumentError(f"columns must lie in 0..{p - 1}")
     tensor = system.tensor()
+    if not tensor[:-1].any() and not tensor[:, :-1].any():
+        return tuple(_ellipse_set(system, tensor[-1, -1], kept, column, alpha) for column in wanted)
     surfaces: dict[bytes, ScoreSurface] = {}
     sets = []
     for column in wanted:
@@ -134,6 +137,27 @@ def score_sets(
             surfaces[key] = ScoreSurface.of(system.A, system.g, tensor, system.n, maps)
         sets.append(projected_set(surfaces[key], _position(mask, column), alpha, system.law))
     return tuple(sets)
+
+
+def _ellipse_set(system: LinearScores, meat: Floats, kept: Flags, column: int, alpha: float) -> ScoreSet:
+    """Return the set of one coefficient where the meat is the same everywhere: the shadow of an ellipse.
+
+    ``T(b) = n (h - J b)' V^-1 (h - J b)`` has the set ``b^_j +- sqrt(chi2_k [J^-1 V J^-T]_jj / n)``. So it is
+    without noise, of scores that were released at one point.
+    """
+    mask = kept.copy()
+    mask[column] = True
+    maps = concentrate(system.A, system.g, mask)
+    J = maps.projection @ system.A @ maps.lift[:-1, :-1]
+    h = maps.projection @ (system.g - system.A @ maps.lift[:-1, -1])
+    place, df = _position(mask, column), len(h)
+    if not is_positive_definite(maps.projection @ meat @ maps.projection.T):
+        raise NotPositiveDefiniteError("the scores are linearly dependent: drop a collinear column")
+    influence = np.linalg.solve(J.T, np.eye(df)[place])
+    variance = float(influence @ maps.projection @ meat @ maps.projection.T @ influence) / system.n
+    half = math.sqrt(system.law.critical(df, alpha) * variance)
+    middle = float(influence @ h)
+    return ScoreSet(((middle - half, middle + half),), 1.0 - alpha, df)
 
 
 def _position(mask: Flags, column: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -241,6 +241,24 @@ def score_meat(scores: Floats, n: int) -> Floats:
     m = scores.shape[0]
     mean = scores.mean(axis=0)
     return np.asarray(n / m * (scores.T @ scores / m - np.outer(mean, mean)), dtype=np.float64)
+
+
+def small_sample(estimate: Estimate) -> Estimate:
+    """Return the estimate with HC1 for HC0: the sampling part of its covariance times n/(n - p).
+
+    The noise's part is exact and needs no factor; where what is left is no covariance, all is multiplied.
+    """
+    n, p = estimate.nobs, len(estimate.params)
+    if estimate.cov is None:
+        return estimate
+    factor = n / max(n - p, 1)
+    noise = np.zeros((p, p)) if estimate.noise_cov is None else estimate.noise_cov
+    cov = factor * estimate.cov - (factor - 1.0) * noise
+    cov = cov if is_positive_definite(cov) else factor * estimate.cov
+    terms = estimate.terms
+    if terms is not None:
+        terms = VarianceTerms.dividing(cov, terms.equation, terms.noise)
+    return replace(estimate, cov=cov, cov_type="HC1", terms=terms)
 
 
 def semidefinite(matrix: Floats) -> Floats:

@@ -10,9 +10,9 @@ import numpy as np
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
-from privinf.fitting.model import ReleaseModel, spending_of
+from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
-from privinf.fitting.solve import CLIPPED, fit_measures
+from privinf.fitting.solve import CLIPPED, fit_measures, small_sampled
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import examples_law
@@ -50,6 +50,7 @@ from privinf.typing import (
     Bounds,
     ColumnLike,
     ColumnsLike,
+    CovWord,
     Floats,
     LabelChoice,
     LossName,
@@ -298,6 +299,7 @@ class IWPGLM(ReleaseModel):
         ridge: float = 0.0,
         truncation: int | None = None,
         start: ArrayLike | None = None,
+        cov_type: CovWord | None = None,
         **words: Unpack[ExampleWords],
     ) -> IWPGLMResults:
         """Release (unless built from a release) and estimate.
@@ -322,6 +324,9 @@ class IWPGLM(ReleaseModel):
         start : array_like, shape (p,), optional
             Where to start, user units; default: regression calibration, for a single pass without averaging
             zero.
+        cov_type : {"HC0", "HC1"}
+            The sandwich of the records' corrected scores; "HC1", of the squared loss, multiplies its sampling
+            part by n/(n - p).
         theta_radius, batch, step, decay, average, burn_in, public_seed
             For method="sgd", see `privinf.iwp.example_sgd.fit_sgd`: radius of the ball of coefficients in
             scaled units (required), records a step (128), first step (default: by the paper's theory), its
@@ -338,6 +343,7 @@ class IWPGLM(ReleaseModel):
             Without standard errors, and saying why, where the equation has no stable root.
         """
         settings = self._settings(correction, truncation, ridge)
+        scaled = check_made(cov_type, "HC0", refused=None if self._loss == "squared" else NO_FACTOR)
         given = spending_of(words, self.refused, ExampleWords.__annotations__)
         passes = {name: given.pop(name) for name in SinglePass.__annotations__ if name in given}
         check_method(method, passes)
@@ -354,13 +360,13 @@ class IWPGLM(ReleaseModel):
             first = np.asarray(np.linalg.solve(transform, first - shift), dtype=np.float64)
         if method == "newton":
             solved = rooted(system, solve_root(system, start=first), release, self._loss)
-            return self._results(release, system, solved, settings)
+            return small_sampled(self._results(release, system, solved, settings), scaled)
         try:
             single = fit_sgd(system, start=first, theta_radius=passes.pop("theta_radius"), **passes)
             solved = averaged(system, single, release, self._loss)
         except ConvergenceError as reason:
             solved = unstarted(system, first, str(reason), release, self._loss)
-        return self._results(release, system, solved, settings)
+        return small_sampled(self._results(release, system, solved, settings), scaled)
 
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -35,10 +34,10 @@ from privinf.results.prediction import (
 )
 from privinf.results.rendering import PrivateSummary
 from privinf.results.resampling import BootstrapResults
-from privinf.results.summary import Wording, summarize
+from privinf.results.summary import SummaryWords
 from privinf.schema import Design
-from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, RngLike, Which
-from privinf.validation import check_array, check_choice
+from privinf.typing import ArrayLike, BootstrapMethod, ColumnsLike, Floats, LossName, Names, RngLike, Which
+from privinf.validation import check_array, check_choice, check_flag, check_words
 
 # Records times coefficients up to which a summary inverts the score test unasked (about a second).
 QUICK = 20_000
@@ -155,15 +154,13 @@ class IWPGLMResults(Results):
             return 0.0
         return noise_inflation(system, self._scaled_params)
 
-    def summary(
+    def summary(  # type: ignore[override]
         self,
         yname: str | None = None,
-        xname: Sequence[str] | None = None,
-        title: str | None = None,
-        alpha: float = 0.05,
-        slim: bool = False,
+        xname: Names | None = None,
         *,
         naive: bool = False,
+        **words: Unpack[SummaryWords],
     ) -> PrivateSummary:
         """Return the summary.
 
@@ -174,11 +171,12 @@ class IWPGLMResults(Results):
         naive : bool
             Add what ignoring the noise would have given.
         """
-        more: tuple[str, ...] = ()
-        if naive:
-            values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
-            more = (f"Ignoring the noise would have given: {values}.",)
-        return summarize(self, Wording(yname, xname, title, alpha, slim), more=more)
+        check_words(words, SummaryWords.__annotations__)
+        summary = super().summary(yname, xname, **words)
+        if not check_flag(naive, "naive"):
+            return summary
+        values = ", ".join(f"{name} {value:.4g}" for name, value in self.naive.items())
+        return summary.with_note(f"Ignoring the noise would have given: {values}.")
 
     def predict(self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean") -> Any:
         """Return predictions for new rows.

@@ -51,7 +51,7 @@ from privinf.lasso.rows import LassoFamily, LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
-from privinf.typing import Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
+from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, shown
 
 Variant = Literal["default", "paper"]
@@ -225,6 +225,7 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
 
 
 REFUSED = {"calibration": "has no choice here: all prices are exact", "source": SITES_NOISE}
+NO_ROW_COUNT = {"HC1": "divides by n less the number of columns, which may be more than n: ask for 'HC0'"}
 NO_MEAN = (
     "target='mean' needs the scores of a few named or selected targets as one vector, whose tail is counted; "
     "with {} every score is clipped by itself, which is target='robust'"
@@ -253,6 +254,7 @@ class LassoWords(SpendingWords, total=False):
     extra_shares: Mapping[str, float] | None
     paper_options: Mapping[str, Any] | None
     max_colluding: int
+    cov_type: CovWord | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.fitting.model import spending_of
+from privinf.fitting.model import check_made, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -18,6 +18,7 @@ from privinf.fitting.rows import (
 )
 from privinf.lasso.binomial.fit import fit_logistic
 from privinf.lasso.fits import (
+    NO_ROW_COUNT,
     REFUSED,
     LassoOptions,
     LassoWords,
@@ -89,11 +90,10 @@ class DebiasedLasso:
     -----
     **Privacy.** Replace-one of one record. With ``trust="central"`` or ``"server"`` the central model: a
     curator has the rows, or sites send un-noised sums to a server that they trust, and everything that
-    leaves it is noised. With ``trust="secure-sum"`` the
-    sites noise and mask their sums (`privinf.federation.SecureServer` says what is trusted then). The report
-    counts everything that a fit released.
-    The response is not cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so
-    its sensitivity does not depend on them, and cutting y would bias the coefficients.
+    leaves it is noised. With ``trust="secure-sum"`` the sites noise and mask their sums (who is trusted then:
+    `privinf.federation.SecureServer`). The report counts everything that a fit released. The response is not
+    cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so its sensitivity does
+    not depend on them, and cutting y would bias the coefficients.
 
     With the noisy sparse fit b0 and the precision column w_j of target j, the debiased coordinate is
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.mean_scores` for s, kappa and the variance).
@@ -317,21 +317,20 @@ class DebiasedLasso:
             Secure sums: sites that may be in league with the server, whose noise does not count.
         rng : None, int or Generator
             Seeds simulation noise; None: secure noise.
-        calibration, source : None
-            The prices are exact, and the noise is the federation's.
+        cov_type : {"HC0"}; calibration, source : None
+            There is one covariance; the prices are exact, and the noise is the federation's.
 
         Raises
         ------
-        ArgumentError
-            The request is wrong; nothing was spent.
+        ArgumentError, BudgetExceededError
+            The request is wrong, or would pass the ledger's limit; nothing was spent.
         SchemaError
             The rows were changed since, and have missing or infinite values; nothing was spent.
-        BudgetExceededError
-            The ledger's limit would be passed; nothing was spent.
         NotAvailableError, NotPositiveDefiniteError
             The noise leaves no estimate; what was released stays charged.
         """
         given = spending_of(words, REFUSED, LassoWords.__annotations__)
+        check_made(given.pop("cov_type", None), "HC0", refused=NO_ROW_COUNT)
         rng: RngLike = given.pop("rng", None)
         options = LassoOptions(sparsity=sparsity, targets=targets, **given)
         kind = options.kind(variant, heterogeneous, self._rows.trust, self._rows.family)

@@ -40,6 +40,7 @@ from privinf.results.prediction import prediction_rows
 from privinf.results.provenance import ModelLabels
 from privinf.results.rendering import PrivateSummary, ratios
 from privinf.results.simultaneous import SimultaneousResults
+from privinf.results.summary import Wording
 from privinf.schema import Design
 from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
@@ -515,16 +516,9 @@ class LassoResults(Results):
             method=method,
         )
 
-    def summary(
-        self,
-        yname: str | None = None,
-        xname: Sequence[str] | None = None,
-        title: str | None = None,
-        alpha: float = 0.05,
-        slim: bool = False,
-    ) -> PrivateSummary:
+    def _summarized(self, told: Wording) -> PrivateSummary:
         """Return the summary; shares of the targets that are explained, and a bias bound, have columns."""
-        summary = super().summary(yname, xname, title, alpha, slim)
+        summary = super()._summarized(told)
         if "marks" in self._settings:
             shares = [f"{share:.2f}" for share in self.explained_shares().explained]
             summary = summary.with_column("(R2 of x)", shares, 3, EXPLAINED_NOTE)

@@ -47,7 +47,8 @@ def total_mu(words: SpendingWords) -> float:
         No level is named, or two are.
     """
     level: dict[str, Any] = {name: words.get(name) for name in ("epsilon", "mu", "rho")}
-    calibration = check_choice(words.get("calibration") or "exact", Calibration, "calibration")
+    given = words.get("calibration")
+    calibration = check_choice("exact" if given is None else given, Calibration, "calibration")
     if all(value is None for value in level.values()):
         raise ArgumentError("name what may be spent: epsilon= with delta=, mu= or rho=")
     return calibrate_mu(**level, delta=words.get("delta"), calibration=calibration)
@@ -75,7 +76,8 @@ class Spending:
         """Check the spending words of a `release` or `fit` call (before any row is read)."""
         check_words(words, WORDS)
         total, account = total_mu(words), check_ledger(ledger)
-        source = get_source(rng=words.get("rng"), source=words.get("source") or "lattice")
+        named = words.get("source")
+        source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
         return cls(total, words.get("delta"), source, account)
 
 

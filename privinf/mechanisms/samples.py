@@ -251,7 +251,8 @@ class Price:
                 statistic.l2, GaussianLoss(spending.mu), spending.delta, spending.source, spending.ledger
             )
         assert statistic.l1 is not None
-        source = get_source(rng=words.get("rng"), source=words.get("source") or "lattice")
+        named = words.get("source")
+        source = get_source(rng=words.get("rng"), source="lattice" if named is None else named)
         loss, delta = PureLoss(check_positive(words.get("epsilon"), "epsilon")), words.get("delta")
         delta = None if delta is None else check_fraction(delta, "delta")
         return cls(statistic.l1, loss, delta, source, check_ledger(ledger))

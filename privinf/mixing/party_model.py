@@ -9,9 +9,9 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import spending_of
+from privinf.fitting.model import MIXED_ROWS, check_made, spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
-from privinf.fitting.solve import Fit, Reported, build_results
+from privinf.fitting.solve import Fit, Reported, build_results, small_sampled
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mixing.joined import (
@@ -27,7 +27,16 @@ from privinf.mixing.joined import (
 from privinf.mixing.results import MixingResults, MixingSettings, mixing_system, plain_fit, shrunk_params
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, Missing, MixingMethod, PartyColumns, SpendingWords, Table, Target
+from privinf.typing import (
+    Calibration,
+    CovWord,
+    Missing,
+    MixingMethod,
+    PartyColumns,
+    SpendingWords,
+    Table,
+    Target,
+)  # fmt: skip
 from privinf.validation import as_generator, check_words
 
 PLAIN = (
@@ -189,6 +198,7 @@ class PartyModel:
         shrink: bool = False,
         ridge: float = 0.0,
         target: Target = "population",
+        cov_type: CovWord | None = None,
         **spending: Unpack[SpendingWords],
     ) -> MixingResults:
         """Release (unless built from releases) and regress one column on all others, or by the formula.
@@ -211,6 +221,8 @@ class PartyModel:
         target : {"population", "sample", "penalized"}
             Intervals for the population's coefficients, for those of this finite population (mixing and
             noise are then the only error), or for the ridge-penalised ones.
+        cov_type : {"HC0", "HC1"}
+            Of single rows (DGMOLS), see `MomentOLS.fit`; mixed rows have a covariance of their own.
         calibration, rng, source
             As for `release`.
 
@@ -219,6 +231,7 @@ class PartyModel:
         MixingResults
         """
         given = spending_of(spending)
+        scaled = check_made(cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
         design = self._question(self._released_design, label)
         options = regression_options(
             self.debias if debias is None else debias, shrink, ridge, target, self.method, design
@@ -228,7 +241,7 @@ class PartyModel:
                 f"{', '.join(given)}: this model was built from releases, which fixed their noise and cost"
             )
         joined = join(self.release(**given)) if self._joined is None else self._joined
-        return self._regression(joined, design, options)
+        return small_sampled(self._regression(joined, design, options), scaled)
 
     def regress(
         self,

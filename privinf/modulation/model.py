@@ -11,9 +11,9 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.fitting.model import ReleaseModel, spending_of
+from privinf.fitting.model import FitWords, ReleaseModel, check_records, spending_of
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
-from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results
+from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, small_sampled
 from privinf.mechanisms import Modulation
 from privinf.modulation.equation import (
     Estimator,
@@ -41,7 +41,7 @@ from privinf.typing import (
     Table,
     Target,
 )
-from privinf.validation import check_choice, check_words
+from privinf.validation import check_choice, check_words, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
 
@@ -223,7 +223,7 @@ class ModulatedOLS(ReleaseModel):
         fuller: float | None = None,
         target: Target = "population",
         progress: bool | None = None,
-        **spending: Unpack[SpendingWords],
+        **words: Unpack[FitWords],
     ) -> ModulatedOLSResults:
         """Release (unless built from a release) and estimate.
 
@@ -242,6 +242,8 @@ class ModulatedOLS(ReleaseModel):
             keeps an optimisation error and has no intervals.
         step, max_norm : float
             c of ``eta_t = c / ||A_t||_op`` (default 0.8) and the radius to which iterates are projected.
+        cov_type : {"HC0", "HC1", "cluster"}
+            "HC0", where the schema has a unit "cluster"; "HC1" is "HC0", its sampling part times n/(n - p).
         stabilization : {"none", "fuller", "ridge"}
             Fuller's modification (constant `fuller`, default d + 4), or `ridge`. Named in the summary.
         ridge : float
@@ -257,17 +259,15 @@ class ModulatedOLS(ReleaseModel):
         progress : bool, optional
             Progress bar over the rounds of the iterative protocol; default: on a terminal only.
 
-        Returns
-        -------
-        ModulatedOLSResults
-
         Notes
         -----
         **Privacy.** Reads the rows once a round; charges the model's ledger before that.
         """
         how = Fit(stabilization, ridge, fuller, target)
         chosen: Estimator = check_choice(estimator or "client-average", Estimator, "estimator")
-        given = spending_of(spending)
+        given = spending_of(words, words=FitWords.__annotations__)
+        held = self.mechanism if self._release is None else self._release
+        scaled = check_records(given.pop("cov_type", None), held.design.schema)
         protocol = {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm}
         release = self._given_release({**given, "rounds": rounds, "schedule": schedule, "method": method})
         if release is None:
@@ -283,11 +283,10 @@ class ModulatedOLS(ReleaseModel):
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
             raise ArgumentError(f"{', '.join(unused)}: on a finished release only with estimator='last'")
-        return self._solve(
-            release, chosen if iterative else None,
-            GradientRule(0.8 if step is None else step, max_norm),
-            how,
-        )  # fmt: skip
+        found = self._solve(
+            release, chosen if iterative else None, GradientRule(0.8 if step is None else step, max_norm), how
+        )
+        return small_sampled(found, scaled)
 
     def regress(
         self, formula: str | Sequence[str] | None = None, **options: Unpack[PartOptions]
@@ -315,7 +314,7 @@ class ModulatedOLS(ReleaseModel):
     ) -> ModulatedOLSResults:
         method, options = "one-shot modulated release", {}
         if estimator is not None:
-            method = f"iterative modulated release, {len(release.arrays['features'])} rounds"
+            method = f"iterative modulated release, {counted(len(release.arrays['features']), 'round')}"
             options = {"Estimator": estimator}
         point = None
         if estimator == "last":

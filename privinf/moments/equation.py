@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import Covariance, check_records
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, quadratic, semidefinite, totals_noise_terms
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
-from privinf.schema import Design
-from privinf.typing import CovType, Flags, Floats, Integers, SamplingKind
+from privinf.schema import Design, Schema
+from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
 from privinf.validation import check_array, check_count, check_number, check_positive
 
 # ---- from entries of a release to a regression
@@ -346,10 +347,21 @@ def described(release: Release) -> dict[str, str]:
     return {text: str(release.law[name]) for name, text in told.items() if release.law.get(name)}
 
 
-def release_cov_type(release: Release) -> CovType:
+def release_cov_type(release: Release) -> CovWord:
     """Return the covariance that a moment release supports."""
+    if "groups" in release.arrays:
+        return "cluster"
     robust = release.law["trust"] == "local" or "residual_moments" in release.arrays
     return "HC0" if robust else "nonrobust"
+
+
+def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
+    """Return the covariance that a release is asked for; errors as `Covariance` has them."""
+    kind = Covariance.of(cov_type, schema).kind
+    if trust != "local" or kind == "nonrobust":
+        return kind
+    check_records(cov_type, schema)
+    return None  # of records' moments there is one covariance
 
 
 def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals:

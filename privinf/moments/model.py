@@ -9,7 +9,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.fitting.model import SITES_NOISE, ReleaseModel, spending_of
+from privinf.fitting.model import SITES_NOISE, Covariance, ReleaseModel, spending_of
 from privinf.fitting.rows import (
     AT_SITES,
     NEEDS_SITES,
@@ -22,7 +22,7 @@ from privinf.fitting.rows import (
     rows_of_formula,
     rows_of_pairs,
 )
-from privinf.fitting.solve import Fit, build_results
+from privinf.fitting.solve import Fit, build_results, small_sampled
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
 from privinf.releases import Release
@@ -32,7 +32,7 @@ from privinf.typing import (
     Bounds,
     ColumnLike,
     ColumnsLike,
-    CovType,
+    CovWord,
     Missing,
     Pair,
     SitePairs,
@@ -254,7 +254,7 @@ class MomentOLS(ReleaseModel):
     def release(
         self,
         *,
-        cov_type: CovType | None = None,
+        cov_type: CovWord | None = None,
         robust_share: float | None = None,
         max_colluding: int = 0,
         checkpoint: Checkpoint = None,
@@ -267,6 +267,8 @@ class MomentOLS(ReleaseModel):
         """
         given = spending_of(spending, {"source": SITES_NOISE} if self._federated else {})
         rounds = {"cov_type": cov_type, "robust_share": robust_share}
+        if (made := self.mechanism) is not None:
+            rounds["cov_type"] = equation.asked_kind(cov_type, made.design.schema, made.trust)
         given |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
         if self._federated:
@@ -282,7 +284,7 @@ class MomentOLS(ReleaseModel):
     def fit(
         self,
         *,
-        cov_type: CovType | None = None,
+        cov_type: CovWord | None = None,
         robust_share: float | None = None,
         stabilization: Stabilization = "none",
         ridge: float = 0.0,
@@ -298,10 +300,11 @@ class MomentOLS(ReleaseModel):
         ----------
         epsilon, delta, mu, rho : float
             What may be spent; ``epsilon=inf`` is ordinary least squares.
-        cov_type : {"nonrobust", "HC0"}
+        cov_type : {"nonrobust", "HC0", "HC1", "cluster"}
             Totals: "nonrobust" (default) assumes equal error variance, in intervals and score tests alike;
             "HC0" does not, and spends `robust_share` (default .25) of mu^2 on residual moments, in a second
-            round. Local: always the sandwich, "HC0".
+            round. Local: always the sandwich, "HC0". "HC1" is "HC0" with its sampling part times n/(n - p).
+            "cluster": the clusters are the schema's units, where several rows are of one.
         stabilization, ridge, fuller, target, calibration, rng, source
             As for `ModulatedOLS.fit`.
         max_colluding : int
@@ -310,9 +313,6 @@ class MomentOLS(ReleaseModel):
             Over a federation: folder of this fit alone, in which every round is kept: the same call goes on
             where one that was stopped had come to, and pays nothing twice but a round under way.
 
-        Returns
-        -------
-        Results
         """
         how = Fit(stabilization, ridge, fuller, target)
         most = check_count(max_colluding, "max_colluding", least=0) or None
@@ -321,10 +321,10 @@ class MomentOLS(ReleaseModel):
         release = self._given_release(given)
         if release is None:
             release = self.release(cov_type=cov_type, **given)
-        elif cov_type not in (None, made := equation.release_cov_type(release)):
-            raise ArgumentError(f"cov_type={cov_type!r}: this release was made for cov_type={made!r}")
+        schema = release.design.schema
+        scaled = Covariance.of(cov_type, schema).check(equation.release_cov_type(release), schema).scaled
         system = moment_system(release)
-        return build_results(
+        found = build_results(
             Results,
             system,
             release=release,
@@ -335,6 +335,7 @@ class MomentOLS(ReleaseModel):
             options=equation.described(release),
             settings=equation.caveats(release, system),
         )
+        return small_sampled(found, scaled)
 
     def __repr__(self) -> str:
         if self._federated:

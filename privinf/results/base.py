@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -101,6 +101,10 @@ class Results(Withheld, DescribedResults):
             raise NotAvailableError("sums of squares: the columns explain all of the response")
         return self.ssr / (1.0 - self.rsquared)
 
+    def _with(self, estimate: Estimate, context: Context) -> Self:
+        """Return the result with another estimate and surroundings."""
+        return cast("Self", _restored(type(self), estimate, context))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self._estimate, self._context)
 
@@ -177,7 +181,10 @@ class Results(Withheld, DescribedResults):
         slim : bool
             Whether to leave out tests and explanations; warnings and what was spent stay.
         """
-        return summarize(self, Wording(yname, xname, title, alpha, slim))
+        return self._summarized(Wording(yname, xname, title, alpha, slim))
+
+    def _summarized(self, told: Wording) -> PrivateSummary:
+        return summarize(self, told)
 
     def summary2(
         self,

@@ -87,6 +87,13 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             notes=[*self._notes, note],
         )
 
+    def with_note(self, note: str) -> PrivateSummary:
+        """Return the summary with one more note."""
+        return PrivateSummary(
+            title=self.title, **self._blocks, header=self._header, rows=self._rows,
+            notes=[*self._notes, note],
+        )  # fmt: skip
+
     def as_text(self) -> str:
         """Return the summary as plain text."""
         table = _table_lines(self._header, self._rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -86,12 +87,20 @@ class Wording:
         return self
 
 
-def summarize(result: DescribedResults, told: Wording, *, more: tuple[str, ...] = ()) -> PrivateSummary:
-    """Return the summary of a result; `more` footnotes."""
+class SummaryWords(TypedDict, total=False):
+    """Words of `Results.summary` beside the names; see there."""
+
+    title: str | None
+    alpha: float
+    slim: bool
+
+
+def summarize(result: DescribedResults, told: Wording) -> PrivateSummary:
+    """Return the summary of a result."""
     alpha, names = told.check().alpha, told.names(result.names)
     weak = result.estimate.cov is None
     header, cells, notes = _score_table(result, alpha) if weak else _wald_table(result, alpha)
-    explained = [] if told.slim else [*notes, *result.notes, *more]
+    explained = [] if told.slim else [*notes, *result.notes]
     return PrivateSummary(
         title=told.title_of(result),
         top=_model_facts(result, told),
@@ -139,7 +148,7 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         *parties,
         ("mu (Gaussian DP):", _or_reason(lambda: report.mu)),
         ("rho (zCDP):", _or_reason(lambda: report.rho)),
-        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}"),
+        ("Epsilon, whole ledger:", f"{report.cumulative.epsilon(delta):.4g}{_of_fit(report)}"),
     ]
     meaning = [
         ("Unit of privacy:", report.unit),
@@ -148,6 +157,10 @@ def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
         ("Noise:", report.stamp or f"{source} (secure)"),
     ]
     return spent, meaning
+
+
+def _of_fit(report: PrivacyReport) -> str:
+    return f" (fit {report.fit})" if report.place and report.fit is not None else ""
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.accounting import Ledger
+from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import WORDS, SpendingWords
 
@@ -187,3 +187,61 @@ def test_missing_is_offered_where_rows_are_and_is_the_sites_elsewhere(model):
         site = pi.federation.Site(X.assign(y=y), SCHEMA)
         with pytest.raises(NotAvailableError, match="takes a table"):
             of_formula(model, pi.federation.InProcessFederation({"one": site}))
+
+
+@EVERY
+def test_tables_of_polars_are_read_as_those_of_pandas(model):
+    """By arrays and by formula, responses and new rows: the same numbers."""
+    pl = pytest.importorskip("polars")
+    y, X = rows()
+    other = pl.DataFrame(X.to_dict("list"))
+    given = {"rng": 0, **GIVEN["epsilon"], **MODELS[model][1]}
+    doors = (
+        lambda: (
+            model(pl.Series("y", y), other, **BOUNDS, **MODELS[model][0]),
+            model(pd.Series(y, name="y"), X, **BOUNDS, **MODELS[model][0]),
+        ),
+        lambda: (of_formula(model, other.with_columns(pl.Series("y", y))), of_formula(model)),
+    )
+    for door in doors:
+        theirs, ours = (one.fit(**given) for one in door())
+        assert theirs.names == ours.names
+        np.testing.assert_array_equal(theirs.params, ours.params)
+        with contextlib.suppress(NotAvailableError):  # targets alone predict nothing
+            np.testing.assert_array_equal(theirs.predict(other[:5]), ours.predict(X[:5]))
+
+
+@EVERY
+def test_a_fit_beyond_the_limit_is_refused_before_its_first_message(model):
+    """A limit that the last of a fit's messages would pass is met by the first: nothing more is charged."""
+    given = {"rng": 0, **GIVEN["epsilon"], **MODELS[model][1]}
+    free = Ledger()
+    with contextlib.suppress(NotAvailableError):
+        of_formula(model, ledger=free).fit(**given)
+    ledger = Ledger(pi.Budget(rho=1.97 * free.total().rho))
+    fit = of_formula(model, ledger=ledger).fit
+    with contextlib.suppress(NotAvailableError):
+        fit(**given)
+    charged = len(ledger)
+    assert charged == len(free)
+    with pytest.raises(pi.errors.BudgetExceededError, match="nothing was recorded"):
+        fit(**given)
+    assert len(ledger) == charged
+
+
+@EVERY
+def test_the_second_fit_of_a_ledger_says_so_and_what_both_cost(model):
+    ledger, options = Ledger(), MODELS[model][1]
+    fit = of_formula(model, ledger=ledger).fit
+    given = {"rng": 0, **GIVEN["epsilon"], **options}
+    try:
+        first, second = fit(**given), fit(**given)
+    except NotAvailableError:
+        pytest.skip("so few rows: the noise hides what the lasso looks for")
+    assert (first.privacy.fit, second.privacy.fit) == (1, 2)
+    assert not first.privacy.place
+    total = second.privacy.cumulative.epsilon()
+    assert total > second.privacy.epsilon()
+    assert f"fit 2: epsilon {total:.4g} together" in str(second.privacy)
+    assert "(fit 2)" in str(second.summary())
+    assert PrivacyReport.from_dict(second.privacy.to_dict()) == second.privacy

@@ -1,12 +1,14 @@
 """statsmodels' keywords of tests: the same numbers where there is no noise, the worst law where there is."""
 
+import math
+
 import numpy as np
 import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
 import privinf as pi
-from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 
@@ -235,10 +237,66 @@ def test_summaries_take_their_words(pair):
 
 def test_other_covariances_are_refused_with_the_reason(frame):
     schema = pi.Schema({"x1": (-1.0, 1.0), "y": (-3.0, 3.0)})
-    words = {"HC1": "public factor", "HC3": "leverage of every row", "cluster": "unit="}
+    words = {"HC2": "leverage of every row", "HC3": "leverage of every row", "HAC": "order of the rows"}
+    words |= {"cluster": "none is declared: name the column .* Schema", "fixed scale": "takes the residual"}
     for kind, reason in words.items():
-        for model in (pi.MomentOLS, pi.OLS):
+        for model in (pi.MomentOLS, pi.OLS, pi.ModulatedOLS):
             made = model.from_formula("y ~ x1", frame, schema=schema)
-            with pytest.raises(ArgumentError, match=reason):
+            with pytest.raises((ArgumentError, SchemaError), match=reason):
                 made.fit(epsilon=1.0, delta=1e-5, cov_type=kind)
             assert not len(made.ledger)
+
+
+def test_small_samples_have_statsmodels_own_factor(frame):
+    """HC1 at no noise is statsmodels'; with noise the factor is on the sampling part alone."""
+    schema = pi.Schema({"x1": (-1.0, 1.0), "x2": (-1.0, 1.0), "y": (-3.0, 3.0)})
+    few = frame.iloc[:60].assign(y=frame.y.iloc[:60].clip(-3, 3))
+    theirs = smf.ols("y ~ x1 + x2", few).fit(cov_type="HC1")
+    doors = [
+        (pi.OLS, {}), (pi.GLM, {"family": "gaussian"}), (pi.MomentOLS, {}), (pi.ModulatedOLS, {}),
+        (pi.MomentOLS, {"trust": "local"}), (pi.IWPGLM, {"loss": "squared"}),
+    ]  # fmt: skip
+    for model, options in doors:
+        made = model.from_formula("y ~ x1 + x2", few, schema=schema, **options)
+        ours = made.fit(epsilon=math.inf, cov_type="HC1")
+        np.testing.assert_allclose(ours.bse, theirs.bse, rtol=1e-8)
+        np.testing.assert_allclose(ours.bse_sampling, theirs.bse, rtol=1e-8)
+        assert ours.cov_type == "HC1"
+        assert np.abs(ours.variance_formula.variances.sum(axis=1) / ours.bse**2 - 1.0).max() < 1e-9
+    given = {"mu": 40.0, "rng": 0}
+    made = pi.MomentOLS.from_formula("y ~ x1 + x2", few, schema=schema)
+    plain, scaled = (made.fit(cov_type=kind, **given) for kind in ("HC0", "HC1"))
+    np.testing.assert_array_equal(plain.params, scaled.params)
+    np.testing.assert_allclose(scaled.noise_cov, plain.noise_cov)
+    expected = 60 / 57 * (plain.cov_params() - plain.noise_cov) + plain.noise_cov
+    np.testing.assert_allclose(scaled.cov_params(), expected, rtol=1e-10)
+    for model in (pi.Logit, pi.Poisson):
+        binary = few.assign(y=(few.y > 0) * 1.0)
+        limits = pi.Schema({"x1": (-1.0, 1.0), "y": (0.0, 1.0)})
+        with pytest.raises(NotAvailableError, match="HC1 is its HC0"):
+            model.from_formula("y ~ x1", binary, schema=limits).fit(epsilon=math.inf, cov_type="HC1")
+
+
+def test_words_of_statsmodels_fits_say_why_they_are_not_there(frame):
+    schema = pi.Schema({"x1": (-1.0, 1.0), "y": (-3.0, 3.0)})
+    for word, reason in {
+        "disp": "the budget decides",
+        "cov_kwds": "the schema's unit",
+        "use_t": "t_test",
+    }.items():
+        made = pi.OLS.from_formula("y ~ x1", frame, schema=schema)
+        with pytest.raises(NotAvailableError, match=reason):
+            made.fit(epsilon=1.0, delta=1e-5, **{word: 0})
+        assert not len(made.ledger)
+
+
+def test_score_intervals_without_noise_are_the_shadows_of_the_wald_ellipse(frame):
+    """Where scores were released at one point the statistic is quadratic: its sets have a closed form."""
+    schema = pi.Schema({"x1": (-1.0, 1.0), "x2": (-1.0, 1.0), "y": (-3.0, 3.0)})
+    r = pi.OLS.from_formula("y ~ x1 + x2", frame, schema=schema).fit(epsilon=math.inf)
+    found = r.conf_int(method="score")
+    half = np.sqrt(stats.chi2.ppf(0.95, 2)) * r.bse
+    assert np.abs(found.loc["x1"] - [r.params.x1 - half.x1, r.params.x1 + half.x1]).max() < 0.02 * half.x1
+    for end in found.loc["x1"]:
+        at_end = r.score_test({"x1": float(end)})
+        assert at_end.statistic == pytest.approx(stats.chi2.ppf(0.95, 2), rel=1e-6)
