@@ -234,6 +234,29 @@ def test_corollary_9_1_is_above_every_simulation_and_reached_at_the_binding_tabl
             assert all(theory.variance_bound(**{**claim, **one}) < mean - 4.5 * error for one in wrong)
 
 
+@pytest.mark.parametrize("lie", ["orthogonal", "along"])
+@pytest.mark.parametrize("response_noise", [0.0, 5.0])
+def test_corollary_9_1_is_the_exact_variance_at_the_binding_table(lie, response_noise):
+    """With little noise in the features too, where the response's noise times R^2 is what weighs."""
+    rng, n, d, shape = np.random.default_rng(8), 7, 4, {"contraction": 0.5, "amplitude": 0.3}
+    beta = rng.standard_normal(d)
+    V = orthonormal_directions(rng, 2, d, orthogonal_to=beta if lie == "orthogonal" else None)
+    beta = 1.5 * V[0] if lie == "along" else beta
+    X, y = binding_table(n, beta, 1.2, 2.0)
+    residual = X @ beta - y
+    exact = theory.gradient_variance(
+        beta, second_moment=X.T @ X / n, residual_cross=X.T @ residual / n,
+        residual_variance=float(np.mean(residual**2)), response_noise=response_noise, nobs=n, directions=V,
+        noise_cov=theory.modulation_noise_cov(V, scale=0.1, **shape),
+        cumulants=theory.modulation_cumulants(V, **shape),
+    )  # fmt: skip
+    bound = theory.variance_bound(
+        beta_norm=float(np.linalg.norm(beta)), feature_norm=1.2, response_norm=2.0, scale=0.1, dimension=d,
+        nobs=n, directions=2, alignment=share(V, beta), response_noise=response_noise, **shape,
+    )  # fmt: skip
+    assert bound == pytest.approx(exact, rel=1e-9)
+
+
 def test_corollary_9_1_is_the_papers_where_the_paper_has_it():
     B, R, M, sigma, alpha, lam, d, K = 1.5, 1.2, 2.0, 0.7, 0.4, 1.1, 5, 30
     reach, keep = R * B + M, 1.0 - alpha
