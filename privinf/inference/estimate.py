@@ -189,9 +189,21 @@ class Estimate:
     @property
     def noise_bse(self) -> Floats:
         """Standard errors that the privacy noise alone causes, shape (p,)."""
-        if self.noise_cov is None:
-            raise NotAvailableError("the noise part of the covariance is not known for this estimate")
-        return np.asarray(np.sqrt(np.maximum(np.diag(self.noise_cov), 0.0)), dtype=np.float64)
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.noise_covariance), 0.0)), dtype=np.float64)
+
+    @property
+    def noise_covariance(self) -> Floats:
+        """`noise_cov`, or NotAvailableError with the reason why there is none."""
+        if self.noise_cov is not None:
+            return self.noise_cov
+        if self.cov is None:
+            raise NotAvailableError(f"the noise part of the covariance: {self.weak_reason}")
+        if self.terms is not None:
+            raise NotAvailableError(
+                "the noise part of the covariance cannot be told from the sampling part here: their sum is in "
+                "`variance_formula`"
+            )
+        raise NotAvailableError("the noise part of the covariance is not known for this estimate")
 
     @property
     def covariance(self) -> Floats:

@@ -191,10 +191,8 @@ class DescribedResults(HypothesisResults):
     @property
     def noise_cov(self) -> pd.DataFrame:
         """Covariance of the part of the coefficients' error that the privacy mechanism causes."""
-        found = self._estimate.noise_cov
-        if found is None:
-            raise NotAvailableError("the noise part of the covariance is not known for this estimate")
-        return pd.DataFrame(np.array(found), list(self.names), list(self.names))
+        names = list(self.names)
+        return pd.DataFrame(np.array(self._estimate.noise_covariance), names, names)
 
     @property
     def variance_formula(self) -> VarianceFormula:
