@@ -196,14 +196,9 @@ class Estimate:
         """`noise_cov`, or NotAvailableError with the reason why there is none."""
         if self.noise_cov is not None:
             return self.noise_cov
-        if self.cov is None:
-            raise NotAvailableError(f"the noise part of the covariance: {self.weak_reason}")
-        if self.terms is not None:
-            raise NotAvailableError(
-                "the noise part of the covariance cannot be told from the sampling part here: their sum is in "
-                "`variance_formula`"
-            )
-        raise NotAvailableError("the noise part of the covariance is not known for this estimate")
+        unknown = "not known here" if self.terms is None else "`variance_formula` has its sum with the rest"
+        reason = self.weak_reason or unknown
+        raise NotAvailableError(f"the noise part of the covariance: {reason}")
 
     @property
     def covariance(self) -> Floats:

@@ -99,7 +99,7 @@ def test_a_posterior_has_no_split():
     r = pi.Logit((y > 0).astype(float), X, bounds=[(-1, 1)] * 3).fit(epsilon=0.5, delta=1e-6, rng=0)
     assert r.cov_type == "posterior"
     assert list(terms_add_up(r).variances) == ["sampling, noise and prior"]
-    with pytest.raises(NotAvailableError, match="noise part .* in `variance_formula`"):
+    with pytest.raises(NotAvailableError, match=r"noise part .* `variance_formula`"):
         r.noise_cov
 
 
@@ -110,7 +110,7 @@ def test_examples_are_split_where_the_score_has_an_unbiased_square():
     assert list(terms_add_up(squared).variances) == ["sampling", "noise of the examples"]
     logistic = pi.IWPGLM((y > 0).astype(int), X, bounds=[(-1, 1)] * 3, loss="logistic").fit(**spending)
     assert list(terms_add_up(logistic).variances) == ["sampling and noise"]
-    with pytest.raises(NotAvailableError, match="noise part .* in `variance_formula`"):
+    with pytest.raises(NotAvailableError, match=r"noise part .* `variance_formula`"):
         logistic.bse_privacy
 
 
