@@ -17,12 +17,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import statsmodels.api as sm
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
 
+import former_score_sets
 from old_sampler import OldNoise
 
 import privinf as pi
@@ -100,6 +103,35 @@ def noise_rows() -> list[tuple[str, ...]]:
     ]
 
 
+def score_costs(d: int, repetitions: int = 5, former: bool = True) -> dict[str, np.ndarray]:
+    """Return seconds (wall, processor) of the score intervals of d slopes of `MomentOLS`, and of the search before."""
+    rng, side = np.random.default_rng(0), 1.0 / np.sqrt(d)
+    X = rng.uniform(-side, side, (20_000, d))
+    y = np.clip(X @ rng.uniform(-1.0, 1.0, d) + 0.3 * rng.standard_normal(len(X)), -2.0, 2.0)
+    fit = pi.MomentOLS(y, X, bounds=[(-side, side)] * d, y_bounds=(-2.0, 2.0)).fit(mu=2.0, rng=1)
+
+    def intervals() -> object:
+        vars(fit).pop("_known_score_sets", None)
+        return fit.conf_int(method="score")
+
+    def searched() -> object:
+        with patch("privinf.results.context.score_sets", former_score_sets.score_sets):
+            return intervals()
+
+    return medians({"now": intervals} | ({"former": searched} if former else {}), repetitions)
+
+
+def score_rows() -> list[tuple[str, ...]]:
+    """Return the rows of score intervals; the former search of 20 coefficients is run once."""
+    ten, twenty, before = score_costs(10), score_costs(20, former=False), score_costs(20, 1)
+    return [
+        ("score intervals of 10 slopes, seconds", *(f"{spent:.3f}" for spent in ten["now"]), "<= .3"),
+        ("score intervals of 20 slopes, seconds", *(f"{spent:.3f}" for spent in twenty["now"]), "<= 2"),
+        ("the former search / score intervals of 10 slopes", *ratio(ten, "former", "now"), ""),
+        ("the former search / score intervals of 20 slopes", *ratio(before, "former", "now"), ""),
+    ]
+
+
 def ratio(costs: dict[str, np.ndarray], one: str, other: str) -> list[str]:
     """Return how often `other` goes into `one`, by the wall's time and by the processor's."""
     return [f"{share:.2f}" for share in costs[one] / costs[other]]
@@ -141,6 +173,7 @@ def main() -> None:
     rows = [
         ("secure noise, values a second on one core", f"{lattice_rate():.3g}", "", ">= 2e6"),
         *noise_rows(),
+        *score_rows(),
         ("seeded release of 1e6 x 10 / rng.standard_normal", f"{release_ratio():.2f}", "", "<= 2.5"),
         ("fit of a 1e6 x 10 release / statsmodels OLS HC0", f"{fit_ratio():.2f}", "", "<= 1.0"),
         ("import privinf / import statsmodels.api", f"{import_ratio():.2f}", "", "<= 0.8"),

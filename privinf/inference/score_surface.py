@@ -9,20 +9,23 @@ hyperplanes at once by a trust-region Newton method with the exact Hessian.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from privinf.errors import NotPositiveDefiniteError
 from privinf.inference.linear_scores import Concentrated
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 
 _ITERATIONS = 60
 _TOLERANCE = 1e-10
 _LARGEST_STEP = 0.5
 _STARTS = 4
+_CHUNK = 64
+_FLAT = 1e-9  # smallest curvature that steps believe, in shares of the Hessian's norm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class ScoreSurface:
     """T in whitened coordinates: ``w = unwhiten v``, with V(w) near |v|^2 I on average.
 
@@ -49,23 +52,44 @@ class ScoreSurface:
         """
         P, lift = maps.projection, maps.lift
         B = np.sqrt(n) * P @ np.column_stack([-A, g]) @ lift
-        C = np.einsum("ki,lj,klab,ca,db->ijcd", lift, lift, tensor, P, P, optimize=True)
+        C = _changed(tensor, lift, P)
         try:
             rows, columns = _whitening(C)
         except np.linalg.LinAlgError:
             raise NotPositiveDefiniteError(
                 "the scores are linearly dependent: a column is collinear, or the fit is perfect"
             ) from None
-        C = np.einsum("ki,lj,klab,ca,db->ijcd", columns, columns, C, rows, rows, optimize=True)
+        C = _changed(C, columns, rows)
         return cls(rows @ B @ columns, C, columns)
 
+    def values(self, v: Floats) -> Floats:
+        """Return T (N,) at N points v (N, m)."""
+        psi, q, _ = self._solved(v)
+        return np.asarray(np.einsum("na,na->n", psi, q), dtype=np.float64)
+
     def evaluate(self, v: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return T (N,), its gradient (N, m) and Hessian (N, m, m) at N points v (N, m)."""
+        """Return T (N,), its gradient (N, m) and Hessian (N, m, m) at N points v (N, m).
+
+        With q = V^-1 psi and J = B - dV q: ``T = psi'q``, ``grad T = (B + J)'q`` and
+        ``T'' = 2 (J'V^-1 J - sum_ab q_a q_b C_ab)``.
+        """
         N, m = v.shape
         k = self.B.shape[0]
-        both = self.C + self.C.transpose(1, 0, 2, 3)
-        dV = (v @ both.reshape(m, -1)).reshape(N, m, k, k)
-        V = np.einsum("nk,nkab->nab", v, dV) / 2
+        psi, q, inverse = self._solved(v)
+        _, change, bend = self._flat
+        J = self.B.ravel() - (v[:, :, None] * q[:, None, :]).reshape(N, m * k) @ change
+        J = J.reshape(N, k, m)
+        a, b = _halves(k)
+        D = ((q[:, a] * q[:, b]) @ bend).reshape(N, m, m)
+        gradient = q @ self.B + (q[:, None, :] @ J)[:, 0]
+        hessian = 2.0 * (J.transpose(0, 2, 1) @ (inverse @ J) - D)
+        return np.einsum("na,na->n", psi, q), gradient, hessian
+
+    def _solved(self, v: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return psi (N, k), V^-1 psi and V^-1 (N, k, k)."""
+        k = self.B.shape[0]
+        i, j = _halves(v.shape[1])
+        V = ((v[:, i] * v[:, j]) @ self._flat[0]).reshape(-1, k, k)
         psi = v @ self.B.T
         try:
             inverse = np.linalg.inv(V)
@@ -73,33 +97,54 @@ class ScoreSurface:
             raise NotPositiveDefiniteError(
                 "the scores are constant at some coefficients: the fit is perfect"
             ) from None
-        q = np.einsum("nab,nb->na", inverse, psi)
-        J = self.B - np.einsum("nkab,nb->nak", dV, q)
-        D = (
-            np.einsum("na,nb->nab", q, q).reshape(N, -1) @ self.C.transpose(2, 3, 0, 1).reshape(k * k, -1)
-        ).reshape(N, m, m)
-        value = np.einsum("na,na->n", psi, q)
-        gradient = q @ self.B + np.einsum("nak,na->nk", J, q)
-        hessian = 2.0 * (J.transpose(0, 2, 1) @ (inverse @ J) - (D + D.transpose(0, 2, 1)) / 2)
-        return value, gradient, hessian
+        return psi, (inverse @ psi[:, :, None])[:, :, 0], np.asarray(inverse, dtype=np.float64)
 
-    def starts(self, normals: Floats, count: int) -> Floats:
-        """Return (N, count, m) starting points orthogonal to N unit normals: minima were V constant."""
+    @cached_property
+    def _flat(self) -> tuple[Floats, Floats, Floats]:
+        """Return C as matrices: of products v v to V, of products v q to dV q, of products q q to D."""
+        m, k = self.C.shape[0], self.C.shape[2]
+        both = self.C + self.C.transpose(1, 0, 2, 3)
+        i, j = _halves(m)
+        meat = np.where(i == j, 0.5, 1.0)[:, None] * both[i, j].reshape(-1, k * k)
+        change = both.transpose(1, 3, 2, 0).reshape(m * k, k * m)
+        a, b = _halves(k)
+        twice = both.transpose(2, 3, 0, 1) / 2.0
+        bend = np.where(a == b, 0.5, 1.0)[:, None] * (twice[a, b] + twice[b, a]).reshape(-1, m * m)
+        return meat, change, bend
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue of C as a form in v x psi: no V(v) of a unit vector v has a larger one.
+
+        So ``T(v) >= |B v|^2 / largest``.
+        """
+        size = self.C.shape[0] * self.C.shape[2]
+        form = self.C.transpose(0, 2, 1, 3).reshape(size, size)
+        return float(np.linalg.eigvalsh((form + form.T) / 2.0)[-1])
+
+    def starts(self, normals: Floats, count: int) -> tuple[Floats, Floats]:
+        """Return (N, count, m) starting points orthogonal to N unit normals, and the least |B v|^2 there.
+
+        They would be the minima were V constant. The bound (N,) is over the unit vectors of each hyperplane,
+        less what rounding may add to it.
+        """
         F = self.B.T @ self.B
         lift = 2.0 * np.trace(F) + 1.0
         P = np.eye(F.shape[0]) - np.einsum("ni,nj->nij", normals, normals)
         inside = P @ F @ P + lift * np.einsum("ni,nj->nij", normals, normals)
-        return np.asarray(np.linalg.eigh(inside)[1][:, :, :count].transpose(0, 2, 1), dtype=np.float64)
+        values, vectors = np.linalg.eigh(inside)
+        least = values[:, 0] - 1e-13 * len(F) * lift
+        return np.asarray(vectors[:, :, :count].transpose(0, 2, 1), dtype=np.float64), least
 
     def least(self, lift: Floats) -> float:
         """Return the least T over the points ``w = lift u``, lift of shape (m, r); at infinity too."""
         axes = np.linalg.qr(np.linalg.solve(self.unwhiten, lift))[0]
-        C = np.einsum("ki,lj,klab->ijab", axes, axes, self.C, optimize=True)
+        C = _changed(self.C, axes, np.eye(self.C.shape[2]))
         own = ScoreSurface(self.B @ axes, C, self.unwhiten @ axes)
         if axes.shape[1] == 1:
             return float(own.evaluate(np.ones((1, 1)))[0][0])
         count = min(_STARTS, axes.shape[1])
-        v = own.starts(np.zeros((1, axes.shape[1])), count)[0]
+        v = own.starts(np.zeros((1, axes.shape[1])), count)[0][0]
         return float(own.minimise(v, np.zeros_like(v))[0].min())
 
     def minimise(self, v: Floats, normals: Floats) -> tuple[Floats, Floats]:
@@ -161,13 +206,38 @@ def _newton_steps(
     slope = np.einsum("nij,nj->ni", P, gradient)
     tangent = P @ hessian @ P
     size = np.linalg.norm(tangent, axis=(1, 2))[:, None, None]
-    values, vectors = np.linalg.eigh(tangent + size * (np.eye(v.shape[1]) - P))
-    curvature = np.maximum(np.abs(values), 1e-9 * size[:, 0] + 1e-300)
-    along = np.einsum("nji,nj->ni", vectors, slope)
-    step = -np.einsum("nij,njk,nk->ni", P, vectors, along / curvature, optimize=True)
+    away = np.eye(v.shape[1]) - P
+    step = np.empty_like(v)
+    for start in range(0, len(v), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        step[rows] = _descent(tangent[rows] + size[rows] * away[rows], slope[rows], size[rows])
+    step = np.einsum("nij,nj->ni", P, step)
     shrink = np.minimum(1.0, radius / np.maximum(np.linalg.norm(step, axis=1), 1e-300))
     step *= shrink[:, None]
     return step, -np.einsum("ni,ni->n", slope, step) / 2
+
+
+def _descent(hessian: Floats, slope: Floats, size: Floats) -> Floats:
+    """Return ``-|H|^-1 slope``, |H| with the absolute eigenvalues of H: Newton's step where H is positive."""
+    floor = _FLAT * size
+    try:
+        np.linalg.cholesky(hessian - floor * np.eye(slope.shape[1]))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(hessian)
+        along = np.einsum("nji,nj->ni", vectors, slope)
+        curvature = np.maximum(np.abs(values), floor[:, 0] + 1e-300)
+        return np.asarray(-np.einsum("njk,nk->nj", vectors, along / curvature))
+    return np.asarray(-np.linalg.solve(hessian, slope[:, :, None])[:, :, 0])
+
+
+def _changed(C: Floats, columns: Floats, rows: Floats) -> Floats:
+    """Return C in other coordinates, ``sum_klab columns_ki columns_lj C_klab rows_ca rows_db``."""
+    return np.asarray(np.einsum("ki,lj,klab,ca,db->ijcd", columns, columns, C, rows, rows, optimize=True))
+
+
+def _halves(size: int) -> tuple[Integers, Integers]:
+    """Return the places of a symmetric matrix on and above its diagonal."""
+    return np.triu_indices(size)
 
 
 def _unit(v: Floats) -> Floats:

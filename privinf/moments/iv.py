@@ -14,7 +14,7 @@ from privinf.fitting.solve import CLIPPED
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
 from privinf.inference.restricted_scores import Restriction
-from privinf.inference.score_sets import ScoreSet, projected_set
+from privinf.inference.score_sets import ScoreSet, projected_sets
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
 from privinf.inference.solution import quadratic, solve, totals_noise_terms
@@ -311,7 +311,7 @@ class IVResults(Results):
             if not stages.endogenous[place]:
                 rows[exogenous[place]] = True
             surface = system.surface(own, rows, transform / factors[:, None])
-            one = projected_set(surface, int(own[:place].sum()), alpha, system.law)
+            (one,) = projected_sets(surface, [int(own[:place].sum())], alpha, system.law)
             if not one.pieces:
                 raise NotAvailableError(
                     "no coefficients go with all the instruments: their moments contradict one another, so "

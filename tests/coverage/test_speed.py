@@ -24,6 +24,12 @@ def test_secure_noise_rate(bench):
 
 
 @pytest.mark.timing
+def test_score_intervals_of_ten_and_twenty_slopes(bench):
+    assert bench.score_costs(10, former=False)["now"][1] <= 0.3
+    assert bench.score_costs(20, 1, former=False)["now"][1] <= 2.0
+
+
+@pytest.mark.timing
 def test_fit_is_no_slower_than_statsmodels(bench):
     assert bench.fit_ratio(200_000) <= 1.0
 
