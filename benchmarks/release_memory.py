@@ -48,9 +48,9 @@ with them. Importing the package alone takes {start:.1f} s and {base:.0f} MB.
 
 READING = """
 import sys
-from privinf.mechanisms.files import table_source
+from privinf.mechanisms.tables import source_of
 from privinf.schema import Schema
-source = table_source(sys.argv[1])
+source = source_of(sys.argv[1])
 names = sys.argv[2].split(",")
 for block in source.read(names, Schema({name: (-1.0, 1.0) for name in names})):
     pass

@@ -7,7 +7,7 @@ Numbers get noisy distribution functions (`privinf.inference.quantiles.find_rang
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -28,10 +28,10 @@ from privinf.accounting import (
 from privinf.doors import door, doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, find_range
+from privinf.mechanisms.blocks import column_kinds, table_rows
 from privinf.mechanisms.distribution import NoisyCDF, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric, Schema
-from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import ColumnKind, Floats, Json, SpendingWords, Table
 from privinf.validation import check_fraction
@@ -221,7 +221,9 @@ def find_bounds(
     """
     shares = check_fraction(clip, "clip"), check_fraction(rare, "rare")
     budget = Spending.of(spending, ledger)
-    kinds = _kinds(rows, columns)
+    named = None if columns is None else checked_names(columns)
+    rows = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
+    kinds = _kinds(column_kinds(rows), named)
     texts = [name for name, kind in kinds.items() if kind == "levels"]
     numbers = [name for name in kinds if name not in texts]
     event = _unseen(budget, len(texts), len(kinds), grouped=unit is not None)
@@ -260,15 +262,13 @@ def find_bounds(
     )  # fmt: skip
 
 
-def _kinds(rows: Table, columns: Iterable[str] | None) -> dict[str, ColumnKind]:
+def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[str, ColumnKind]:
     """Return the columns that are meant and what each of them holds, by its type."""
-    kinds = kinds_of(rows)
-    if columns is None:
+    if names is None:
         kinds = {name: kind for name, kind in kinds.items() if kind == "number"}
         if not kinds:
             raise SchemaError("no column of the table holds numbers: name some in columns=")
         return kinds
-    names = checked_names(columns)
     if absent := [name for name in names if name not in kinds]:
         raise SchemaError(f"the data lack the column(s) {', '.join(absent)}")
     return {name: kinds[name] for name in names}

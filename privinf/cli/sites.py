@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import click
-import pandas as pd
 
 from privinf.accounting import Budget
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
 from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
+from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
-from privinf.mechanisms.files import require_columns, table_source
 from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text
 
@@ -174,12 +173,9 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
     schema, formula = _schema(files["schema_file"]), files["formula"]
     design = schema if formula is None else schema.design(formula)
-    source = table_source(data)
-    require_columns(source, [*schema.columns])
-    blocks = list(source.read([*schema.columns], schema))
-    if not any(map(len, blocks)):
-        raise SchemaError(f"{source.name} has no rows: a site needs at least one")
-    rows = pd.concat(blocks, ignore_index=True)
+    rows = table_rows(data, [*schema.columns], schema)
+    if not len(rows):
+        raise SchemaError(f"{data.name} has no rows: a site needs at least one")
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
 
 

@@ -19,8 +19,8 @@ from privinf.federation.secure.keys import pinned_keys
 from privinf.federation.site import Site
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import Line
-from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
+from privinf.mechanisms.rows import Rows, refuse_unordered
+from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits
 from privinf.noise import get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
@@ -214,6 +214,8 @@ class Curator:
         ArgumentError, BudgetExceededError, SensitivityError
             As there; no row was read.
         """
+        if SEEDS.intersection(args):
+            refuse_unordered(self._block, op)
         statistic, n = SITE_OPS[op], self.nobs
         reach = statistic.reach(args, self._block.features.shape[1], n)
         line = Line(

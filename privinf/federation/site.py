@@ -37,8 +37,8 @@ from privinf.federation.secure.site import (
 from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import Journal, SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.rows import as_rows
-from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.rows import as_rows, refuse_unordered
+from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
 from privinf.typing import Floats, Table
@@ -230,6 +230,8 @@ class Site:
         op = SITE_OPS[query.op]
         if query.version != op.version:
             raise NotAvailableError(f"it knows version {op.version} of {query.op!r}, not {query.version}")
+        if SEEDS.intersection(query.args):
+            refuse_unordered(self._designs, query.op)
         masked = bool(query.masking)
         reach = self._rehearsed(op, query, bounded=masked)
         entries = self.policy.accept(query.charges, reach, op.scope(query.args, name), masked=masked)

@@ -68,6 +68,11 @@ class SiteDesigns:
         return len(self._opened)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the rows have places of their own."""
+        return self._opened.ordered
+
+    @property
     def unavailable(self) -> tuple[str, ...]:
         """Names of declared columns that cannot be used: public."""
         return self._opened.unavailable

@@ -15,7 +15,8 @@ import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms import arrays
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.opened import split
+from privinf.mechanisms.rows import ALIGNED, Rows, refuse_unordered
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.design import resolve_design
@@ -113,7 +114,7 @@ class ModelRows:
             return self
         if self.federation is not None:
             raise ArgumentError("machines= names a column of a data frame; a federation has its sites")
-        return replace(self, parts=arrays.split(self.rows, machines))
+        return replace(self, parts=split(self.rows, machines, self.design))
 
     def placed(self, trust: Trust, *, zero_out: bool = False) -> ModelRows:
         """Return the rows at sites: of this process, unless a federation has them; with keys where masked."""
@@ -230,7 +231,7 @@ def _public_name(item: str | int, names: Sequence[str]) -> str:
 
 def is_federation(data: object) -> TypeGuard[Federation]:
     """Say whether rows are at the sites of a federation."""
-    return hasattr(data, "ask")
+    return callable(getattr(type(data), "ask", None))
 
 
 def refuse_federation(data: object, model: str) -> None:
@@ -339,4 +340,6 @@ def table_of_parties(
     assigned = {name: [str(column) for column in columns] for name, columns in parties.items()}
     arrays.check_cover(assigned, None)
     schemas = {name: Schema({c: schema[c] for c in columns}) for name, columns in assigned.items()}
-    return PartyTable(Rows(data, None, missing), schemas)
+    rows = Rows(data, None, missing)
+    refuse_unordered(rows, ALIGNED)
+    return PartyTable(rows, schemas)

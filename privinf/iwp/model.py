@@ -231,7 +231,7 @@ class IWPGLM(ReleaseModel):
         Parameters
         ----------
         formula : str
-        data : DataFrame
+        data : DataFrame, or any other table with a fixed order of its rows
         schema : Schema
             Labels of levels are declared by their levels, numeric ones by their bounds.
         loss : str

@@ -195,7 +195,7 @@ class DebiasedLasso:
         ----------
         formula : str
             Its constant is fitted without being selected or debiased.
-        data : DataFrame or Federation
+        data : DataFrame, any other table, or Federation
             A federation's sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
             Bounds of columns and response; here the response is cut at its bounds by the sites.

@@ -10,12 +10,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
-from privinf.mechanisms.rows import Rows, data_bounds
+from privinf.doors import warn
+from privinf.errors import (
+    ArgumentError,
+    DataDependentBoundsWarning,
+    PrivinfError,
+    SchemaError,
+    SensitivityError,
+)
+from privinf.mechanisms.rows import Rows
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, labelled
-from privinf.schema.reading import as_frame
-from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Label, Missing, Pair, Pairs, SitePairs
-from privinf.validation import check_array
+from privinf.typing import (
+    Bounds,
+    ColumnLike,
+    ColumnsLike,
+    Floats,
+    Missing,
+    Pair,
+    Pairs,
+    SitePairs,
+    Table,
+)
+from privinf.validation import check_array, shown
 
 # ---- pairs
 
@@ -123,35 +139,6 @@ def site_rows(y: ColumnLike, X: ColumnsLike, *, missing: Missing = "raise") -> A
     return held
 
 
-def split(rows: Rows, labels: ColumnLike) -> dict[Label, Rows]:
-    """Return the rows of every label, in the order in which the labels first come.
-
-    Parameters
-    ----------
-    rows : Rows
-    labels : array_like of shape (n,), or str
-        A text names a column of a table.
-
-    Raises
-    ------
-    ArgumentError
-        There is not one label a row.
-    SchemaError
-        The table has no such column.
-    """
-    features: Any = rows.features
-    if isinstance(labels, str):
-        features = as_frame(features)
-        if labels not in features:
-            raise SchemaError(f"machines={labels!r} is not among the data's columns")
-        labels = features[labels]
-    found = {}
-    for label, at in _groups(np.asarray(labels), len(features)):
-        part = features.iloc[at] if isinstance(features, pd.DataFrame) else features[at]
-        found[label] = Rows(part, None if rows.response is None else rows.response[at], rows.missing)
-    return found
-
-
 def own_bounds(
     held: ArrayRows, bounds: Bounds, y_bounds: Pair | str | None, private: Sequence[str]
 ) -> tuple[Pairs | None, Pair | None]:
@@ -162,6 +149,45 @@ def own_bounds(
         response = held.rows.response[:, None]
         y_bounds = data_bounds(response, ["y"], ["y"], y_bounds, "y_bounds")["y"]
     return bounds, y_bounds
+
+
+def data_bounds(
+    table: Table, names: list[str], wanted: list[str], request: str, argument: str
+) -> dict[str, tuple[float, float]]:
+    """Return the rows' own (min, max) by column, for those who asked for it by name.
+
+    Raises
+    ------
+    ArgumentError
+        `request` is not the word "data".
+    SensitivityError
+        A column is constant: its bounds would be equal.
+    SchemaError
+        A column is not numeric.
+
+    Notes
+    -----
+    **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
+    """
+    if request != "data":
+        raise ArgumentError(f'{argument}={shown(request)}: pass pairs of public numbers, or the word "data"')
+    warn(
+        f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
+        DataDependentBoundsWarning,
+    )
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
+    found = {}
+    for name in wanted:
+        try:
+            values = np.asarray(frame[name], dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):  # their texts hold values
+            raise SchemaError(f"column {name!r} is not numeric: it has no bounds to take") from None
+        finite = values[np.isfinite(values)]
+        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+        if not low < high:
+            raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
+        found[name] = (low, high)
+    return found
 
 
 def _matrix(X: Any, *, finite: bool) -> Floats:
@@ -190,17 +216,6 @@ def _column(y: Any) -> Any:
 def _name(y: Any) -> str:
     name = getattr(y, "name", None)
     return "y" if name is None or name == "" else str(name)
-
-
-def _groups(labels: Any, rows: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows of every label, as slices where they stand together."""
-    if labels.shape != (rows,):
-        raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
-    for label in pd.unique(labels):
-        at = np.flatnonzero(labels == label)
-        together = at[-1] - at[0] + 1 == len(at)
-        known = label.item() if hasattr(label, "item") else label
-        yield known, slice(int(at[0]), int(at[-1]) + 1) if together else at
 
 
 @contextmanager
@@ -271,9 +286,9 @@ def column_limits(
 ) -> dict[str, Pair]:
     """Return the public bounds of every column: of `names`, and of the response, `label`."""
     if isinstance(bounds, str):
-        bounds = data_bounds(table.features, [], list(names), bounds, "bounds")
+        bounds = data_bounds(table.opened().features, [], list(names), bounds, "bounds")
     if isinstance(y_bounds, str):
-        y_bounds = data_bounds(table.features, [], [label], y_bounds, "y_bounds")[label]
+        y_bounds = data_bounds(table.opened().features, [], [label], y_bounds, "y_bounds")[label]
     if bounds is None or y_bounds is None:
         what = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
         raise SensitivityError(

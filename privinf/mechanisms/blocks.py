@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from os import PathLike
 from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, SchemaError
-from privinf.mechanisms.files import Source, require_columns, table_source
+from privinf.mechanisms.files import Source, require_columns
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import ALIGNED, Rows, as_rows, refuse_unordered
+from privinf.mechanisms.tables import alike, source_of
 from privinf.schema import Schema
-from privinf.schema.reading import as_frame
-from privinf.typing import Integers, Missing
+from privinf.schema.arrays import kinds_of
+from privinf.typing import ColumnKind, Integers, Missing, Table
 from privinf.validation import check_count
 
 
@@ -67,7 +67,7 @@ class TableRows:
             The file is damaged.
         """
         start = 0
-        for frame in self._source.read(list(self._schema.columns), self._schema):
+        for frame in alike(self._source, self._source.read(list(self._schema.columns), self._schema)):
             stop = start + len(frame)
             if stop > self.n:
                 break
@@ -85,21 +85,22 @@ class TableRows:
 
 @door
 def open_table(
-    data: str | PathLike[str] | pd.DataFrame,
+    data: Table,
     schema: Schema,
     *,
     id: str | None = None,
     n: int | None = None,
     ids_sha256: str | None = None,
-    roster: str | PathLike[str] | pd.DataFrame | None = None,
+    roster: Table = None,
 ) -> TableRows:
     """Open a table for a release: check its columns and its people, and align its rows by their ids.
 
     Parameters
     ----------
-    data : path or DataFrame
-        CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow). Only the columns
-        needed are read, in blocks.
+    data : path, DataFrame or another table
+        CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow), a file or a folder;
+        a table in memory, of polars or Arrow too; a pyarrow dataset. Only the columns needed are read, in
+        blocks. Queries and streams have no fixed order, and are refused.
     schema : Schema
         The party's columns.
     id : str, optional
@@ -110,7 +111,7 @@ def open_table(
         Number of people of the plan.
     ids_sha256 : str, optional
         `roster_digest` of the people of the plan.
-    roster : path or DataFrame, optional
+    roster : table, optional
         A table with an id column that lists the people, to say how many are missing or too many.
 
     Returns
@@ -127,6 +128,8 @@ def open_table(
         A file is not there or cannot be read.
     NotAvailableError
         A Parquet file without pyarrow.
+    ArgumentError
+        A query or a stream.
 
     Notes
     -----
@@ -145,10 +148,11 @@ def open_table(
         raise SchemaError(f"schema must be a Schema of the party's columns, got {type(schema).__name__}")
     if id is None and (ids_sha256 is not None or roster is not None):
         raise SchemaError("name the id column, id=..., to compare the table with a roster")
-    source = table_source(data)
+    source = source_of(data)
+    refuse_unordered(source, ALIGNED)
     require_columns(source, [*schema.columns, *([] if id is None else [id])])
     state = source.state()
-    alignment = Alignment(_count(source, schema), None, "") if id is None else _aligned(source, id)
+    alignment = Alignment(source.count(), None, "") if id is None else _aligned(source, id)
     if id is not None and roster is not None:
         _check_roster(source, alignment, id, roster)
     if n is not None and alignment.n != check_count(n, "n"):
@@ -164,21 +168,32 @@ def open_table(
     return TableRows(source, schema, alignment, state)
 
 
-def table_rows(data: object, names: Sequence[str], schema: Schema, missing: Missing = "raise") -> Rows:
-    """Return the columns of a table as rows: a frame of any library, a mapping, a CSV or Parquet file."""
-    if isinstance(data, Rows):
-        return data
-    if isinstance(data, (str, PathLike)):
-        source = table_source(data)
-        wanted = [*names, *([] if schema.unit is None else [schema.unit])]
-        require_columns(source, wanted)
-        return Rows(pd.concat(list(source.read(wanted, schema)), ignore_index=True), None, missing)
+def table_rows(
+    data: Table, names: Sequence[str] | None, schema: Schema | None = None, missing: Missing = "raise"
+) -> Rows:
+    """Return columns of a table of any kind as rows in memory; of all its columns where `names` is None.
+
+    Raises
+    ------
+    SchemaError
+        The table lacks one of `names` or of the schema's unit, or has it twice.
+    """
     if isinstance(data, TableRows):
         return Rows(pd.concat([block for _, block in data.blocks()], ignore_index=True), None, missing)
-    return Rows(as_frame(data), None, missing)
+    rows = as_rows(data, missing)
+    if isinstance(rows.features, Source) and names is not None:
+        unit = [] if schema is None or schema.unit is None else [schema.unit]
+        names = [*names, *unit]
+        require_columns(rows.features, names)
+    return rows.opened(names, schema)
 
 
-def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int, str]:
+def column_kinds(rows: Rows) -> dict[str, ColumnKind]:
+    """Return the kind of each column of a table in memory, by its type (see `kinds_of`)."""
+    return kinds_of(rows.features)
+
+
+def read_roster(data: Table, id: str) -> tuple[int, str]:
     """Return the number of people of a roster and the digest of their ids.
 
     Raises
@@ -186,14 +201,14 @@ def read_roster(data: str | PathLike[str] | pd.DataFrame, id: str) -> tuple[int,
     SchemaError, AlignmentError, StorageError, NotAvailableError
         As `open_table`.
     """
-    source = table_source(data)
+    source = source_of(data)
     require_columns(source, [id])
     alignment = _aligned(source, id)
     return alignment.n, alignment.sha256
 
 
 def _reader(source: Source, id: str) -> IdReader:
-    return lambda: (read_ids(block[id]) for block in source.read([id], None))
+    return lambda: (read_ids(block[id]) for block in source.read([id], "texts"))
 
 
 def _aligned(source: Source, id: str) -> Alignment:
@@ -204,13 +219,8 @@ def _aligned(source: Source, id: str) -> Alignment:
     raise AlignmentError(f"{source.name}: {reason}")
 
 
-def _count(source: Source, schema: Schema) -> int:
-    first = next(iter(schema.columns))
-    return sum(len(block) for block in source.read([first], None))
-
-
 def _check_roster(source: Source, alignment: Alignment, id: str, roster: object) -> None:
-    other = table_source(roster)  # type: ignore[arg-type]
+    other = source_of(roster)
     require_columns(other, [id])
     known = _aligned(other, id)
     if known.sha256 == alignment.sha256:

@@ -53,10 +53,10 @@ from scipy.special import ndtri
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_ROWS, Line, Spending
-from privinf.mechanisms.rows import Rows, unit_codes
+from privinf.mechanisms.rows import as_rows, unit_codes
 from privinf.noise import NoiseSource
 from privinf.schema import Schema
-from privinf.schema.reading import Reader, as_frame
+from privinf.schema.reading import Reader
 from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
 
@@ -145,7 +145,7 @@ class OpenColumns:
         unit: str | None = None,
         max_rows: int = 1,
     ) -> None:
-        held = rows if isinstance(rows, Rows) else Rows(as_frame(rows))
+        held = as_rows(rows).opened([*names, *([] if unit is None else [unit])], schema)
         frame = held.features
         self._reader = Reader(frame, schema, held.missing)
         self._reader.open(names)
@@ -220,7 +220,7 @@ class OpenLabels:
     __slots__ = ("_counts", "_labels", "_name", "n")
 
     def __init__(self, rows: Table, name: str) -> None:
-        column = as_frame(rows)[name]
+        column = as_rows(rows).opened([name]).features[name]
         if column.isna().any():
             raise SchemaError(f"column {name!r} has missing values; clean the rows first")
         values = column.to_numpy(dtype=object)

@@ -1,4 +1,4 @@
-"""Tables as their holder has them, read in blocks: a CSV or Parquet file, or a data frame in memory.
+"""Tables as their holder has them, read in blocks: files of CSV and Parquet, folders of them, data frames.
 
 Nothing is learnt from the rows: columns are read as the schema declares them, and errors name files and
 columns, never a value.
@@ -12,9 +12,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, Literal, TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -30,24 +29,81 @@ SEPARATORS = (",", ";", "\t")
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 R = TypeVar("R")
+# Texts of numbers become the doubles nearest to them: what pandas 3.1 does, and earlier ones on demand.
+EXACT_FLOATS: dict[str, Any] = (
+    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+)
+# How columns without types are read: as they are declared (others as texts), as texts, or by their looks.
+Types: TypeAlias = Schema | Literal["texts", "guessed"]
+
+
+class Source:
+    """A table that is read in blocks, a few columns at a time.
+
+    Attributes
+    ----------
+    name : str
+        What messages call the table.
+    columns : sequence of str
+    ordered : bool
+        Whether every row has a place of its own, as in a file; the order in which a query gives its rows can
+        depend on what stands in them.
+    repeatable : bool
+        Whether it can be read as often as needed; a stream can be read once.
+    """
+
+    __slots__ = ()
+
+    ordered: bool = True
+    repeatable: bool = True
+
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        raise NotImplementedError
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of `ROWS` rows of these columns; the last one, of every file too, may be shorter.
+
+        Where a table does not say the types of its columns, as CSV, they are as `types` have them.
+        """
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(len(block) for block in self.read(self.columns[:1], "texts"))
+
+    def state(self) -> object:
+        """Return what changes when the table does, as far as that is seen without reading it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FrameSource:
+class FrameSource(Source):
     """A data frame in memory."""
 
     frame: pd.DataFrame
     name: str = "the data frame"
+    ordered: bool = True
 
     @property
     def columns(self) -> Sequence[str]:
         """Names of its columns."""
         return list(self.frame.columns)
 
-    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows."""
         for start in range(0, len(self.frame), ROWS):
-            yield self.frame[list(columns)].iloc[start : start + ROWS]
+            yield self.frame.iloc[start : start + ROWS][list(columns)]
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return len(self.frame)
 
     def state(self) -> object:
         """Return the number of rows."""
@@ -55,7 +111,7 @@ class FrameSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _FileSource:
+class _FileSource(Source):
     path: Path
 
     @property
@@ -82,27 +138,28 @@ class CsvSource(_FileSource):
         """Names of its columns."""
         return _csv(self.name, lambda: _header(self.path))
 
-    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, numbers as numbers and levels as they are declared."""
-        types, gaps = {}, {}
+        kinds, gaps = {}, {}
         chosen = list(columns)
         for column in chosen:
-            levels = _text_levels(column, schema)
+            levels = _text_levels(column, types)
             if levels is not None:
-                types[column] = str
+                kinds[column] = str
             gaps[column] = [text for text in MISSING if text not in (levels or ())]
-        with _csv(self.name, lambda: self._blocks(chosen, schema, types, gaps)) as blocks:
+        # pandas sees that a line has too many fields only where it reads all of them
+        used = chosen if types == "texts" else None
+        with _csv(self.name, lambda: self._blocks(used, kinds, gaps)) as blocks:
             while (block := _csv(self.name, lambda: next(blocks, None))) is not None:
                 yield block[chosen]
 
-    def _blocks(self, chosen: list[str], schema: Schema | None, types: Any, gaps: Any) -> Any:
+    def _blocks(self, used: list[str] | None, kinds: Any, gaps: Any) -> Any:
         with _text(self.path) as stream:
             separator = _separator(_first_line(stream))
-        # pandas sees that a line has too many fields only where it reads all of them
         return pd.read_csv(
-            self.path, sep=separator, usecols=chosen if schema is None else None, dtype=types,
+            self.path, sep=separator, usecols=used, dtype=kinds,
             na_values=gaps, keep_default_na=False, index_col=False, chunksize=ROWS, low_memory=False,
-            encoding="utf-8-sig", skipinitialspace=True,
+            encoding="utf-8-sig", skipinitialspace=True, **EXACT_FLOATS,
         )  # fmt: skip
 
 
@@ -116,7 +173,7 @@ class ParquetSource(_FileSource):
         with _opened_parquet(self.path) as table:
             return _parquet(self.name, lambda: list(table.schema_arrow.names))
 
-    def read(self, columns: Sequence[str], schema: Schema | None) -> Iterator[pd.DataFrame]:
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows."""
         with _opened_parquet(self.path) as table:
             blocks = _parquet(
@@ -126,30 +183,79 @@ class ParquetSource(_FileSource):
             while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
                 yield block
 
+    def count(self) -> int:
+        """Return the number of rows, which the file states."""
+        with _opened_parquet(self.path) as table:
+            return int(_parquet(self.name, lambda: table.metadata.num_rows))
 
-# A table that can be read as often as needed, a few columns at a time, as a schema declares them or as texts.
-Source: TypeAlias = FrameSource | CsvSource | ParquetSource
+
+@dataclass(frozen=True, slots=True)
+class FolderSource(Source):
+    """The CSV or the Parquet files of one folder, one after the other by name."""
+
+    path: Path
+    files: tuple[CsvSource | ParquetSource, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of the columns of its first file."""
+        return self.files[0].columns
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows; a file shorter than a block ends its own."""
+        for file in self.files:
+            require_columns(file, columns)
+            yield from file.read(columns, types)
+
+    def state(self) -> object:
+        """Return name, size and time of the last change of each file."""
+        return tuple((file.name, file.state()) for file in self.files)
 
 
-def table_source(data: str | PathLike[str] | pd.DataFrame) -> Source:
-    """Return the source of a data frame or, by its ending, of a CSV or Parquet file.
+def file_source(data: object) -> CsvSource | ParquetSource | FolderSource:
+    """Return the source of a file, CSV or Parquet by its ending, or of a folder of such files of one kind.
 
     Raises
     ------
     StorageError
         There is no such file, or it ends in something else.
     """
-    if isinstance(data, pd.DataFrame):
-        return FrameSource(data)
     path = check_path(data, "data")
+    if path.is_dir():
+        return _folder(path)
     if not path.is_file():
-        raise FileMissingError(f"{path}: there is no such file")
+        raise FileMissingError(f"{path}: there is no such file or folder")
+    return _file(path)
+
+
+def _file(path: Path) -> CsvSource | ParquetSource:
     if path.name.lower().endswith(CSV_SUFFIXES):
         return CsvSource(path)
     if path.name.lower().endswith(PARQUET_SUFFIXES):
         return ParquetSource(path)
     known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
     raise StorageError(f"{path.name} is no table known here: use a file that ends in {known}")
+
+
+def _folder(path: Path) -> FolderSource:
+    """Return the files of a folder; names that begin with . or _ are marks of the programs that wrote it."""
+    names = sorted(name for name in path.iterdir() if not name.name.startswith((".", "_")))
+    if not names:
+        raise StorageError(f"{path.name} is an empty folder: it needs files of CSV or of Parquet")
+    if within := [name for name in names if name.is_dir()]:
+        raise StorageError(
+            f"{path.name} holds a folder, {within[0].name}: name the folder of the files themselves, or give "
+            "a pyarrow dataset, which knows what such folders stand for"
+        )
+    files = tuple(map(_file, names))
+    if len({type(file) for file in files}) == 1:
+        return FolderSource(path, files)
+    raise StorageError(f"{path.name} holds files of CSV and of Parquet: keep one kind in a folder")
 
 
 def require_columns(source: Source, wanted: Sequence[str]) -> None:
@@ -163,11 +269,13 @@ def require_columns(source: Source, wanted: Sequence[str]) -> None:
         raise SchemaError(f"{source.name} has more than one column {', '.join(twice)}")
 
 
-def _text_levels(column: str, schema: Schema | None) -> tuple[str, ...] | None:
+def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:
     """Return the levels of a column to be read as text (none of a column that is not declared)."""
-    if schema is None or column not in schema:
+    if types == "guessed":
+        return None
+    if types == "texts" or column not in types:
         return ()
-    declared = schema[column]
+    declared = types[column]
     if isinstance(declared, Factor) and isinstance(declared.levels[0], str):
         return tuple(map(str, declared.levels))
     return None

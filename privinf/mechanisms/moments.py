@@ -17,7 +17,15 @@ from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
-from privinf.mechanisms.rows import BLOCK, EncodedRows, as_rows, encode, weight_bound
+from privinf.mechanisms.rows import (
+    BLOCK,
+    MESSAGES,
+    EncodedRows,
+    as_rows,
+    encode,
+    refuse_unordered,
+    weight_bound,
+)
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout, default_response_weight
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
@@ -161,7 +169,10 @@ class Moments:
         parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         budget.ledger.check([GaussianLoss(part) for part in parts])
-        encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
+        given = as_rows(rows, self.missing)
+        if self.trust == "local":
+            refuse_unordered(given, MESSAGES)
+        encoded = encode(self.design, given, self.weights)
         if self.trust == "central":
             warn_of_large_delta(budget.delta, len(encoded.response))
         n = len(encoded.response)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from privinf.errors import AlignmentError, SchemaError
-from privinf.mechanisms.rows import Rows, unit_codes
+from privinf.errors import AlignmentError, ArgumentError, SchemaError
+from privinf.mechanisms.rows import Rows, needed, unit_codes
 from privinf.schema import Design, Schema
-from privinf.schema.reading import Reader
-from privinf.typing import Floats
+from privinf.schema.reading import Reader, as_frame
+from privinf.typing import ColumnLike, Floats, Label
 
 
 class OpenedRows:
@@ -34,6 +36,8 @@ class OpenedRows:
     ----------
     defects : mapping of str to str
         What is wrong with the columns that could not be opened: for the holder, never for a reply.
+    ordered : bool
+        Whether rows have places of their own (see `Rows`).
 
     Raises
     ------
@@ -47,13 +51,15 @@ class OpenedRows:
     **Privacy.** Holds raw rows. Not pickled and not shown.
     """
 
-    __slots__ = ("_design", "_matrix", "_reader", "_response", "_size", "defects")
+    __slots__ = ("_design", "_matrix", "_reader", "_response", "_size", "defects", "ordered")
 
     def __init__(self, rows: Rows, schema: Schema | Design) -> None:
         self._design = schema if isinstance(schema, Design) and schema.schema is None else None
         self._matrix: Floats | None = None
         self._reader: Reader | None = None
         self.defects: Mapping[str, str] = MappingProxyType({})
+        rows = rows.opened(_declared(schema), schema.schema if isinstance(schema, Design) else schema)
+        self.ordered = rows.ordered
         self._size = len(rows)
         self._response = None if rows.response is None else _numbers(_imputed(rows, self._design))
         if self._design is not None:
@@ -157,6 +163,60 @@ def _check_matrix(X: Floats, design: Design) -> None:
     if design.constant is not None and not (X[:, design.constant] == 1.0).all():
         name = design.names[design.constant]
         raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
+
+
+def _declared(schema: Schema | Design) -> list[str]:
+    """Return the columns of a table that may be asked for."""
+    declared = schema.schema if isinstance(schema, Design) else schema
+    own = needed(schema) if isinstance(schema, Design) else []
+    if declared is None:
+        return own
+    return list(dict.fromkeys((*declared.columns, *([] if declared.unit is None else [declared.unit]), *own)))
+
+
+def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
+    """Return the rows of every label, in the order in which the labels first come.
+
+    Parameters
+    ----------
+    rows : Rows
+    design : Design
+        Its columns are read of a table that is not in memory.
+    labels : array_like of shape (n,), or str
+        A text names a column of a table.
+
+    Raises
+    ------
+    ArgumentError
+        There is not one label a row.
+    SchemaError
+        The table has no such column.
+    """
+    rows = rows.opened([*needed(design), *([labels] if isinstance(labels, str) else [])], design.schema)
+    features: Any = rows.features
+    if isinstance(labels, str):
+        features = as_frame(features)
+        if labels not in features:
+            raise SchemaError(f"machines={labels!r} is not among the data's columns")
+        labels = features[labels]
+    found = {}
+    for label, at in _groups(np.asarray(labels), len(features)):
+        part = features.iloc[at] if isinstance(features, pd.DataFrame) else features[at]
+        found[label] = replace(
+            rows, features=part, response=None if rows.response is None else rows.response[at]
+        )
+    return found
+
+
+def _groups(labels: Any, rows: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of every label, as slices where they stand together."""
+    if labels.shape != (rows,):
+        raise ArgumentError(f"machines must hold one label for each of the {rows} rows")
+    for label in pd.unique(labels):
+        at = np.flatnonzero(labels == label)
+        together = at[-1] - at[0] + 1 == len(at)
+        known = label.item() if hasattr(label, "item") else label
+        yield known, slice(int(at[0]), int(at[-1]) + 1) if together else at
 
 
 def _imputed(rows: Rows, design: Design | None) -> Any:

@@ -6,27 +6,28 @@ Everything here is a function of one record at a time and of public numbers, so 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from privinf.doors import doors, warn
+from privinf.doors import doors
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
-    DataDependentBoundsWarning,
     NotAvailableError,
     SchemaError,
-    SensitivityError,
 )
 from privinf.schema import Design, Numeric, Schema
-from privinf.schema.reading import as_frame
 from privinf.typing import Floats, Integers, Missing, Table
-from privinf.validation import check_choice, shown
+from privinf.validation import check_choice
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
+IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
+MESSAGES = "a release of messages, one a row,"
+ALIGNED = "a release that is joined with those of others"
 
 
 @doors
@@ -36,29 +37,54 @@ class Rows:
 
     Attributes
     ----------
-    features : DataFrame or ndarray, shape (n, p)
-        Feature columns; with a formula, the data frame from which all is computed. A mapping of columns, or
-        a table of polars or Arrow, becomes a data frame.
+    features : DataFrame, ndarray of shape (n, p), or any other table
+        Feature columns; with a formula, the table from which all is computed. What is in no data frame yet
+        (see `privinf.mechanisms.tables.source_of`) is read when it is needed, by `opened`.
     response : ndarray of shape (n,) or None
         None: the formula's left-hand side, computed from `features`.
     missing : {"raise", "impute-public"}
         What to do with nan: refuse, or put in the midpoint of the public bounds (first level).
+    ordered : bool
+        Whether every row has a place of its own; those of queries and streams have none.
     """
 
     features: Any
     response: Any = None
     missing: Missing = "raise"
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         check_choice(self.missing, Missing, "missing")
-        if not isinstance(self.features, (np.ndarray, pd.DataFrame, list, tuple)):
-            object.__setattr__(self, "features", as_frame(self.features))
+        if not isinstance(self.features, IN_MEMORY):
+            from privinf.mechanisms.tables import source_of
+
+            source = source_of(self.features)
+            object.__setattr__(self, "features", getattr(source, "frame", source))
+            object.__setattr__(self, "ordered", self.ordered and source.ordered)
+
+    def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
+        """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.
+
+        A stream, which can be read once, is kept.
+        """
+        if isinstance(self.features, IN_MEMORY):
+            return self
+        from privinf.mechanisms.tables import collected
+
+        frame = collected(self.features, None if columns is None else list(columns), schema or "guessed")
+        if not self.features.repeatable:
+            object.__setattr__(self, "features", frame)
+        return replace(self, features=frame)
 
     def __len__(self) -> int:
-        return int(np.shape(self.features)[0])
+        if not isinstance(self.features, IN_MEMORY) and self.features.repeatable:
+            return int(self.features.count())
+        return int(np.shape(self.opened().features)[0])
 
     def __repr__(self) -> str:
-        return f"Rows({len(self)} rows, not shown)"
+        if isinstance(self.features, IN_MEMORY):
+            return f"Rows({len(self)} rows, not shown)"
+        return f"Rows(of {self.features.name}, not shown)"
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
@@ -97,6 +123,14 @@ class EncodedRows:
         raise TypeError("encoded rows are not pickled: pickle the release or the result instead")
 
 
+class Placed(Protocol):
+    """What holds rows, and knows whether they have places of their own."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether they have."""
+
+
 def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     """Return `rows` as `Rows`: a frame (formula designs), a pair (y, X), or `Rows` itself."""
     if isinstance(rows, Rows):
@@ -104,6 +138,15 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     if isinstance(rows, tuple) and len(rows) == 2:
         return Rows(rows[1], rows[0], missing)
     return Rows(rows, None, missing)
+
+
+def refuse_unordered(rows: Placed, what: str) -> None:
+    """Raise ArgumentError if rows have no places of their own, by which `what` goes."""
+    if not rows.ordered:
+        raise ArgumentError(
+            f"{what} goes by the places of rows, and a query or a stream gives them in an order that can "
+            "depend on what stands in them: give a frame or a table in memory, or the path of a file"
+        )
 
 
 def project_ball(x: Floats, radius: float) -> Floats:
@@ -133,6 +176,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
     -----
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
+    rows = rows.opened(needed(design, weights), design.schema)
     response = _response(design, rows)
     matrix = design.released(rows.features, missing=rows.missing)
     n, p = matrix.shape
@@ -150,6 +194,13 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
         groups=unit_codes(design.schema, rows),
         weights=None if weights is None else _weights(design, rows, weights),
     )
+
+
+def needed(design: Design, weights: str | None = None) -> list[str]:
+    """Return the columns of a table that a design, its response, its unit and weights are read from."""
+    beside = [weights, None if design.schema is None else design.schema.unit]
+    named = (*design.outcome.column.inputs, *design.inputs, *(name for name in beside if name is not None))
+    return list(dict.fromkeys(named))
 
 
 def _response(design: Design, rows: Rows) -> Floats:
@@ -270,42 +321,3 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
             "raise max_rows, or let the holder choose which rows to keep"
         )
     return np.asarray(codes, dtype=np.int64)
-
-
-def data_bounds(
-    table: Table, names: list[str], wanted: list[str], request: str, argument: str
-) -> dict[str, tuple[float, float]]:
-    """Return the rows' own (min, max) by column, for those who asked for it by name.
-
-    Raises
-    ------
-    ArgumentError
-        `request` is not the word "data".
-    SensitivityError
-        A column is constant: its bounds would be equal.
-    SchemaError
-        A column is not numeric.
-
-    Notes
-    -----
-    **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
-    """
-    if request != "data":
-        raise ArgumentError(f'{argument}={shown(request)}: pass pairs of public numbers, or the word "data"')
-    warn(
-        f'{argument}="data": bounds are taken from the rows; the privacy claim does not cover that leak',
-        DataDependentBoundsWarning,
-    )
-    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table), columns=names)
-    found = {}
-    for name in wanted:
-        try:
-            values = np.asarray(frame[name], dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):  # their texts hold values
-            raise SchemaError(f"column {name!r} is not numeric: it has no bounds to take") from None
-        finite = values[np.isfinite(values)]
-        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
-        if not low < high:
-            raise SensitivityError(f"column {name!r} does not vary: give public bounds for it")
-        found[name] = (low, high)
-    return found

@@ -158,6 +158,8 @@ def release_sample(
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
+    named = (*question.values, *question.by, *([] if schema.unit is None else [schema.unit]))
+    rows = rows.opened(named, schema)
     unit_codes(schema, rows)
     sample = _opened(rows, schema, question)
     if len(sample) < 2:

@@ -94,7 +94,7 @@ class PartyModel:
         ----------
         formula : str
             Over columns as they are released: numeric columns and factors; see `regress`.
-        data : DataFrame
+        data : DataFrame, or any other table with a fixed order of its rows
         schema : Schema
             Public bounds or levels of every column of the parties.
         parties : mapping of str to sequence of str

@@ -154,7 +154,7 @@ class ModulatedOLS(ReleaseModel):
         ----------
         formula : str
             Evaluated on raw rows at the holder; its bounds follow from the schema.
-        data : DataFrame
+        data : DataFrame, or any other table with a fixed order of its rows
         schema : Schema
         missing : {"raise", "impute-public"}
         ledger : Ledger, optional

@@ -203,7 +203,7 @@ class MomentOLS(ReleaseModel):
         ----------
         formula : str
             Evaluated on raw rows at the holder; its bounds follow from the schema.
-        data : DataFrame or Federation
+        data : DataFrame, any other table, or Federation
             Sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
         trust : {"central", "local", "secure-sum", "server"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,9 +97,24 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 
 
 def labelled(X: ColumnsLike | Table) -> Any:
-    """Return a table of another library (polars, Arrow) as a frame; anything else as it is."""
+    """Return a table of another library (polars, Arrow) as a frame; anything else as it is.
+
+    Raises SchemaError for what is read in blocks: a query, a stream, a path.
+    """
     table: Any = X
-    return table.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") else X
+    kind = type(X)
+    query = hasattr(kind, "to_pyarrow_batches")
+    if hasattr(kind, "to_pandas") and hasattr(kind, "columns") and not query:
+        return table.to_pandas()
+    arrow = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "iloc")
+    lazy = hasattr(kind, "collect_schema") or hasattr(kind, "to_batches")
+    if query or arrow or lazy or isinstance(X, (str, PathLike)):
+        told = "a path" if isinstance(X, (str, PathLike)) else kind.__name__
+        raise SchemaError(
+            f"{told} is no array of columns: name its columns in a formula, from_formula(formula, data, "
+            "schema=...), or read it into a frame first"
+        )
+    return X
 
 
 def kinds_of(table: Table) -> dict[str, ColumnKind]:

@@ -206,12 +206,12 @@ class Label:
         """
         if self.levels is None:
             return rows
-        return Rows(rows.features, self.codes(rows), rows.missing)
+        return replace(rows, response=self.codes(rows))
 
     def codes(self, rows: Rows) -> Floats:
         """Return level codes, shape (n,); a missing label is the first level if `rows` say impute."""
         assert self.levels is not None
-        table = rows.features if rows.response is None else {self.name: rows.response}
+        table = rows.opened([self.name]).features if rows.response is None else {self.name: rows.response}
         try:
             return self._codes(table, self.levels, rows)
         except SchemaError:

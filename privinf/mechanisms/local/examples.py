@@ -17,7 +17,7 @@ from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows,
 from privinf.mechanisms.local.budget import ExampleBudget, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
-from privinf.mechanisms.rows import EncodedRows, as_rows, encode
+from privinf.mechanisms.rows import MESSAGES, EncodedRows, as_rows, encode, needed, refuse_unordered
 from privinf.noise import NoiseSource, get_source
 from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.releases import Release
@@ -288,6 +288,8 @@ class LocalExamples:
     def _read(self, rows: Any) -> tuple[EncodedRows, tuple[Integers, ...]]:
         """Return the encoded rows and the codes of each responded feature."""
         given = as_rows(rows, self.missing)
+        refuse_unordered(given, MESSAGES)
+        given = given.opened([*needed(self.design), self.label.name], self.design.schema)
         encoded = encode(self.features.gaussian_design, self.label.read(given))
         codes = tuple(
             self.features.codes(feature, encoded.public, given.missing) for feature in self.features.responded

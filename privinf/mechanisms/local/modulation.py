@@ -19,7 +19,7 @@ from privinf.mechanisms.local.modulation_map import (
     orthonormal_directions,
     planned_response_share,
 )
-from privinf.mechanisms.rows import EncodedRows, as_rows, encode, weight_bound
+from privinf.mechanisms.rows import MESSAGES, EncodedRows, as_rows, encode, refuse_unordered, weight_bound
 from privinf.release_kinds import ModulationLaw
 from privinf.releases import Release
 from privinf.schema import Design, Schema
@@ -170,7 +170,9 @@ class Modulation:
         budget = Spending.of(spending, ledger)
         plan = self._plan(budget, check_count(rounds, "rounds"), schedule)
         budget.ledger.check([entry.loss for entry in plan.entries])
-        encoded = encode(self.design, as_rows(rows, self.missing), self.weights)
+        given = as_rows(rows, self.missing)
+        refuse_unordered(given, MESSAGES)
+        encoded = encode(self.design, given, self.weights)
         recorded = budget.ledger.spend(*plan.entries)
         return ModulationSession(self, encoded, replace(plan, entries=recorded), budget)
 

@@ -13,10 +13,11 @@ import pandas as pd
 from privinf.accounting import LedgerEntry
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
-from privinf.mechanisms.blocks import RowBlocks
+from privinf.mechanisms.blocks import RowBlocks, open_table
+from privinf.mechanisms.files import Source
 from privinf.mechanisms.gaussian import DATA_BOUNDS, PUBLIC_N, Line, Spending
 from privinf.mechanisms.mixing.party import party_design
-from privinf.mechanisms.rows import BLOCK, Rows, scale_private
+from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
 from privinf.release_kinds import GaussianRowsLaw
 from privinf.releases import Release
 from privinf.schema import Schema
@@ -173,9 +174,14 @@ class PartyMechanism:
 
     def _checked(self, rows: Any) -> Any:
         """Return rows as a DataFrame or as blocks of one, with the public number of rows."""
-        rows = rows.features if isinstance(rows, Rows) else rows
+        assert self.design.schema is not None
+        if not hasattr(type(rows), "blocks"):
+            given = as_rows(rows)
+            refuse_unordered(given, ALIGNED)
+            rows = given.features
+        if isinstance(rows, Source):
+            rows = open_table(rows, self.design.schema)
         if not isinstance(rows, (pd.DataFrame, RowBlocks)):
-            assert self.design.schema is not None
             array, names = np.asarray(rows), list(self.design.schema.columns)
             if array.ndim != 2 or array.shape[1] != len(names):
                 raise ArgumentError(f"rows of shape {array.shape} do not fit the columns {', '.join(names)}")

@@ -56,6 +56,8 @@ class SiteBlock:
         Public columns, which the holder publishes as they are, beside the features.
     weights : ndarray, shape (rows,), or None
         Public observation weights. Only sums that a holder makes in its own process have these two.
+    ordered : bool
+        Whether the rows have places of their own, by which public random numbers go.
     """
 
     features: Floats
@@ -68,6 +70,7 @@ class SiteBlock:
     stream: int = 0
     clear: Floats | None = None
     weights: Floats | None = None
+    ordered: bool = True
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -75,8 +78,9 @@ class SiteBlock:
         assert design.y_low is not None
         assert design.y_high is not None
         return cls(
-            rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high
-        )
+            rows.matrix(design), rows.response(design), design.low, design.high, design.y_low, design.y_high,
+            ordered=rows.ordered,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.response)
@@ -153,7 +157,8 @@ def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteB
         yield SiteBlock(
             whole.features[part], whole.response[part], whole.low, whole.high,
             whole.response_low, whole.response_high, whole.start + start, whole.stream,
-            *(None if beside is None else beside[part] for beside in (whole.clear, whole.weights)),
+            None if whole.clear is None else whole.clear[part],
+            None if whole.weights is None else whole.weights[part], whole.ordered,
         )  # fmt: skip
 
 

@@ -1,0 +1,347 @@
+"""Tables of other libraries as sources: frames, Arrow tables, data sets and streams, and queries, in blocks.
+
+Libraries are known by the names of their modules: none is imported that the caller has not imported already.
+What a library says when a read fails can quote rows, and is dropped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import NotAvailableError, PrivinfError, SchemaError, StorageError
+from privinf.mechanisms import files
+from privinf.mechanisms.files import FrameSource, Source, Types, file_source
+from privinf.schema.reading import as_frame
+from privinf.typing import Table
+
+R = TypeVar("R")
+
+# Bytes of columns that are collected in memory for models that do not read in blocks.
+MOST_MEMORY = 1 << 33
+ONCE = (
+    "{} can be read only once, and this needs to read it again: write it to a Parquet file and give its path"
+)
+NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or give a pandas DataFrame"
+
+
+class ArrowSource(Source):
+    """A table that gives Arrow batches of columns as often as it is asked.
+
+    Parameters
+    ----------
+    name : str
+    columns : iterable of str
+    batches : callable (columns) -> iterable of RecordBatch
+    ordered : bool
+    rows : int, optional
+        Where the number of rows is known without reading.
+    """
+
+    __slots__ = ("_batches", "_rows", "columns", "name", "ordered")
+
+    def __init__(
+        self,
+        name: str,
+        columns: Iterable[Any],
+        batches: Callable[[list[str]], Iterable[Any]],
+        *,
+        ordered: bool,
+        rows: int | None = None,
+    ) -> None:
+        self.name: str = name
+        self.columns: Sequence[str] = _names(columns)
+        self.ordered = ordered
+        self._batches, self._rows = batches, rows
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows; StorageError if the library fails."""
+        chosen = list(columns)
+        yield from _frames(self.name, lambda: iter(self._batches(chosen)), chosen)
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return super().count() if self._rows is None else self._rows
+
+    def state(self) -> object:
+        """Return the number of rows, where it is known without reading."""
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+class StreamSource(Source):
+    """Batches that can be read once; whatever makes them decides on their order."""
+
+    __slots__ = ("_reader", "columns", "name")
+
+    ordered = False
+    repeatable = False
+
+    def __init__(self, reader: object, name: str) -> None:
+        self._reader = cast(Any, reader)
+        self.name: str = name
+        self.columns: Sequence[str] = _names(self._reader.schema.names)
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows, once; NotAvailableError afterwards."""
+        if self._reader is None:
+            raise NotAvailableError(ONCE.format(self.name))
+        reader, self._reader = self._reader, None
+        yield from _frames(self.name, lambda: iter(reader), list(columns))
+
+    def state(self) -> object:
+        """Return whether it was read."""
+        return self._reader is None
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def source_of(data: Table) -> Source:
+    """Return the source of any table.
+
+    Parameters
+    ----------
+    data : table
+        A pandas DataFrame; a mapping of columns; a polars DataFrame or LazyFrame; a pyarrow Table,
+        RecordBatch, Dataset or RecordBatchReader; the path of a CSV or Parquet file, or of a folder of
+        such; a DuckDB relation; an ibis table; anything with ``__arrow_c_stream__`` or ``to_pandas``.
+
+    Raises
+    ------
+    SchemaError
+        It is no table with named columns.
+    StorageError
+        There is no such file, or it is of a kind that is not known.
+    NotAvailableError
+        pyarrow is needed and not installed.
+    """
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, pd.DataFrame):
+        return FrameSource(data)
+    if isinstance(data, (str, PathLike)):
+        return file_source(data)
+    if isinstance(data, Mapping):
+        return FrameSource(as_frame(data), "the mapping")
+    kind = type(data)
+    if (maker := _maker(kind)) is not None:
+        return maker(data)
+    if hasattr(kind, "to_pandas") and hasattr(kind, "__len__"):
+        return FrameSource(as_frame(data), "the table")
+    if hasattr(kind, "__arrow_c_stream__"):
+        return StreamSource(_arrow_stream(data), "the stream")
+    return FrameSource(as_frame(data), "the table", ordered=False)
+
+
+def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd.DataFrame:
+    """Return columns of a source as one frame; those that it does not have are left out.
+
+    Raises
+    ------
+    NotAvailableError
+        They take more than `MOST_MEMORY` bytes.
+    SchemaError
+        A column is there twice.
+    StorageError
+        The source cannot be read.
+    """
+    present = list(source.columns)
+    wanted = list(dict.fromkeys(present if columns is None else columns))
+    chosen = [name for name in wanted if name in present]
+    if isinstance(source, FrameSource):
+        return source.frame
+    files.require_columns(source, chosen)
+    parts, size = list[pd.DataFrame](), 0
+    for block in alike(source, source.read(chosen, types)):
+        parts.append(block)
+        size += int(block.memory_usage(index=False).sum())
+        if size > MOST_MEMORY:
+            raise NotAvailableError(
+                f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
+                "its rows: name fewer columns, or use one that reads in blocks (see the docs)"
+            )
+    if not parts:
+        return pd.DataFrame({name: pd.Series(dtype=np.float64) for name in chosen})
+    return pd.concat(parts, ignore_index=True)
+
+
+def alike(source: Source, blocks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield blocks, once each has the kinds of columns of those before it (SchemaError)."""
+    kinds: dict[str, str] = {}
+    for block in blocks:
+        for name in block.columns:
+            kind = _kind(block[name])
+            first = kinds.setdefault(name, kind) if kind else kind
+            if kind and first != kind:
+                raise SchemaError(
+                    f"column {name!r} of {source.name} holds {first} at first and {kind} in a later part: "
+                    "give it one type"
+                )
+        yield block
+
+
+def _kind(column: pd.Series[Any]) -> str:
+    """Return what a column holds, by its type; "" where nothing is known."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "" if column.isna().all() else "numbers"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "dates"
+    if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
+        return str(dtype)
+    told = pd.api.types.infer_dtype(column, skipna=True)
+    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
+
+
+# ---- libraries
+
+
+def _maker(kind: type) -> Callable[[Any], Source] | None:
+    """Return what makes the source of a table of a library that is known here; None for all else."""
+    known = ((one.__module__.partition(".")[0], one.__name__) for one in kind.__mro__)
+    return next((_MAKERS[name] for name in known if name in _MAKERS), None)
+
+
+def _polars_frame(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterable[Any]:
+        return data.select(columns).to_arrow().to_batches()  # type: ignore[no-any-return]
+
+    return ArrowSource("the DataFrame", data.columns, batches, ordered=True, rows=data.height)
+
+
+def _polars_lazy(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterator[Any]:
+        chosen = data.select(columns)
+        if hasattr(chosen, "collect_batches"):
+            parts = chosen.collect_batches(chunk_size=files.ROWS, maintain_order=True)
+        else:
+            parts = [chosen.collect()]
+        for part in parts:
+            yield from part.to_arrow().to_batches()
+
+    names = _read("the LazyFrame", lambda: list(data.collect_schema().names()))
+    return ArrowSource("the LazyFrame", names, batches, ordered=False)
+
+
+def _arrow_table(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterable[Any]:
+        chosen = data.select(columns)
+        return chosen.to_batches() if hasattr(chosen, "to_batches") else [chosen]
+
+    return ArrowSource("the table", data.schema.names, batches, ordered=True, rows=data.num_rows)
+
+
+def _arrow_dataset(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterable[Any]:
+        return data.to_batches(  # type: ignore[no-any-return]
+            columns=columns, batch_size=files.ROWS, batch_readahead=4, fragment_readahead=1
+        )
+
+    return ArrowSource("the dataset", data.schema.names, batches, ordered=True)
+
+
+def _duckdb(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterable[Any]:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        chosen = data.project(quoted)
+        reader = getattr(chosen, "to_arrow_reader", None) or chosen.fetch_record_batch
+        return reader(files.ROWS)  # type: ignore[no-any-return]
+
+    return ArrowSource("the DuckDB relation", data.columns, batches, ordered=False)
+
+
+def _ibis(data: Any) -> Source:
+    def batches(columns: list[str]) -> Iterable[Any]:
+        return data.select(*columns).to_pyarrow_batches(chunk_size=files.ROWS)  # type: ignore[no-any-return]
+
+    return ArrowSource("the ibis table", data.columns, batches, ordered=False)
+
+
+_MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
+    ("polars", "DataFrame"): _polars_frame,
+    ("polars", "LazyFrame"): _polars_lazy,
+    ("pyarrow", "Table"): _arrow_table,
+    ("pyarrow", "RecordBatch"): _arrow_table,
+    ("pyarrow", "Dataset"): _arrow_dataset,
+    ("pyarrow", "RecordBatchReader"): lambda data: StreamSource(data, "the RecordBatchReader"),
+    ("duckdb", "DuckDBPyRelation"): _duckdb,
+    ("ibis", "Table"): _ibis,
+}
+
+
+def _names(columns: Iterable[Any]) -> list[str]:
+    names = list(columns)
+    if any(not isinstance(name, str) for name in names):
+        raise SchemaError("column names must be texts")
+    return names
+
+
+# ---- Arrow
+
+
+def _arrow(name: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise NotAvailableError(NEEDS_ARROW.format(name)) from None
+    return pyarrow
+
+
+def _arrow_stream(data: Any) -> Any:
+    arrow = _arrow("Arrow streams")
+    return _read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
+
+
+def _frames(
+    name: str, open_batches: Callable[[], Iterator[Any]], columns: list[str]
+) -> Iterator[pd.DataFrame]:
+    """Yield frames of `files.ROWS` rows, the last one shorter, of batches of any size."""
+    arrow = _arrow("tables of other libraries")
+    batches = _read(name, open_batches)
+    held, rows = list[Any](), 0
+    while (batch := _read(name, lambda: next(batches, None))) is not None:
+        held.append(batch.select(columns))
+        rows += batch.num_rows
+        while rows >= files.ROWS:
+            whole = arrow.Table.from_batches(held)
+            yield _frame(name, whole.slice(0, files.ROWS))
+            rest = whole.slice(files.ROWS)
+            held, rows = rest.to_batches(), rest.num_rows
+    if rows:
+        yield _frame(name, arrow.Table.from_batches(held))
+
+
+def _frame(name: str, table: Any) -> pd.DataFrame:
+    frame: pd.DataFrame = _read(name, lambda: table.to_pandas(ignore_metadata=True))
+    return frame
+
+
+def _read(name: str, read: Callable[[], R]) -> R:
+    """Return ``read()``; errors of libraries may quote values of rows, and so may their warnings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read()
+    except (PrivinfError, MemoryError):
+        raise
+    except Exception:  # of any library, and of the database or the file behind it
+        pass
+    raise StorageError(
+        f"{name} could not be read to its end: run it on its own to see why (what it says can show values)"
+    )

@@ -1,0 +1,182 @@
+"""Every door takes every kind of table: it gives what a data frame gives, or says clearly why not."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.tables import FILES, KINDS, ORDERED, STREAMS
+
+import privinf as pi
+from privinf.errors import ArgumentError, PrivinfError, SchemaError
+from privinf.federation import Site
+from privinf.mechanisms import files
+
+N = 90
+SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 1), "w": (-1, 1), "b": (0, 1), "g": pi.Factor(["1", "2", "n"])})
+SPEND = {"epsilon": 9.0, "delta": 1e-6, "rng": 0}
+PARTIES = {"one": ["y", "x"], "two": ["w"]}
+MIXED = {"schema": SCHEMA, "parties": PARTIES}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(files, "ROWS", 32)
+
+
+@pytest.fixture
+def frame():
+    return made()
+
+
+def made():
+    rng = np.random.default_rng(3)
+    x, w = rng.uniform(-1, 1, (2, N))
+    y = np.clip(5 + 3 * x - 2 * w + rng.normal(0, 0.5, N), 0, 10)
+    b = (x + rng.normal(0, 0.5, N) > 0).astype(float)
+    return pd.DataFrame({"y": y, "x": x, "w": w, "b": b, "g": rng.choice(["1", "2", "n"], N)})
+
+
+def params(results):
+    return np.asarray(results.params)
+
+
+def arrays(release):
+    return np.concatenate([np.ravel(release.arrays[name]) for name in sorted(release.arrays)])
+
+
+def formula(model, text="y ~ x + w + C(g)", fit=SPEND, **options):
+    return lambda data: params(model.from_formula(text, data, schema=SCHEMA, **options).fit(**fit))
+
+
+def mixed(model):
+    return lambda data: params(model.from_formula("y ~ x + w", data, **MIXED).fit(**SPEND))
+
+
+def targeted(data):
+    model = pi.DebiasedLasso.from_formula("y ~ x + w", data, schema=SCHEMA)
+    return params(model.fit(epsilon=90.0, delta=1e-5, targets=["x"], sparsity=2, rng=0))
+
+
+def by_machine(data):
+    model = pi.DebiasedLasso.from_formula("y ~ x + w", data, schema=SCHEMA, machines="g")
+    return params(model.fit(epsilon=90.0, delta=1e-5, targets=["x"], sparsity=2, rng=0))
+
+
+def described(data):
+    return np.array([len(Site(data, SCHEMA))])
+
+
+def mean(data):
+    return np.array([pi.stats.mean("x", data=data, schema=SCHEMA, **SPEND).estimate])
+
+
+def bought(data):
+    found = pi.find_bounds(data, ["x", "y"], clip=0.1, epsilon=200.0, delta=1e-6, rng=0)
+    return np.array([found["x"].low, found["y"].high])
+
+
+def opened(data):
+    blocks = pd.concat([block for _, block in pi.open_table(data, SCHEMA).blocks()])
+    return blocks[["y", "x", "w", "b"]].to_numpy().ravel()
+
+
+EXAMPLES = {"epsilon": 9.0, "delta": 1e-5, "rng": 0}
+# Sums over rows, in whatever order; and what goes by the places of rows.
+SUMS = {
+    "MomentOLS": formula(pi.MomentOLS),
+    "MomentOLS, HC0": formula(pi.MomentOLS, fit=SPEND | {"cov_type": "HC0"}),
+    "OLS": formula(pi.OLS, "y ~ x + w"),
+    "Logit": formula(pi.Logit, "b ~ x"),
+    "Poisson": formula(pi.Poisson, "y ~ x"),
+    "GLM": formula(pi.GLM, "y ~ x + w", family="gaussian"),
+    "DebiasedLasso": targeted,
+    "Moments.release": lambda data: arrays(pi.Moments(SCHEMA, "y ~ x + w").release(data, **SPEND)),
+    "Site": described,
+    "stats.mean": mean,
+    "find_bounds": bought,
+}
+BY_PLACES = {
+    "MomentOLS, local": formula(pi.MomentOLS, "y ~ x", trust="local"),
+    "ModulatedOLS": formula(pi.ModulatedOLS),
+    "IWPGLM": formula(pi.IWPGLM, "b ~ x", EXAMPLES),
+    "Modulation.release": lambda data: arrays(pi.Modulation(SCHEMA, "y ~ x + w").release(data, **SPEND)),
+    "LocalExamples.release": lambda data: arrays(pi.LocalExamples(SCHEMA, "b ~ x").release(data, **EXAMPLES)),
+    "BGMOLS": mixed(pi.BGMOLS),
+    "DGMOLS": mixed(pi.DGMOLS),
+    "RMGMOLS": mixed(pi.RMGMOLS),
+    "GaussianRows.release": lambda data: arrays(pi.GaussianRows(SCHEMA).release(data, **SPEND)),
+    "RandomMixing.release": lambda data: arrays(pi.RandomMixing(SCHEMA, k=9, seed=1).release(data, **SPEND)),
+    "open_table": opened,
+    "GLM by DPSGD": formula(
+        pi.GLM, "y ~ x", SPEND | {"optimizer": pi.DPSGD(epochs=1, batches=2)}, family="gaussian"
+    ),
+}
+DOORS = SUMS | BY_PLACES
+
+
+@cache
+def of_frame(door):
+    return answer(door, made())
+
+
+def answer(door, data):
+    """Return what a door gives for a table, or the error of the tree that it raises."""
+    try:
+        return DOORS[door](data)
+    except PrivinfError as error:
+        return error
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
+    expected = of_frame(door)
+    assert isinstance(expected, np.ndarray), expected
+    found = answer(door, KINDS[kind](frame, tmp_path))
+    if door in BY_PLACES and kind not in ORDERED:
+        assert isinstance(found, ArgumentError)
+        assert "places of rows" in str(found)
+        assert "frame or a table in memory" in str(found)
+    else:
+        assert isinstance(found, np.ndarray), found
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["CSV file", "polars LazyFrame", "Arrow stream"])
+def test_a_column_of_any_table_names_the_machines(kind, frame, tmp_path):
+    np.testing.assert_array_equal(by_machine(KINDS[kind](frame, tmp_path)), by_machine(frame))
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_what_a_stream_gave_is_kept_for_the_next_fit(kind, frame, tmp_path):
+    model = pi.OLS.from_formula("y ~ x", KINDS[kind](frame, tmp_path), schema=SCHEMA)
+    first, second = (params(model.fit(**SPEND)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("pandas", "mapping")])
+def test_arrays_of_columns_are_in_memory(kind, frame, tmp_path):
+    """A table beside y is columns in memory; of all else the message names the door that takes it."""
+    X = KINDS[kind](frame[["x", "w", "y"]], tmp_path)
+    fit = lambda: pi.OLS(frame["y"], X, bounds=[(-1, 1), (-1, 1), (0, 10)], y_bounds=(0, 10)).fit(**SPEND)  # noqa: E731
+    if kind in ORDERED and kind not in FILES:
+        assert params(fit()).shape == (3,)
+    else:
+        with pytest.raises(SchemaError, match="from_formula"):
+            fit()
+
+
+@pytest.mark.parametrize("data", [3, "", b"rows", object(), [1, 2], np.zeros((3, 2))])
+def test_what_is_no_table_is_refused(data):
+    with pytest.raises(PrivinfError):
+        pi.MomentOLS.from_formula("y ~ x", data, schema=SCHEMA).fit(**SPEND)
+
+
+def test_a_column_called_ask_makes_no_federation(frame):
+    schema = pi.Schema({"ask": (0, 10), "x": (-1, 1)})
+    model = pi.OLS.from_formula("ask ~ x", frame.rename(columns={"y": "ask"}), schema=schema)
+    assert model.fit(**SPEND).nobs == N
