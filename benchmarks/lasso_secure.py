@@ -100,7 +100,7 @@ def pursuit(
     cheap = hard_thresholding.CHEAP_FITS * budget.refit / max(blocks - 1, 1)
     for number in range(blocks):
         if number:
-            beta = hard_thresholding._cheap_fit(sums, support, beta, scale, clip, cheap)
+            beta, _ = hard_thresholding._cheap_fit(sums, support, beta, scale, clip, cheap)
             scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
         seen = _products(sums, support, beta, clip * scale, budget.selection / blocks)
         whole = np.zeros(p)

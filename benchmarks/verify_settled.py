@@ -185,12 +185,15 @@ def line(name: str, cell: Cell, replications: int) -> str:
             hits.append(np.abs(r.params - truth) <= NORMAL * r.bse)
     if not hits:
         return f"| {name} | {hidden / replications:.2f} | | | | |"
-    covered, kept = np.array(hits), np.array([found.settled for found in verdicts])
+    covered = np.array(hits)
+    # The linear model looks again after its last step: there is no verdict, and all of its fits keep intervals.
+    kept = np.array([found.settled for found in verdicts] or [True] * len(covered))
+    length = f"{np.median([found.length for found in verdicts]):.2f}" if verdicts else "-"
     rest = covered[kept]
     left = f"{rest.mean(axis=0).min():.2f}, {rest.mean():.3f}" if kept.any() else "none left"
     return (
         f"| {name} | {hidden / replications:.2f} | {covered.mean(axis=0).min():.2f}, {covered.mean():.3f} "
-        f"| {1.0 - kept.mean():.3f} | {left} | {np.median([found.length for found in verdicts]):.2f} |"
+        f"| {1.0 - kept.mean():.3f} | {left} | {length} |"
     )
 
 
