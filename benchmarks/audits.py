@@ -7,15 +7,16 @@ The draws and their exact log-likelihood ratios are those of tests/privacy/test_
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tables import load
 
 from privinf.audit import AuditResult, audit_mechanism
 from privinf.mechanisms import rows
@@ -76,11 +77,7 @@ class Table:
 
 def load_tests():
     """Return the audit tests as a module, with more draws."""
-    path = ROOT / "tests" / "privacy" / "test_audits.py"
-    spec = importlib.util.spec_from_file_location("audit_tests", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["audit_tests"] = module
-    spec.loader.exec_module(module)
+    module: Any = load(ROOT / "tests" / "privacy" / "test_audits.py", "audit_tests")
     module.DRAWS = LOCAL
     return module
 

@@ -16,6 +16,7 @@ import pandas as pd
 from privinf.simulation import binomial_limits, replicate
 
 RESULTS = Path(__file__).parent / "results"
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 # Name of a cell, number of its draw, fits of that draw.
 Job = tuple[str, int, int]
@@ -65,7 +66,9 @@ def checkpointed(path: Path, jobs: Sequence[Job], function: Callable[..., pd.Dat
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """Return a file of this project as a module."""
+    """Return a file of this project as a module; tests find `support` beside them."""
+    if TESTS in path.resolve().parents and str(TESTS) not in sys.path:
+        sys.path.append(str(TESTS))
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -126,3 +127,12 @@ def test_a_page_without_its_command_is_seen():
     assert made_by("Made by `python benchmarks/verify.py --only coverage` in 3 s.")[1] == " --only coverage"
     assert writes("benchmarks/verify_mixing.py", "mixing_rate")
     assert not writes("benchmarks/verify_mixing.py", "mixing_no_such_table")
+
+
+def test_benchmarks_find_what_tests_share(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(ROOT / "tests")])
+    audits = tables.load(ROOT / "tests" / "privacy" / "test_audits.py", "audits_of_a_benchmark")
+    assert str(ROOT / "tests") in sys.path
+    assert audits.DRAWS > 0
