@@ -4,6 +4,8 @@
     python benchmarks/lasso_gauntlet.py --report         (-> benchmarks/results/lasso_gauntlet.md)
     python benchmarks/lasso_gauntlet.py --cells "skew .25" --replications 15 --out /tmp/fits.jsonl
     python benchmarks/lasso_gauntlet.py --cells "skew .25" --out /tmp/fits.jsonl --report
+    python benchmarks/lasso_gauntlet.py --fit sparsity=auto --cells ... --out /tmp/auto.jsonl
+    python benchmarks/lasso_gauntlet.py --out /tmp/auto.jsonl --against /tmp/fits.jsonl     (-> results/lasso_auto.md)
 
 ``--group`` chooses cells too, and ``--fit key=value`` gives further words to ``fit``, for trying them out with a
 file of its own. Fits are appended to a file of JSON lines as they come; what stands there is not run again. A
@@ -435,6 +437,59 @@ def _table(title: str, cells: list[Cell], groups: Mapping[str, list[dict[str, An
     return "\n".join([*lines, *("| " + " | ".join(map(str, row.values())) + " |" for row in rows)]) + "\n"
 
 
+AGAINST = """# The number of columns chosen by the fit, against the true one
+
+Made by `python benchmarks/lasso_gauntlet.py --out AUTO --against TRUE` from the fits of two commands, with the same rows
+and errors:
+
+    python benchmarks/lasso_gauntlet.py --fit sparsity=auto --out AUTO --replications 40 --cells CELLS
+    python benchmarks/lasso_gauntlet.py --out TRUE --replications 40 --cells CELLS
+
+Cells as in lasso_gauntlet.md, whose fits know the number s of effects. Width: of the fit that chooses over that of the fit
+that knows s, medians over the fits that both gave, then the median and the largest of five targets; asked: a median of at
+most 1.1. Coverage: of unmarked fits, five targets, with its lower 99% limit. Marked, refused: shares of all fits.
+"""
+
+
+def write_comparison(lines: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """Print the table of fits against others of the same rows, and write it."""
+    rows = []
+    for cell in CELLS:
+        one, other = (
+            {(fit["draw"], fit["fit"]): fit for fit in found if fit["cell"] == cell.name}
+            for found in (lines, others)
+        )
+        if one and other:
+            rows.append(compared(cell, one, other))
+    text = [AGAINST, "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    text += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+    (RESULTS / "lasso_auto.md").write_text("\n".join(text) + "\n")
+    print("\n".join(text))
+
+
+def compared(cell: Cell, one: dict[Any, dict[str, Any]], other: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of one cell, of fits by draw and number."""
+    both = [key for key in one if key in other and "se" in one[key] and "se" in other[key]]
+    width = np.median([one[key]["se"] for key in both], axis=0)
+    width = width / np.median([other[key]["se"] for key in both], axis=0)
+    row = {
+        "cell": cell.name, "N": f"{cell.n:,}", "p": len(population_of(cell.name).params),
+        "eps": f"{cell.epsilon:g}", "s": cell.sparsity, "fits": f"{len(one)}, {len(other)}",
+        "width, median": f"{np.median(width):.3f}", "width, largest": f"{width.max():.3f}",
+        "<= 1.1": bool(np.median(width) <= 1.1),
+    }  # fmt: skip
+    found = {"auto": list(one.values()), "s": list(other.values())}
+    for name, fits_of in found.items():
+        plain = [fit for fit in fits_of if fit.get("marks") == []]
+        told = coverage(plain, population_of(cell.name))
+        row[f"coverage, {name}"] = f"{told['coverage']} ({told['99% limit']})"
+    for name, fits_of in found.items():
+        shares = [np.mean([bool(fit.get("marks")) for fit in fits_of])]
+        shares.append(np.mean(["error" not in fit for fit in fits_of]))
+        row[f"marked, refused, {name}"] = ", ".join(f"{share:.2f}" for share in shares)
+    return row
+
+
 def chosen(given: argparse.Namespace) -> list[Cell]:
     """Return the cells that were asked for, and that can be run."""
     cells = [BY_NAME[name] for name in given.cells] if given.cells else CELLS
@@ -470,8 +525,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FITS)
     parser.add_argument("--fresh", action="store_true", help="forget the fits that are stored")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--against", type=Path)
     given = parser.parse_args()
-    if given.report:
+    if given.against is not None:
+        write_comparison(list(stored(given.out)), list(stored(given.against)))
+    elif given.report:
         names = {cell.name for cell in chosen(given)}
         whole = given.out == FITS and not given.cells and not given.group
         lines = [one for one in stored(given.out) if one["cell"] in names]

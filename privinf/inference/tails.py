@@ -212,7 +212,12 @@ class Clip:
         length : ndarray, shape (k,)
             Lengths of the forms' coefficients: the layer's own is X(tau) - X(C) at most.
         """
-        return np.asarray(ALLOWED * self.ratio * np.minimum(np.abs(signed) + sd, self.layer * length))
+        return np.asarray(ALLOWED * self.ratio * _of_layer(signed, sd, self.layer * length))
+
+
+def _of_layer(signed: Floats, sd: Floats, most: Floats) -> Floats:
+    """Return the size of forms of the upper layer's sum, with a sd of their noise; `most` by the counts."""
+    return np.asarray(np.minimum(np.abs(signed) + sd, most))
 
 
 def layered(tail: Tail, dimension: int, mu: float) -> Clip:
@@ -325,8 +330,7 @@ class Hidden:
         Hessian's clip may take, half.
         """
         size = np.linalg.norm(influence, axis=1)
-        signed = np.abs(influence @ self.upper) + self.upper_sd * size
-        seen = ALLOWED * np.minimum(signed, self.layer * size)
+        seen = ALLOWED * _of_layer(influence @ self.upper, self.upper_sd * size, self.layer * size)
         return np.asarray(
             self.ratio * np.maximum(seen, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
         )

@@ -1,7 +1,8 @@
-"""What results say of their precision columns, and of columns that the fit may have missed."""
+"""What results say of their precision columns, of columns that may be missed, and of their scores' tail."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
+from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.rows import LassoRows
 from privinf.typing import Flags, Floats
 
@@ -28,6 +30,14 @@ ASTRAY_COLUMN = (
     "Not to be trusted for {}: the regression on the neighbours did not get there, as the noise of their "
     "Gram matrix is as large as its smallest eigenvalue or the last step was still long. Name fewer targets, "
     "spend more, or lower precision_sparsity=."
+)
+MEAN_NOTE = (
+    "Target: the mean. Scores were clipped at {:.3g} of their typical size, by noisy counts of their tail; "
+    "about {:.2g}% of the records passed the clip and counted with its size (lambda {:.2f})."
+)
+ROBUST_NOTE = (
+    "Target: robust. Every score is clipped about where it is best for normal errors: under errors that are "
+    "skewed, with a size that goes along with columns, the coefficients are not those of the mean."
 )
 # The level of the test for missed columns; what is called seen is seen with the probability FOUND.
 LEVEL, FOUND = 0.05, 0.8
@@ -288,3 +298,40 @@ def test_of(
         bias=tuple(float(value) for value in bias / unit),
         bias_in_errors=float((bias / errors).max()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTail:
+    """What noisy counts say of the scores' tail.
+
+    Attributes
+    ----------
+    beyond : float
+        Share of the records whose scores pass the clip, and count with its size.
+    ratio : float
+        lambda: what lies beyond the clip, over what the layer below it holds (`privinf.inference.tails`).
+    """
+
+    beyond: float
+    ratio: float
+
+    @classmethod
+    def of(cls, clip: Clip, n: int) -> ScoreTail:
+        """Return that of a clip of n scores."""
+        return cls(clip.cut / n, clip.ratio)
+
+
+def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[str, ...]:
+    """Return what the summary says of the target and of scores beyond the clip."""
+    if clip is None:
+        return (ROBUST_NOTE,)
+    tail = ScoreTail.of(clip, n)
+    notes = [MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio)]
+    if tail.ratio > HEAVY:
+        notes.append(sentence(HEAVY_TAIL.format(tail.ratio)))
+    return tuple(notes)
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."

@@ -96,17 +96,8 @@ class LassoShares:
             basic = cls(**ALL_SHARES) if every else cls()
             left = 1.0 - sum(extras.values())
             return cls(**{name: left * getattr(basic, name) for name in names}), dict(extras)
-        names += list(extras)
-        if not isinstance(given, Mapping) or set(given) != set(names):
-            raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
-        for name, share in given.items():
-            check_positive(share, f"shares[{name!r}]")
-        if abs(sum(given.values()) - 1.0) > 1e-9:
-            raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
-        found = {name: float(share) for name, share in given.items()}
-        return cls(**{name: found[name] for name in names if name not in extras}), {
-            name: found[name] for name in extras
-        }
+        found = check_shares(given, [*names, *extras])
+        return cls(**{name: found[name] for name in names}), {name: found[name] for name in extras}
 
     def thresholding(self, rho: float, *, every: bool = False) -> ThresholdingBudget:
         """Return the prices of the sparse fit."""
@@ -127,6 +118,17 @@ class LassoShares:
     def response(self, rho: float) -> float:
         """Return the price of the mean of the response, where not every column is a target."""
         return self.scales / 12.0 * rho * ROUNDING
+
+
+def check_shares(given: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Return the shares given, one for each name, positive and of sum one; else ArgumentError."""
+    if not isinstance(given, Mapping) or set(given) != set(names):
+        raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
+    for name, share in given.items():
+        check_positive(share, f"shares[{name!r}]")
+    if abs(sum(given.values()) - 1.0) > 1e-9:
+        raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
+    return {name: float(share) for name, share in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.accounting.budget import ROUNDING
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
     DebiasedLogistic,
@@ -30,13 +30,12 @@ from privinf.lasso.binomial.thresholding import (
 from privinf.lasso.columns import found_correlation
 from privinf.lasso.fits import LassoOptions, plan_of
 from privinf.lasso.marks import MissedColumnTest, Suspects, test_of
-from privinf.lasso.plan import LassoPlan
+from privinf.lasso.plan import LassoPlan, check_shares
 from privinf.lasso.results import SELECTED_NOTE, WHOM, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, server_of
 from privinf.lasso.secure import FALSE_PICKS
 from privinf.lasso.sums import SparseSums
 from privinf.typing import RngLike
-from privinf.validation import check_positive
 
 EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
@@ -89,16 +88,7 @@ class LogisticShares:
     @classmethod
     def of(cls, given: Mapping[str, float] | None) -> LogisticShares:
         """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
-        if given is None:
-            return cls()
-        names = [one.name for one in fields(cls)]
-        if not isinstance(given, Mapping) or set(given) != set(names):
-            raise ArgumentError(f"shares must map each of {', '.join(names)} to its share")
-        for name, share in given.items():
-            check_positive(share, f"shares[{name!r}]")
-        if abs(sum(given.values()) - 1.0) > 1e-9:
-            raise ArgumentError(f"shares sum to {sum(given.values()):.6g}: they must sum to one")
-        return cls(**{name: float(share) for name, share in given.items()})
+        return cls() if given is None else cls(**check_shares(given, [one.name for one in fields(cls)]))
 
     def thresholding(self, rho: float) -> LogisticBudget:
         """Return the prices of the sparse fit."""

@@ -1,0 +1,174 @@
+"""Several coefficients of a debiased lasso at once, and what was released beside the fit for that."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.doors import doors
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.lasso.bootstrap import PrivateDraws
+from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
+from privinf.lasso.extras import JointMethod, MaxTest, joint_bootstrap
+from privinf.lasso.results.sparse import SparseResults
+from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.results.simultaneous import SimultaneousResults
+from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
+from privinf.validation import check_choice, check_fraction
+
+NO_MULTIPLIERS = (
+    "multipliers need a score of every record, and this fit released noisy sums of them alone. Given the "
+    "scores, normal multipliers have the normal law of their covariance, which was released: "
+    "method='simulation' is that bootstrap, free. Draws with signs cost budget: fit(bootstrap_draws=200), "
+    "method='private-bootstrap'"
+)
+
+
+@doors
+class JointResults(SparseResults):
+    """The part of a debiased lasso's results about several targets, and what a fit releases on demand.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of releases.
+    """
+
+    @property
+    def restricted_eigenvalues(self) -> RestrictedEigenvalues:
+        """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
+
+        Among the columns that were picked, the targets and their neighbours, in units of their released
+        sizes. There are more extreme directions than the random ones: the largest is at most, the smallest
+        at least, the true one.
+        """
+        return RestrictedEigenvalues(**self._extra("eigenvalues", "restricted_eigenvalues=True"))
+
+    @property
+    def noise_variance(self) -> NoiseVariance:
+        """Variance of the errors (Algorithm 4) with the sd of its noise; right if they are normal."""
+        return NoiseVariance(**self._extra("noise_variance", "noise_variance=True"))
+
+    @cached_property
+    def bias_bound(self) -> pd.Series[float]:
+        """Theorem 5's slack, user units: see `privinf.lasso.coordinates` for what it assumes."""
+        bound = np.array(self._extra("bias_bound", "bias_bound=True"))
+        bound.setflags(write=False)
+        return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
+
+    def conf_int(
+        self, alpha: float = 0.05, method: IntervalMethod = "wald", *, bias_bound: bool = False
+    ) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``, columns 0 and 1.
+
+        Parameters
+        ----------
+        alpha, method
+            As for `Results.conf_int`.
+        bias_bound : bool
+            Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
+            coefficients and precision columns do together counts as a variance, which is right where the two
+            are independent; with it as a bias that fails 1% of the time. What is assumed and what the paper's
+            text lost is said in `privinf.lasso.coordinates`.
+
+        Raises
+        ------
+        NotAvailableError
+            The fit released no bound.
+        """
+        ends = super().conf_int(alpha, method)
+        if not bias_bound:
+            return ends
+        slack = self.bias_bound.to_numpy()
+        return pd.DataFrame(ends.to_numpy() + np.column_stack([-slack, slack]), ends.index)
+
+    def simultaneous(
+        self,
+        alpha: float = 0.05,
+        which: ConstraintLike | None = None,
+        method: JointMethod = "simulation",
+        *,
+        draws: int | None = None,
+        rng: RngLike = None,
+    ) -> SimultaneousResults:
+        """Return joint intervals and adjusted p-values.
+
+        Parameters
+        ----------
+        alpha : float
+        which : str, list, mapping, array or (R, q), optional
+            Coefficients or contrasts; for the private bootstrap coefficients only.
+        method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
+            "simulation", called "gaussian" elsewhere, draws from the released covariance: free and sharper.
+            "private-bootstrap": Algorithm 7, from the maxima that the fit released, conservative for their
+            noise; of fewer coefficients than all targets it is more so, and its step-down p-values are those
+            of the single step, as nothing was released of smaller sets. "multiplier" is refused: no record's
+            score is released, and with normal multipliers the simulation is what it would be.
+        draws : int, optional
+            Of the simulation.
+        rng : None, int or Generator
+
+        Raises
+        ------
+        NotAvailableError
+            The fit released no draws, or too few for this level.
+        """
+        if check_choice(method, JointMethod, "method") != "private-bootstrap":
+            plain: Any = "gaussian" if method == "simulation" else method
+            return super().simultaneous(alpha, which, plain, draws=draws, rng=rng)
+        released = dict(self._extra("bootstrap", "bootstrap_draws=200"))
+        drawn = PrivateDraws(tuple(released.pop("values")), **released)
+        chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
+        return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
+
+    def _null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:
+        raise NotAvailableError(NO_MULTIPLIERS)
+
+    def max_test(
+        self,
+        b0: ArrayLike = 0.0,
+        which: list[str] | None = None,
+        *,
+        alpha: float = 0.05,
+        method: JointMethod = "simulation",
+        rng: RngLike = None,
+    ) -> MaxTest:
+        """Test ``b_j = b0_j`` for several coefficients at once by the largest studentised difference.
+
+        Parameters
+        ----------
+        b0 : float, or array_like with one number for each coefficient
+        which : list of str, optional
+            Default: all targets.
+        alpha : float
+        method, rng
+            As for `simultaneous`, whose single-step p-value of the largest difference is the test's.
+        """
+        names = list(self.names) if which is None else list(which)
+        values = np.asarray(b0, dtype=np.float64)
+        if values.shape not in ((), (len(names),)) or not names:
+            raise ArgumentError(f"b0 must be one number, or one for each of the {len(names)} coefficients")
+        values = np.broadcast_to(values, (len(names),))
+        rows = np.eye(len(self.names))[[self._position(name) for name in names]]
+        joint = self.simultaneous(alpha, (rows, values), method, rng=rng)
+        largest = int(np.argmax(np.abs(joint.tvalues.to_numpy())))
+        return MaxTest(
+            statistic=float(abs(joint.tvalues.iloc[largest])),
+            pvalue=float(joint.pvalues("single-step").iloc[largest]),
+            critical_value=joint.critical_value,
+            rejected=tuple(name for name, out in zip(names, joint.reject(), strict=True) if out),
+            alpha=alpha,
+            method=method,
+        )
+
+    def _extra(self, name: str, option: str) -> Any:
+        extras = self._settings.get("extras", {})
+        if name in (reasons := extras.get("reasons", {})):
+            raise NotAvailableError(f"no {name.replace('_', ' ')}: {reasons[name]}")
+        if name not in extras:
+            raise NotAvailableError(
+                f"{name.replace('_', ' ')} was not released, and costs budget: ask for it with fit({option})"
+            )
+        return extras[name]

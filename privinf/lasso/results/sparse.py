@@ -1,0 +1,230 @@
+"""The sparse fit beside the debiased targets: its coefficients, what it predicts, its residuals' size."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from privinf.doors import doors
+from privinf.errors import NotAvailableError
+from privinf.results import Results
+from privinf.results.prediction import prediction_rows
+from privinf.results.rendering import ratios
+from privinf.schema import Design
+from privinf.typing import ColumnsLike, Floats, ScoreTarget
+
+SPARSE_INSTEAD = (
+    "predict_sparse(rows) gives the sparse fit's point predictions. These have no intervals: the error of "
+    "the sparse fit is known only if it kept every column that matters and errors are normal with one "
+    "variance; intervals that took both for granted held .57 of the means where weak columns were left out"
+)
+MIDDLE = (
+    "predictions are of the mean, and the coefficients of this fit are those of a robust centre "
+    "(target='robust', or targets='all'): name all columns as targets with target='mean'; " + SPARSE_INSTEAD
+)
+NOT_ALL = (
+    "predictions need a debiased coefficient of every column and of the constant, and this fit has none of "
+    "{}: their part of the mean would be left out; " + SPARSE_INSTEAD
+)
+CENTRED = (
+    "predictions need the constant's coefficient, and this fit has none: columns and response are centred; "
+    + SPARSE_INSTEAD
+)
+
+NO_LEVEL_OF_ODDS = (
+    "predictions need the intercept's error, and a logistic fit does not debias it: predict_sparse(rows) "
+    "gives the sparse fit's probabilities, without intervals"
+)
+
+
+class SparseSettings(TypedDict):
+    """The sparse fit in the user's units; what version 0.1 wrote lacks the last three."""
+
+    columns: list[str]
+    positions: list[int]
+    values: list[float]
+    scale: float
+    constant: NotRequired[str | None]
+    intercept: NotRequired[float]
+    centred: NotRequired[bool]
+
+
+class LassoSettings(TypedDict):
+    """What results keep beside the estimate: the sparse fit, extras, and what secure picks could see."""
+
+    sparse: SparseSettings
+    response: str
+    astray: NotRequired[bool]
+    target: NotRequired[ScoreTarget]
+    tail: NotRequired[list[float]]
+    design: NotRequired[dict[str, Any]]
+    family: NotRequired[str]
+    doubt: NotRequired[str]
+    two_valued: NotRequired[bool]
+    outside: NotRequired[dict[str, float]]
+    extras: NotRequired[dict[str, Any]]
+    sight: NotRequired[dict[str, Any]]
+    multipliers: NotRequired[dict[str, list[float]]]
+    marks: NotRequired[dict[str, Any]]
+    missed: NotRequired[dict[str, Any]]
+
+
+@doors
+class SparseResults(Results):
+    """The part of a debiased lasso's results that rests on its sparse fit.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of releases.
+    """
+
+    @property
+    @abstractmethod
+    def _settings(self) -> LassoSettings:
+        """What results keep beside the estimate."""
+
+    @cached_property
+    def sparse_params(self) -> pd.Series[float]:
+        """Sparse coefficients of all p columns, user units: no basis of intervals after selection."""
+        params = np.zeros(len(self._sparse["columns"]))
+        params[self._sparse["positions"]] = self._sparse["values"]
+        return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")
+
+    @property
+    def family(self) -> str:
+        """The family: "gaussian" or "binomial"."""
+        return self._settings.get("family", "gaussian")
+
+    def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return exp of the targets' coefficients of a logistic model, with intervals of level ``1 - alpha``.
+
+        Raises
+        ------
+        NotAvailableError
+            The model is linear.
+        """
+        if self.family != "binomial":
+            raise NotAvailableError("an odds ratio belongs to family='binomial', this fit is linear")
+        return ratios(
+            np.asarray(self._estimate.params),
+            self.conf_int(alpha).to_numpy(),
+            self.names,
+            "odds ratio",
+            alpha,
+        )
+
+    def predict_sparse(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
+        """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
+
+        Of a logistic fit they are probabilities.
+
+        Parameters
+        ----------
+        exog : table, mapping of columns or single values, Series of one row, or array
+            Raw rows, if the fit has a formula. Otherwise the design matrix, all columns of the fit (by name
+            where there are names); a table may leave out the constant.
+        transform : bool
+            Whether a formula is applied; False: `exog` is the design matrix.
+
+        Returns
+        -------
+        Series named ``sparse_mean``. The sparse fit was selected on the rows and has no intervals.
+
+        Raises
+        ------
+        NotAvailableError
+            The result was stored without what the columns were centred at.
+
+        Notes
+        -----
+        Without a constant the fit centres columns and response at c and m, and predicts
+        ``m + (x - c)'b``.
+
+        **Privacy.** Post-processing.
+        """
+        sparse = self._sparse
+        if "intercept" not in sparse:
+            raise NotAvailableError("predict_sparse: this result was stored without its intercept; fit again")
+        design = self._design if transform else None
+        rows, index = prediction_rows(
+            exog, tuple(sparse["columns"]), design, transform=transform, constant=sparse["constant"]
+        )
+        means = rows @ self.sparse_params.to_numpy() + sparse["intercept"]
+        means = expit(means) if self.family == "binomial" else means
+        return pd.Series(means, index, name="sparse_mean")
+
+    def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if self.family == "binomial":
+            raise NotAvailableError(NO_LEVEL_OF_ODDS)
+        left = [name for name in self._sparse["columns"] if name not in self.names]
+        if left:
+            some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+            raise NotAvailableError(NOT_ALL.format(some))
+        if self._sparse.get("centred", True):
+            raise NotAvailableError(CENTRED)
+        noise = self._estimate.noise_cov
+        if self.score_target == "robust" and noise is not None and noise.any():
+            raise NotAvailableError(MIDDLE)
+        self._warn_if_weak("a prediction")
+        return prediction_rows(exog, self.names, self._design, transform=transform)
+
+    @cached_property
+    def _design(self) -> Design | None:
+        stored = self._settings.get("design")
+        return None if stored is None else Design.from_dict(stored)
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """Names of the columns that the fit kept, in the order of the columns."""
+        columns = self._sparse["columns"]
+        return tuple(columns[position] for position in self._sparse["positions"])
+
+    @property
+    def residual_scale(self) -> float:
+        """Released typical size of the residuals: their 68% point, an sd if they are normal.
+
+        Clips are multiples of it, or of the root of the second moment where that is larger.
+
+        Raises
+        ------
+        NotAvailableError
+            The model is logistic.
+        """
+        if self.family == "binomial":
+            raise NotAvailableError("a logistic fit releases no size of residuals: they follow from the mean")
+        return float(self._sparse["scale"])
+
+    @property
+    def picks_from(self) -> pd.DataFrame:
+        """What columns were picked from on secure sums, a row for each release.
+
+        ``entries`` numbers were released together, each divided by its slope of error ``sd``, without noise
+        ``sampling_sd``: a covariance with the residuals in units of y per declared unit of the column, or a
+        correlation with a target. From ``found_from`` on it is found. `radius` is that of the shrunk vector,
+        see `privinf.lasso.picks`.
+
+        Raises
+        ------
+        NotAvailableError
+            A trusted server peeled un-noised sums: none of that left it.
+        """
+        detection = self._settings.get("sight")
+        if detection is None:
+            raise NotAvailableError("a trusted server picked from un-noised sums, which it does not release")
+        return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
+
+    @property
+    def score_target(self) -> ScoreTarget:
+        """What the scores of a linear fit aim at: the "mean", or the "robust" centre of clipped errors."""
+        if self.family == "binomial":
+            raise NotAvailableError("a logistic fit clips no residuals: its target is the logit")
+        return self._settings.get("target", "robust")
+
+    @property
+    def _sparse(self) -> SparseSettings:
+        return self._settings["sparse"]
