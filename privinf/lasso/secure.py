@@ -22,7 +22,7 @@ SELECTION, NEIGHBOURS = "selection", "neighbours of the targets"
 # Chance that of columns without signal any stands out of its error.
 FALSE_PICKS = 0.05
 # A bias of so many standard errors leaves 95% intervals 92%.
-HARMLESS = 0.5
+HARMLESS_BIAS = 0.5
 
 
 def secure_server(
@@ -66,7 +66,7 @@ class Detection:
     @property
     def weak(self) -> bool:
         """Whether intervals may be wrong."""
-        return self.bias > HARMLESS or self.crowded or self.hidden
+        return self.bias > HARMLESS_BIAS or self.crowded or self.hidden
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain numbers and texts."""
@@ -88,7 +88,7 @@ class Detection:
                 "smallest eigenvalue, so that the coefficients may be far from where the refit should have "
                 "ended. Keep fewer columns, spend more, or move budget to the refit with shares=."
             )
-        if self.bias <= HARMLESS:
+        if self.bias <= HARMLESS_BIAS:
             return (
                 "Not to be trusted: more columns stand out of the noise than sparsity= allows. One that "
                 "matters was missed and others stand in for it, or more columns matter: raise sparsity=, or "
