@@ -35,6 +35,7 @@ from .mechanisms.mixing.plan import MixingPlan as MixingPlan
 from .mechanisms.mixing.release import GaussianRows as GaussianRows
 from .mechanisms.mixing.release import RandomMixing as RandomMixing
 from .mechanisms.moments import Moments as Moments
+from .mechanisms.reading import open_rows as open_rows
 from .mixing.joined import join as join
 from .mixing.model import BGMOLS as BGMOLS
 from .mixing.model import DGMOLS as DGMOLS
@@ -97,6 +98,7 @@ __all__ = [
     "join",
     "load_release",
     "load_results",
+    "open_rows",
     "open_table",
     "plan",
     "sparse_mean",

@@ -10,9 +10,10 @@ import pandas as pd
 from privinf.doors import door
 from privinf.errors import AlignmentError, SchemaError
 from privinf.mechanisms.files import Source, require_columns
+from privinf.mechanisms.reading import checked_blocks
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
 from privinf.mechanisms.rows import ALIGNED, Rows, as_rows, refuse_unordered
-from privinf.mechanisms.tables import alike, source_of
+from privinf.mechanisms.tables import source_of
 from privinf.schema import Schema
 from privinf.schema.arrays import kinds_of
 from privinf.typing import ColumnKind, Integers, Missing, Table
@@ -67,7 +68,7 @@ class TableRows:
             The file is damaged.
         """
         start = 0
-        for frame in alike(self._source, self._source.read(list(self._schema.columns), self._schema)):
+        for frame in checked_blocks(self._source, list(self._schema.columns), self._schema):
             stop = start + len(frame)
             if stop > self.n:
                 break

@@ -1,4 +1,4 @@
-"""Tables as their holder has them, read in blocks: files of CSV and Parquet, folders of them, data frames.
+"""Tables as their holder has them, read in blocks: files of CSV and Parquet, and folders of them.
 
 Nothing is learnt from the rows: columns are read as the schema declares them, and errors name files and
 columns, never a value.
@@ -50,12 +50,15 @@ class Source:
         depend on what stands in them.
     repeatable : bool
         Whether it can be read as often as needed; a stream can be read once.
+    progress : bool or None
+        Whether a bar shows how many rows were read; None: on a terminal.
     """
 
     __slots__ = ()
 
     ordered: bool = True
     repeatable: bool = True
+    progress: bool | None = None
 
     @property
     def name(self) -> str:
@@ -74,50 +77,33 @@ class Source:
         """
         raise NotImplementedError
 
+    def known(self) -> int | None:
+        """Return the number of rows, where it is known without reading them."""
+        return None
+
     def count(self) -> int:
         """Return the number of rows."""
-        return sum(len(block) for block in self.read(self.columns[:1], "texts"))
+        known = self.known()
+        return sum(len(block) for block in self.read(self.columns[:1], "texts")) if known is None else known
 
     def state(self) -> object:
         """Return what changes when the table does, as far as that is seen without reading it."""
         raise NotImplementedError
 
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FrameSource(Source):
-    """A data frame in memory."""
-
-    frame: pd.DataFrame
-    name: str = "the data frame"
-    ordered: bool = True
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names of its columns."""
-        return list(self.frame.columns)
-
-    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows."""
-        for start in range(0, len(self.frame), ROWS):
-            yield self.frame.iloc[start : start + ROWS][list(columns)]
-
-    def count(self) -> int:
-        """Return the number of rows."""
-        return len(self.frame)
-
-    def state(self) -> object:
-        """Return the number of rows."""
-        return len(self.frame)
+    def in_memory(self) -> pd.DataFrame | None:
+        """Return the data frame that it is, if it is one."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class _FileSource(Source):
     path: Path
+    label: str = ""
 
     @property
     def name(self) -> str:
-        """The file's name."""
-        return self.path.name
+        """The file's name, or what it stands for."""
+        return self.label or self.path.name
 
     def state(self) -> object:
         """Return size and time of the last change."""
@@ -183,7 +169,7 @@ class ParquetSource(_FileSource):
             while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
                 yield block
 
-    def count(self) -> int:
+    def known(self) -> int:
         """Return the number of rows, which the file states."""
         with _opened_parquet(self.path) as table:
             return int(_parquet(self.name, lambda: table.metadata.num_rows))

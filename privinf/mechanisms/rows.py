@@ -59,7 +59,8 @@ class Rows:
             from privinf.mechanisms.tables import source_of
 
             source = source_of(self.features)
-            object.__setattr__(self, "features", getattr(source, "frame", source))
+            frame = source.in_memory()
+            object.__setattr__(self, "features", source if frame is None else frame)
             object.__setattr__(self, "ordered", self.ordered and source.ordered)
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
@@ -69,7 +70,7 @@ class Rows:
         """
         if isinstance(self.features, IN_MEMORY):
             return self
-        from privinf.mechanisms.tables import collected
+        from privinf.mechanisms.reading import collected
 
         frame = collected(self.features, None if columns is None else list(columns), schema or "guessed")
         if not self.features.repeatable:

@@ -8,26 +8,56 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TypeVar, cast
 
-import numpy as np
 import pandas as pd
 
 from privinf.errors import NotAvailableError, PrivinfError, SchemaError, StorageError
 from privinf.mechanisms import files
-from privinf.mechanisms.files import FrameSource, Source, Types, file_source
+from privinf.mechanisms.files import Source, Types, file_source
 from privinf.schema.reading import as_frame
 from privinf.typing import Table
 
 R = TypeVar("R")
 
-# Bytes of columns that are collected in memory for models that do not read in blocks.
-MOST_MEMORY = 1 << 33
 ONCE = (
-    "{} can be read only once, and this needs to read it again: write it to a Parquet file and give its path"
+    "{} can be read only once, and this reads it again: write it to a Parquet file and give its path, or "
+    "give privinf.open_rows(data, spool=True)"
 )
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or give a pandas DataFrame"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FrameSource(Source):
+    """A data frame in memory."""
+
+    frame: pd.DataFrame
+    name: str = "the data frame"
+    ordered: bool = True
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        return list(self.frame.columns)
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows."""
+        for start in range(0, len(self.frame), files.ROWS):
+            yield self.frame.iloc[start : start + files.ROWS][list(columns)]
+
+    def known(self) -> int:
+        """Return the number of rows."""
+        return len(self.frame)
+
+    def state(self) -> object:
+        """Return the number of rows."""
+        return len(self.frame)
+
+    def in_memory(self) -> pd.DataFrame:
+        """Return the data frame."""
+        return self.frame
 
 
 class ArrowSource(Source):
@@ -61,12 +91,15 @@ class ArrowSource(Source):
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows; StorageError if the library fails."""
-        chosen = list(columns)
-        yield from _frames(self.name, lambda: iter(self._batches(chosen)), chosen)
+        return frames_of(self.name, self.batches(columns), list(columns))
 
-    def count(self) -> int:
-        """Return the number of rows."""
-        return super().count() if self._rows is None else self._rows
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield Arrow batches as the library gives them."""
+        return drawn(self.name, lambda: iter(self._batches(list(columns))))
+
+    def known(self) -> int | None:
+        """Return the number of rows, where it is known without reading."""
+        return self._rows
 
     def state(self) -> object:
         """Return the number of rows, where it is known without reading."""
@@ -94,14 +127,18 @@ class StreamSource(Source):
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, once; NotAvailableError afterwards."""
+        return frames_of(self.name, self.batches(columns), list(columns))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield Arrow batches, once; NotAvailableError afterwards."""
         if self._reader is None:
             raise NotAvailableError(ONCE.format(self.name))
         reader, self._reader = self._reader, None
-        yield from _frames(self.name, lambda: iter(reader), list(columns))
+        return drawn(self.name, lambda: iter(reader))
 
     def state(self) -> object:
-        """Return whether it was read."""
-        return self._reader is None
+        """Return None: nothing of it is seen before it is read."""
+        return None
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
@@ -147,74 +184,12 @@ def source_of(data: Table) -> Source:
     return FrameSource(as_frame(data), "the table", ordered=False)
 
 
-def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd.DataFrame:
-    """Return columns of a source as one frame; those that it does not have are left out.
-
-    Raises
-    ------
-    NotAvailableError
-        They take more than `MOST_MEMORY` bytes.
-    SchemaError
-        A column is there twice.
-    StorageError
-        The source cannot be read.
-    """
-    present = list(source.columns)
-    wanted = list(dict.fromkeys(present if columns is None else columns))
-    chosen = [name for name in wanted if name in present]
-    if isinstance(source, FrameSource):
-        return source.frame
-    files.require_columns(source, chosen)
-    parts, size = list[pd.DataFrame](), 0
-    for block in alike(source, source.read(chosen, types)):
-        parts.append(block)
-        size += int(block.memory_usage(index=False).sum())
-        if size > MOST_MEMORY:
-            raise NotAvailableError(
-                f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
-                "its rows: name fewer columns, or use one that reads in blocks (see the docs)"
-            )
-    if not parts:
-        return pd.DataFrame({name: pd.Series(dtype=np.float64) for name in chosen})
-    return pd.concat(parts, ignore_index=True)
-
-
-def alike(source: Source, blocks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield blocks, once each has the kinds of columns of those before it (SchemaError)."""
-    kinds: dict[str, str] = {}
-    for block in blocks:
-        for name in block.columns:
-            kind = _kind(block[name])
-            first = kinds.setdefault(name, kind) if kind else kind
-            if kind and first != kind:
-                raise SchemaError(
-                    f"column {name!r} of {source.name} holds {first} at first and {kind} in a later part: "
-                    "give it one type"
-                )
-        yield block
-
-
-def _kind(column: pd.Series[Any]) -> str:
-    """Return what a column holds, by its type; "" where nothing is known."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        dtype = dtype.categories.dtype
-    if pd.api.types.is_numeric_dtype(dtype):
-        return "" if column.isna().all() else "numbers"
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return "dates"
-    if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
-        return str(dtype)
-    told = pd.api.types.infer_dtype(column, skipna=True)
-    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
-
-
 # ---- libraries
 
 
 def _maker(kind: type) -> Callable[[Any], Source] | None:
     """Return what makes the source of a table of a library that is known here; None for all else."""
-    known = ((one.__module__.partition(".")[0], one.__name__) for one in kind.__mro__)
+    known = ((one.__module__.partition(".")[0].lstrip("_"), one.__name__) for one in kind.__mro__)
     return next((_MAKERS[name] for name in known if name in _MAKERS), None)
 
 
@@ -308,20 +283,25 @@ def _arrow_stream(data: Any) -> Any:
     return _read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
 
 
-def _frames(
-    name: str, open_batches: Callable[[], Iterator[Any]], columns: list[str]
-) -> Iterator[pd.DataFrame]:
-    """Yield frames of `files.ROWS` rows, the last one shorter, of batches of any size."""
+def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
+    """Yield what a library's iterator gives; StorageError, without its text, if it fails."""
+    items = _read(name, start)
+    while (item := _read(name, lambda: next(items, None))) is not None:
+        yield item
+
+
+def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator[pd.DataFrame]:
+    """Yield frames of `files.ROWS` rows, the last one shorter, of Arrow batches of any size."""
     arrow = _arrow("tables of other libraries")
-    batches = _read(name, open_batches)
     held, rows = list[Any](), 0
-    while (batch := _read(name, lambda: next(batches, None))) is not None:
+    for batch in batches:
         held.append(batch.select(columns))
         rows += batch.num_rows
-        while rows >= files.ROWS:
+        if rows >= files.ROWS:
             whole = arrow.Table.from_batches(held)
-            yield _frame(name, whole.slice(0, files.ROWS))
-            rest = whole.slice(files.ROWS)
+            for start in range(0, rows - files.ROWS + 1, files.ROWS):
+                yield _frame(name, whole.slice(start, files.ROWS))
+            rest = whole.slice(rows - rows % files.ROWS)
             held, rows = rest.to_batches(), rest.num_rows
     if rows:
         yield _frame(name, arrow.Table.from_batches(held))

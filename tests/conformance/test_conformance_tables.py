@@ -7,12 +7,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from support.tables import FILES, KINDS, ORDERED, STREAMS
+from support.tables import FILES, KINDS, ORDERED, QUERIES, STREAMS
 
 import privinf as pi
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.federation import Site
 from privinf.mechanisms import files
+from privinf.mechanisms.tables import source_of
 
 N = 90
 SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 1), "w": (-1, 1), "b": (0, 1), "g": pi.Factor(["1", "2", "n"])})
@@ -149,6 +150,13 @@ def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
 @pytest.mark.parametrize("kind", ["CSV file", "polars LazyFrame", "Arrow stream"])
 def test_a_column_of_any_table_names_the_machines(kind, frame, tmp_path):
     np.testing.assert_array_equal(by_machine(KINDS[kind](frame, tmp_path)), by_machine(frame))
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_query_is_known_as_one(kind, frame, tmp_path):
+    source = source_of(QUERIES[kind](frame, tmp_path))
+    assert (source.ordered, source.repeatable) == (False, True)
+    assert all(len(list(source.read(["x"], SCHEMA))) == 3 for _ in range(2))
 
 
 @pytest.mark.parametrize("kind", STREAMS)

@@ -1,0 +1,244 @@
+"""Sources read in blocks: checked as they come, with a bar; collected, or spooled to a file of one's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from privinf.doors import door
+from privinf.errors import AlignmentError, NotAvailableError, PrivinfError, SchemaError, StorageError
+from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
+from privinf.mechanisms.tables import ArrowSource, StreamSource, source_of
+from privinf.typing import AnyPath, Table
+from privinf.validation import check_flag, check_path
+
+# Bytes of columns that are collected in memory for models that do not read in blocks.
+MOST_MEMORY = 1 << 33
+# Seconds before a bar is shown.
+DELAY = 2.0
+
+
+def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+    """Yield all rows of some columns in blocks.
+
+    Raises
+    ------
+    SchemaError
+        A column is absent or there twice; it holds numbers at first and texts later, or the like.
+    AlignmentError
+        The table was changed while it was read.
+    StorageError
+        It cannot be read.
+    NotAvailableError
+        It is a stream that was read before.
+    """
+    chosen = list(dict.fromkeys(columns))
+    require_columns(source, chosen)
+    state, kinds = source.state(), dict[str, str]()
+    hidden = None if source.in_memory() is None else True
+    with tqdm(
+        total=source.known(), desc=source.name, unit=" rows", unit_scale=True, delay=DELAY, leave=False,
+        disable=hidden if source.progress is None else not source.progress,
+    ) as bar:  # fmt: skip
+        for block in source.read(chosen, types):
+            _compare(source, kinds, block)
+            yield block
+            bar.update(len(block))
+    if source.state() != state:
+        raise AlignmentError(f"{source.name} was changed while it was read: start again")
+
+
+def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None:
+    """Refuse a block whose columns hold something else than those of blocks before it."""
+    for name in block.columns:
+        kind = _kind(block[name])
+        first = kinds.setdefault(name, kind) if kind else kind
+        if kind and first != kind:
+            raise SchemaError(
+                f"column {name!r} of {source.name} holds {first} at first and {kind} in a later part: "
+                "give it one type"
+            )
+
+
+def _kind(column: pd.Series[Any]) -> str:
+    """Return what a column holds, by its type; "" where nothing is known."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biu":
+        return "numbers"
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "" if pd.isna(column.iloc[0]) and column.isna().all() else "numbers"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "dates"
+    if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
+        return str(dtype)
+    told = pd.api.types.infer_dtype(column, skipna=True)
+    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
+
+
+def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd.DataFrame:
+    """Return columns of a source as one frame; those that it does not have are left out.
+
+    Raises
+    ------
+    NotAvailableError
+        They take more than `MOST_MEMORY` bytes; or as for `checked_blocks`, with its other errors.
+    """
+    if (frame := source.in_memory()) is not None:
+        return frame
+    present = list(source.columns)
+    chosen = [name for name in (present if columns is None else columns) if name in present]
+    parts, size = list[pd.DataFrame](), 0
+    for block in checked_blocks(source, chosen, types):
+        parts.append(block)
+        size += int(block.memory_usage(index=False).sum())
+        if size > MOST_MEMORY:
+            raise NotAvailableError(
+                f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
+                "its rows: name fewer columns, or use one that reads in blocks (docs/tables.md)"
+            )
+    if not parts:
+        return pd.DataFrame({name: pd.Series(dtype=np.float64) for name in chosen})
+    return pd.concat(parts, ignore_index=True)
+
+
+# ---- a holder's own handle
+
+
+class OpenedSource(Source):
+    """A source with a bar or without, spooled or not; made by `open_rows`."""
+
+    __slots__ = ("__weakref__", "_folder", "_source", "ordered", "progress", "repeatable")
+
+    def __init__(self, source: Source, folder: Path | None, progress: bool | None) -> None:
+        self._source, self._folder = source, folder
+        self.ordered = source.ordered
+        self.repeatable = folder is not None or source.repeatable
+        self.progress = progress
+
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        return self._source.name
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        return self._source.columns
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows; the first read writes the spool file."""
+        if self._folder is not None and isinstance(self._source, (ArrowSource, StreamSource)):
+            path = _spooled(self._source, self._folder)
+            weakref.finalize(self, _removed, path)
+            self._source = ParquetSource(path, self.name)
+        return self._source.read(columns, types)
+
+    def known(self) -> int | None:
+        """Return the number of rows, where it is known."""
+        return self._source.known()
+
+    def state(self) -> object:
+        """Return what changes when the table does; a spool file is this handle's own."""
+        return None if self._folder is not None else self._source.state()
+
+    def in_memory(self) -> pd.DataFrame | None:
+        """Return the data frame that is behind it, if one is."""
+        return self._source.in_memory()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+@door
+def open_rows(data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None) -> OpenedSource:
+    """Open a table of any kind for models and releases, which take what is returned as their data.
+
+    Parameters
+    ----------
+    data : table
+        Anything that models take: see `privinf.mechanisms.tables.source_of`.
+    spool : bool or path
+        Write a stream or a query to a Parquet file when it is first read, so that it can be read again: in
+        the system's folder for temporary files, or in this one. Only you may read the file (mode 0600),
+        which is removed with the handle. Frames and files are not copied.
+    progress : bool, optional
+        Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
+
+    Returns
+    -------
+    OpenedSource
+
+    Raises
+    ------
+    StorageError
+        The file is not there; or, when it is read, the spool file cannot be written.
+
+    Notes
+    -----
+    **Privacy.** For holders: a spool file holds raw rows while the handle lives. It is no release, and its
+    order is that of the query: rows still have no places.
+
+    Examples
+    --------
+    >>> import pandas as pd, privinf as pi
+    >>> rows = pi.open_rows({"y": [0.2, 0.4, 0.1], "x": [1.0, 2.0, 3.0]}, progress=False)
+    >>> schema = pi.Schema({"y": (0, 1), "x": (0, 4)})
+    >>> pi.MomentOLS.from_formula("y ~ x", rows, schema=schema).fit(mu=1.0).nobs
+    3
+    """
+    bar = None if progress is None else check_flag(progress, "progress")
+    if isinstance(spool, bool):
+        return OpenedSource(source_of(data), Path(tempfile.gettempdir()) if spool else None, bar)
+    folder = check_path(spool, "spool")
+    if not folder.is_dir():
+        raise StorageError(f"spool={str(folder)!r} is no folder: make it first")
+    return OpenedSource(source_of(data), folder, bar)
+
+
+def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
+    """Write all rows of a source to a Parquet file of mode 0600 and return its path."""
+    from pyarrow import parquet
+
+    batches = source.batches(source.columns)
+    handle, name = tempfile.mkstemp(".parquet", "privinf-", folder)  # mode 0600
+    reason = ""
+    try:
+        with os.fdopen(handle, "wb") as file:
+            first = next(batches, None)
+            if first is None:
+                raise AlignmentError(f"{source.name} has no rows")
+            with parquet.ParquetWriter(file, first.schema) as writer:
+                writer.write_batch(first)
+                for batch in batches:
+                    writer.write_batch(batch)
+        return Path(name)
+    except PrivinfError:
+        _removed(Path(name))
+        raise
+    except OSError as problem:
+        reason = os.strerror(problem.errno) if problem.errno else "it cannot be written"
+    except Exception:  # of pyarrow: a type that Parquet does not have
+        reason = "a column has a type that Parquet does not have"
+    _removed(Path(name))
+    raise StorageError(
+        f"the spool file in {folder}: {reason}; name another folder, spool=, or free some room"
+    )
+
+
+def _removed(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,0 +1,192 @@
+"""Tables that are wrong in a later block, cut short, changed or too large are refused; nothing is spent."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.tables import KINDS, arrow, of_library
+
+import privinf as pi
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
+from privinf.mechanisms import files, reading
+from privinf.mechanisms.tables import source_of
+
+SECRET = 98765.4321
+SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 1), "g": pi.Factor(["u", "v"])})
+SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(files, "ROWS", 16)
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(4)
+    return pd.DataFrame({"y": rng.uniform(0, 10, 70), "x": rng.uniform(-1, 1, 70), "g": ["u", "v"] * 35})
+
+
+def refused(data, error, match):
+    """Fit two models, see them refuse the data without a value of a row, and nothing spent."""
+    for model in (pi.MomentOLS, pi.OLS):
+        ledger = pi.Ledger()
+        with pytest.raises(error, match=match) as told:
+            model.from_formula("y ~ x", data(), schema=SCHEMA, ledger=ledger).fit(**SPEND)
+        assert "98765" not in str(told.value)
+        assert told.value.__context__ is None
+        assert not ledger.entries
+
+
+def folder_of(path, *frames, suffix=".parquet"):
+    path.mkdir()
+    for number, frame in enumerate(frames):
+        part = path / f"{number}{suffix}"
+        frame.to_parquet(part) if suffix == ".parquet" else frame.to_csv(part, index=False)
+    return path
+
+
+def test_a_later_file_with_other_columns_is_named(frame, tmp_path):
+    folder = folder_of(tmp_path / "t", frame, frame.rename(columns={"x": "z"}))
+    refused(lambda: folder, SchemaError, r"1\.parquet lacks the column\(s\) x")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_later_file_with_other_types_is_refused(suffix, frame, tmp_path):
+    folder = folder_of(tmp_path / "t", frame, frame.assign(x=f"about {SECRET}"), suffix=suffix)
+    refused(lambda: folder, SchemaError, "'x' of t holds numbers at first and texts in a later part")
+
+
+def test_a_text_in_a_later_block_of_a_csv_file_is_refused(frame, tmp_path):
+    path = tmp_path / "t.csv"
+    frame.astype({"x": object}).assign(x=[*frame["x"][:-1], f"about {SECRET}"]).to_csv(path, index=False)
+    refused(lambda: path, SchemaError, "'x' of t.csv holds numbers at first and texts in a later part")
+
+
+def test_a_column_that_is_missing_in_some_blocks_keeps_its_kind(frame, tmp_path):
+    frame.loc[20:60, ["x", "g"]] = None
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    fits = [
+        pi.MomentOLS.from_formula("y ~ x + C(g)", data, schema=SCHEMA, missing="impute-public").fit(**SPEND)
+        for data in (path, frame)
+    ]
+    np.testing.assert_allclose(*(fit.params for fit in fits), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow Table", "polars LazyFrame", "Arrow stream", "duckdb relation"])
+def test_a_table_without_rows_is_refused(kind, frame, tmp_path):
+    made = lambda: KINDS[kind](frame.astype({"g": object})[:0], tmp_path)  # noqa: E731
+    refused(made, AlignmentError, "0 rows|at least one row")
+
+
+@pytest.mark.parametrize("left", [0, 100, 0.5, 0.99])
+def test_a_file_that_was_cut_short_is_refused(left, frame, tmp_path):
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(left * len(content)) if left < 1 else left])
+    refused(lambda: path, StorageError, "t.parquet cannot be read as Parquet")
+
+
+def test_a_damaged_page_is_found_when_it_is_read(frame, tmp_path):
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path, row_group_size=16, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[300:1300] = b"\xff" * 1000
+    path.write_bytes(content)
+    refused(lambda: path, StorageError, "t.parquet cannot be read as Parquet")
+
+
+def test_a_query_that_fails_says_nothing_of_rows(frame, tmp_path):
+    duckdb = of_library("duckdb")
+    path = tmp_path / "t.csv"
+    frame.assign(x=f"about {SECRET}").to_csv(path, index=False)
+    query = f"select y, cast(x as double) as x, g from read_csv('{path}', all_varchar=false)"
+    refused(lambda: duckdb.connect().sql(query), StorageError, "the DuckDB relation could not be read")
+    polars = of_library("polars")
+    failing = lambda: polars.scan_csv(path).with_columns(polars.col("x").cast(polars.Float64))  # noqa: E731
+    refused(failing, StorageError, "the LazyFrame could not be read")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(frame, tmp_path):
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    blocks = reading.checked_blocks(source_of(path), ["y"], SCHEMA)
+    next(blocks)
+    with open(path, "a") as file:
+        file.write("1,2,u\n")
+    with pytest.raises(AlignmentError, match=r"t\.csv was changed while it was read"):
+        list(blocks)
+
+
+def test_what_does_not_fit_into_memory_is_refused(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_MEMORY", 1000)
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path)
+    with pytest.raises(NotAvailableError, match="in memory, where this model needs its rows"):
+        pi.ModulatedOLS.from_formula("y ~ x", path, schema=SCHEMA).fit(**SPEND)
+
+
+def test_a_stream_is_read_once(frame):
+    source = source_of(arrow(frame).to_reader())
+    assert sum(map(len, source.read(["x"], SCHEMA))) == 70
+    with pytest.raises(
+        NotAvailableError, match=r"give its path, or give privinf.open_rows\(data, spool=True\)"
+    ):
+        source.read(["x"], SCHEMA)
+
+
+@pytest.mark.parametrize("kind", ["Arrow stream", "duckdb relation", "polars LazyFrame"])
+def test_a_spooled_stream_is_read_again_from_a_file_of_ones_own(kind, frame, tmp_path):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    rows = pi.open_rows(KINDS[kind](frame, tmp_path), spool=spool)
+    assert rows.repeatable
+    assert not rows.ordered
+    for _ in range(2):
+        read = pd.concat(rows.read(["x", "y"], SCHEMA))
+        np.testing.assert_array_equal(np.sort(read["x"]), np.sort(frame["x"]))
+    (file,) = spool.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(ArgumentError, match="places of rows"):
+        pi.ModulatedOLS.from_formula("y ~ x", rows, schema=SCHEMA).fit(**SPEND)
+    del rows
+    gc.collect()
+    assert not list(spool.iterdir())
+
+
+def test_a_full_disk_leaves_no_spool_file(frame, tmp_path, monkeypatch):
+    def full(self, batch):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(of_library("pyarrow.parquet").ParquetWriter, "write_batch", full)
+    made = lambda: pi.open_rows(arrow(frame).to_reader(), spool=tmp_path)  # noqa: E731
+    refused(made, StorageError, "No space left on device")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(StorageError, match="is no folder"):
+        pi.open_rows(frame, spool=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("progress", [True, False, None])
+def test_a_bar_counts_rows_and_can_be_turned_off(progress, frame, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reading, "DELAY", 0.0)
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    pi.MomentOLS.from_formula("y ~ x", pi.open_rows(path, progress=progress), schema=SCHEMA).fit(**SPEND)
+    shown = capsys.readouterr().err
+    assert ("rows" in shown) == (progress is True)
+
+
+def test_a_handle_of_a_frame_is_the_frame(frame):
+    rows = pi.open_rows(frame, spool=True)
+    results = [
+        pi.ModulatedOLS.from_formula("y ~ x", data, schema=SCHEMA).fit(**SPEND) for data in (rows, frame)
+    ]
+    np.testing.assert_array_equal(*(result.params for result in results))
