@@ -38,6 +38,17 @@ CUT = (
     "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond."
 )
 STEP = "The last step was {:.1f} of its own standard errors long (root mean square)."
+# Standard errors of the middle slope over those without noise, and clips in usual lengths, from which on.
+WIDE_FIT, LONG_CLIP = 2.0, 3.0
+COSTS = (
+    "Noise makes the standard errors of slopes {:.1f} times as large (the middle one): scores are clipped at "
+    "{:.1f} times their usual length. What costs most: {}."
+)
+TAIL_COSTS = (
+    "a few large residuals, which scores keep (tighter bounds of the response {!r}, its logarithm, or "
+    'target="robust" are narrower)'
+)
+BUDGET_COSTS = "the budget, small for {} coefficients and {} records (spend more, or use fewer columns)"
 WEAK = "Identification is weak: the noise hides the direction of {}. {}"
 CAUSES = {
     "level": "{0} is 1 in few records: merge it with another level, or leave it out.",
@@ -91,8 +102,22 @@ def notes_of(
         shift = float((estimate.bias / estimate.bse).max())
         notes.append(CUT.format(look.clip.cut, rows.total, shift))
     if look.score_sd > 0.0:
-        notes.append(STEP.format(look.length))
+        notes += [*_costs(rows, look, estimate), STEP.format(look.length)]
     return tuple(notes)
+
+
+def _costs(rows: GlmRows, look: SecondLook, estimate: Estimate) -> list[str]:
+    """Return what makes a fit wide; nothing where it is not."""
+    sampling = np.maximum(estimate.bse**2 - estimate.noise_bse**2, 1e-300)
+    slopes = np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant)
+    middle = float(np.median((estimate.bse / np.sqrt(sampling))[slopes])) if slopes.any() else 1.0
+    if middle < WIDE_FIT:
+        return []
+    length = look.clip.high / math.sqrt(rows.p)
+    cause = TAIL_COSTS.format(rows.design.response)
+    if length < LONG_CLIP:
+        cause = BUDGET_COSTS.format(rows.p, rows.total)
+    return [COSTS.format(middle, length, cause)]
 
 
 def curved_notes(rows: GlmRows, step: FinalStep, found: Drawn) -> tuple[str, ...]:

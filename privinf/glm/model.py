@@ -183,7 +183,7 @@ class GLM:
         """
         check_choice(family, Family, "family")
         chosen = trust_of_sums(trust, alone=not is_federation(data))
-        formula, roles = Roles(offset).read(formula)
+        formula, roles = Roles(offset).read(formula, schema, family)
         held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
         return cls.__new__(cls)._bind(held, chosen, family, radius, residual_clip, ledger, roles)
 

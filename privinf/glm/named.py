@@ -80,6 +80,8 @@ class OneFamily(GLM):
         Parameters
         ----------
         formula : str
+            Of OLS, ``y ~ x | firm + year`` absorbs the effects of factors: they are fitted, and left out of
+            the results, with the constant. Declared public, their levels cost no noise in `MomentOLS`.
         data : DataFrame, any other table, or Federation
         schema : Schema
             Bounds of columns and response.
@@ -94,7 +96,7 @@ class OneFamily(GLM):
             The schema declares no bounds for what the formula needs.
         """
         chosen = trust_of_sums(trust, alone=not is_federation(data))
-        formula, roles = Roles.of(columns).read(formula)
+        formula, roles = Roles.of(columns).read(formula, schema, cls.family)
         held = rows_of_formula(roles.added(formula), data, schema, missing=missing)
         return cls.__new__(cls)._bind(held, chosen, cls.family, None, residual_clip, ledger, roles)
 

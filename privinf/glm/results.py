@@ -80,7 +80,7 @@ class FederatedGLMResults(Results):
     """
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
-        if len(self.names) < len(self._settings["names"]):
+        if self._columns < len(self._settings["names"]):
             raise NotAvailableError("predictions need all coefficients: this fit reports named targets alone")
         return super()._rows(exog, transform)
 

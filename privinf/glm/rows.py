@@ -14,6 +14,7 @@ from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows, check_binary
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
+from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import Reachable
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Pair
@@ -223,6 +224,7 @@ def glm_rows(
     """Return the sites of a model with the public bounds that its statistics need."""
     check_choice(family, Family, "family")
     _check_roles(held.design, family, roles)
+    check_effects(held.design, roles.effects)
     residual_clip = "auto" if residual_clip is None else residual_clip
     design = _basis_without(held.design, roles)
     low, high = design.y_low, design.y_high

@@ -44,6 +44,7 @@ from privinf.glm.second_look import SecondLook
 from privinf.glm.settling import Trajectory
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.results.effects import absorbing
 from privinf.typing import RngLike, Trust
 from privinf.validation import counted
 
@@ -71,7 +72,7 @@ def run_fit(
     if asked.scaled and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     found = _run(rows, trust, ledger, model, replace(request, cov_type=asked.kind or "HC0"), spending)
-    return small_sampled(found, asked.scaled)
+    return absorbing(small_sampled(found, asked.scaled), rows.roles.effects)
 
 
 def _run(

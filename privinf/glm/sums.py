@@ -11,7 +11,9 @@ from typing import Any, Protocol, TypedDict
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.typing import Floats, Integers, PlainValue
+from privinf.schema import Schema
+from privinf.schema.calls import absorbed
+from privinf.typing import Family, Floats, Integers, PlainValue
 from privinf.validation import check_words
 
 BYTES = 8
@@ -228,11 +230,14 @@ class Roles:
     ----------
     offset, exposure, weights : str or None
         Added to the linear predictor, as it is or as its log; how much a row counts, public by nature.
+    effects : tuple of str
+        Terms of a linear model whose coefficients are not reported, ``C(firm)``.
     """
 
     offset: str | None = None
     exposure: str | None = None
     weights: str | None = None
+    effects: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, words: RoleWords) -> Roles:
@@ -250,11 +255,16 @@ class Roles:
         told = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
         return {title: name for title, name in told.items() if name is not None}
 
-    def read(self, formula: str) -> tuple[str, Roles]:
-        """Return a formula without its ``+ offset(column)``, and the roles with it.
+    def read(self, formula: str, schema: Schema, family: Family) -> tuple[str, Roles]:
+        """Return a formula without its ``+ offset(column)`` and its ``| factor``, and the roles with them.
 
-        Raises ArgumentError if there are several, or one is named beside it.
+        Raises ArgumentError if there are several offsets, or one is named beside it, and SchemaError where
+        effects are absorbed that cannot be.
         """
+        if family == "gaussian":
+            formula, effects = absorbed(formula, schema)
+            if effects:
+                return formula, replace(self, effects=effects)
         found = _OFFSET.findall(formula) if isinstance(formula, str) else []
         if not found:
             return formula, self

@@ -17,6 +17,8 @@ from privinf.moments.model import MomentOLS, moment_system
 from privinf.moments.records import MomentSystem
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.effects import MOST_COLUMNS, absorbing, check_effects
+from privinf.schema.calls import absorbed
 from privinf.schema.columns import all_columns, each_formula, scaled_maps, sub_design
 from privinf.typing import CovType, Floats, Json, Stabilization, Target
 from privinf.validation import check_words
@@ -79,7 +81,8 @@ class Analyses:
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Default: the regression that the release was made for.
+            Default: the regression that the release was made for. ``y ~ x | firm`` absorbs effects of
+            factors: see `OLS.from_formula`.
         cov_type : {"nonrobust", "HC0"}, optional
             What the release has: totals "nonrobust", which assumes equal error variance, records "HC0". The
             residual moments that ``cov_type="HC0"`` buys belong to the release's own formula.
@@ -114,9 +117,12 @@ class Analyses:
                 f"cov_type={wanted!r}: this release has {made!r} for any formula; robust errors of a total "
                 "need residual moments, which belong to one formula: MomentOLS(...).fit(cov_type='HC0')"
             )
+        schema = self._release.design.schema
+        formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         found = sub_design(self._release.design, formula)
+        check_effects(found.design, effects, most=MOST_COLUMNS)
         system = moment_system(self._release, part_of(self._release, found.maps))
-        return build_results(
+        result = build_results(
             Results,
             system,
             release=self._release,
@@ -128,6 +134,7 @@ class Analyses:
             settings={"formula": formula},
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
         )
+        return absorbing(result, effects)
 
     def iv(self, formula: str) -> iv.IVResults:
         """Fit two-stage least squares.

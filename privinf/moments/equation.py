@@ -17,6 +17,7 @@ from privinf.inference.solution import TOTALS_EQUATION, quadratic, semidefinite,
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsLaw
 from privinf.releases import Release
+from privinf.results import Results
 from privinf.schema import Design, Schema
 from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
 from privinf.validation import check_array, check_count, check_number, check_positive
@@ -387,3 +388,83 @@ def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
     """Return how a release orders z, (public, private, c y), and the order that brings columns back."""
     public, private = np.flatnonzero(~design.private), np.flatnonzero(design.private)
     return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))
+
+
+# ---- what makes a fit wide
+
+# Standard errors over those without noise, of the middle slope and of the widest, from which on it is said.
+WIDE, WIDEST = 2.0, 3.0
+# A cause that costs so many times the variance is named; the dearest always.
+COSTLY = 3.0
+EVEN_RESPONSE, EVEN_COLUMN = 1.0 / 4.0, 1.0 / 3.0
+# A column with less than this share of its variance beside the others goes along with them.
+ALONE = 0.3
+RANGES = (
+    "It is for the whole ranges of response and columns: what costs most: {}. OLS with the same formula "
+    "pays for the spread of the residuals instead, and is the narrower the wider the bounds are."
+)
+TIMES = "Noise makes the standard errors of slopes {:.1f} times as large, of {} {:.1f} times. "
+DROWNED = "Noise hides what the standard errors would be without it. "
+RESPONSE_WIDE = "the bounds of the response {} ({} half their width)"
+COLUMN_WIDE = "the bounds of {}, wide against its values (whose sd is {:.0%} of half the width)"
+GOES_ALONG = "that {} goes along with other columns"
+NUMEROUS = "{} columns, each of which adds to the noise of all"
+
+
+def advice_of(result: Results, system: LargeSample) -> tuple[str, ...]:
+    """Return what a footnote says of a wide fit of totals; nothing where it is not wide.
+
+    Parameters
+    ----------
+    result : Results
+        Of p coefficients, none left out.
+    system : LargeSample
+        Its equation, scaled units; records' moments have no advice.
+
+    Notes
+    -----
+    With half the width of their bounds 1, the noise adds to the variance of a slope about as much as sampling
+    does, times ``kappa (1 + R^2) / (sigma^2 r_j)``: sigma^2 the residual variance, r_j what column j has
+    beside all others, R^2 the largest squared norm of the columns, kappa a number that budget and n decide.
+    Against a response and a column that fill their bounds evenly beside one other, 1/4, 1/3 and R^2 = 1, each
+    factor says what it costs.
+    """
+    design, estimate = result._context.design, result.estimate
+    if design is None or not isinstance(system, NoisyTotals) or system._scale == 0.0:
+        return ()
+    slopes = np.arange(len(result.names)) != (-1 if design.constant is None else design.constant)
+    if not slopes.any():
+        return ()
+    sampling = result._context.sampling_cov
+    if estimate.cov is None or sampling is None or not (np.diag(sampling) > 0.0).all():
+        weakest = np.linalg.eigh(system.A)[1][:, 0]
+        widest = int(np.argmax(np.where(slopes, np.abs(weakest), -1.0)))
+        return (DROWNED + RANGES.format(_causes(result, system, design, widest)),)
+    ratio = np.where(slopes, estimate.bse / np.sqrt(np.diag(sampling)), 0.0)
+    middle, widest = float(np.median(ratio[slopes])), int(np.argmax(ratio))
+    if middle < WIDE and ratio[widest] < WIDEST:
+        return ()
+    told = TIMES.format(middle, result.names[widest], float(ratio[widest]))
+    return (told + RANGES.format(_causes(result, system, design, widest)),)
+
+
+def _causes(result: Results, system: NoisyTotals, design: Design, widest: int) -> str:
+    """Return the causes that cost most, the dearest first, in words."""
+    name, gram = result.names[widest], system.A
+    mean = 0.0 if design.constant is None else float(gram[design.constant, widest])
+    spread = max(float(gram[widest, widest]) - mean**2, 0.0)
+    beside = max(1.0 / float(np.linalg.pinv(gram, hermitian=True)[widest, widest]), 0.0)
+    scale = result._context.scale
+    residual = 0.0 if scale is None else scale / (design.y_scale * design.y_norm) ** 2
+    share = "residuals are not told from zero beside"
+    if residual:
+        share = f"residuals have an sd of {math.sqrt(residual):.0%} of"
+    along = beside < ALONE * spread
+    column = GOES_ALONG.format(name) if along else COLUMN_WIDE.format(name, math.sqrt(spread))
+    costs = {
+        RESPONSE_WIDE.format(repr(design.response), share): EVEN_RESPONSE / max(residual, 1e-6),
+        column: EVEN_COLUMN / max(beside, 1e-12),
+        NUMEROUS.format(len(gram)): (1.0 + design.norm**2) / 2.0,
+    }
+    dearest = sorted(costs, key=lambda cause: -costs[cause])
+    return "; ".join(cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0])

@@ -9,25 +9,16 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
+from privinf.fitting import rows
 from privinf.fitting.model import SITES_NOISE, Covariance, ReleaseModel, spending_of
-from privinf.fitting.rows import (
-    AT_SITES,
-    NEEDS_SITES,
-    PROTECTED,
-    Limits,
-    check_trust,
-    is_federation,
-    refuse_weights,
-    rows_of_arrays,
-    rows_of_formula,
-    rows_of_pairs,
-)
 from privinf.fitting.solve import Fit, build_results, small_sampled
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.effects import MOST_COLUMNS, absorbing, check_effects
 from privinf.schema import Schema
+from privinf.schema.calls import absorbed
 from privinf.typing import (
     Bounds,
     ColumnLike,
@@ -41,15 +32,18 @@ from privinf.typing import (
     Table,
     Target,
     Trust,
-)
+)  # fmt: skip
 from privinf.validation import check_count
 
 if TYPE_CHECKING:  # a fit of rows in one place loads no federation
     from privinf.moments.federated import Checkpoint, FederatedMoments
 
 __all__ = ["MomentOLS", "moment_system"]
-ONE_PLACE: Mapping[Trust, str] = {"server": NEEDS_SITES, "secure-sum": NEEDS_SITES}
-SEVERAL: Mapping[Trust, str] = {"central": AT_SITES, "local": "is for records in one place: sites sum them"}
+ONE_PLACE: Mapping[Trust, str] = {"server": rows.NEEDS_SITES, "secure-sum": rows.NEEDS_SITES}
+SEVERAL: Mapping[Trust, str] = {
+    "central": rows.AT_SITES,
+    "local": "is for records in one place: sites sum them",
+}
 
 
 @doors
@@ -105,6 +99,7 @@ class MomentOLS(ReleaseModel):
 
     kind = "moments"
     mechanism_class = Moments
+    _effects: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -121,17 +116,14 @@ class MomentOLS(ReleaseModel):
         weights: None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        refuse_weights(weights)
+        rows.refuse_weights(weights)
         if y_bounds is None:
-            raise SchemaError(PROTECTED)
-        held = rows_of_arrays(y, X, Limits(bounds, radius, y_bounds, public), missing=missing)
+            raise SchemaError(rows.PROTECTED)
+        held = rows.rows_of_arrays(y, X, rows.Limits(bounds, radius, y_bounds, public), missing=missing)
         mechanism = Moments(
-            held.design,
-            trust=check_trust(trust, "central", ONE_PLACE),
-            response_weight=response_weight,
-            missing=missing,
-            data_bounds=held.data_bounds,
-        )
+            held.design, trust=rows.check_trust(trust, "central", ONE_PLACE), missing=missing,
+            response_weight=response_weight, data_bounds=held.data_bounds,
+        )  # fmt: skip
         self._bind(mechanism, held, ledger)
 
     @classmethod
@@ -178,8 +170,10 @@ class MomentOLS(ReleaseModel):
         """
         from privinf.moments.federated import FederatedMoments
 
-        trust = check_trust(trust, "secure-sum", SEVERAL)
-        held = rows_of_pairs(parties, Limits(bounds, radius, y_bounds), missing=missing).placed(trust)
+        trust = rows.check_trust(trust, "secure-sum", SEVERAL)
+        held = rows.rows_of_pairs(parties, rows.Limits(bounds, radius, y_bounds), missing=missing).placed(
+            trust
+        )
         return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
 
     @classmethod
@@ -202,7 +196,8 @@ class MomentOLS(ReleaseModel):
         Parameters
         ----------
         formula : str
-            Evaluated on raw rows at the holder; its bounds follow from the schema.
+            Evaluated on raw rows at the holder; its bounds follow from the schema. ``y ~ x | firm`` absorbs
+            effects of factors: see `OLS.from_formula`.
         data : DataFrame, any other table, or Federation
             Sites must have the same schema, and a policy that goes with `trust`.
         schema : Schema
@@ -212,7 +207,7 @@ class MomentOLS(ReleaseModel):
         response_weight, radius, ledger
             As for the class.
         weights : str, optional
-            Of a data frame: a column of weights that the schema declares public with positive bounds.
+            Of a data frame: a column of weights that the schema declares public, its bounds positive.
         missing : {"raise", "impute-public"}
             Of a data frame; in a federation every site's `Rows` say it.
         data_bounds : bool
@@ -221,23 +216,25 @@ class MomentOLS(ReleaseModel):
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema does not declare what the formula needs; observation weights over a federation.
-
-        Notes
-        -----
-        Over a federation, columns that the schema declares public are protected like the others.
+            The schema does not declare what the formula needs; observation weights over a federation, where
+            columns that the schema declares public are protected like the others.
         """
-        if not is_federation(data):
-            trust = check_trust(trust, "central", ONE_PLACE)
+        effects: tuple[str, ...] = ()
+        if isinstance(formula, str) and "|" in formula:
+            formula, effects = absorbed(formula, schema)
+        if not rows.is_federation(data):
+            trust = rows.check_trust(trust, "central", ONE_PLACE)
             options = {"trust": trust, "response_weight": response_weight, "radius": radius}
             more = {"weights": weights, "data_bounds": data_bounds}
-            return cls._of_table(formula, data, schema, missing, ledger, options | more)
+            model = cls._of_table(formula, data, schema, missing, ledger, options | more)
+            return model._leaving_out(effects)
         from privinf.moments.federated import FederatedMoments, closed
 
-        refuse_weights(weights)
-        trust = check_trust(trust, "secure-sum", SEVERAL)
-        held = closed(rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema)
-        return cls._over(FederatedMoments(held, trust=trust, response_weight=response_weight), ledger)
+        rows.refuse_weights(weights)
+        trust = rows.check_trust(trust, "secure-sum", SEVERAL)
+        held = closed(rows.rows_of_formula(formula, data, schema, radius=radius, missing=missing), schema)
+        made = FederatedMoments(held, trust=trust, response_weight=response_weight)
+        return cls._over(made, ledger)._leaving_out(effects)
 
     @classmethod
     def _over(cls, mechanism: FederatedMoments, ledger: Ledger | None) -> Self:
@@ -246,6 +243,12 @@ class MomentOLS(ReleaseModel):
         model.ledger = check_ledger(ledger)
         model._rows = model._release = None
         return model
+
+    def _leaving_out(self, effects: tuple[str, ...]) -> Self:
+        if effects:
+            check_effects(self.mechanism.design, effects, most=MOST_COLUMNS)
+        self._effects = effects
+        return self
 
     @property
     def _federated(self) -> bool:
@@ -325,17 +328,12 @@ class MomentOLS(ReleaseModel):
         scaled = Covariance.of(cov_type, schema).check(equation.release_cov_type(release), schema).scaled
         system = moment_system(release)
         found = build_results(
-            Results,
-            system,
-            release=release,
-            ledger=self.ledger,
-            model=type(self).__name__,
-            method=equation.method_of(release),
-            fit=how,
-            options=equation.described(release),
+            Results, system, release=release, ledger=self.ledger, model=type(self).__name__,
+            method=equation.method_of(release), fit=how, options=equation.described(release),
             settings=equation.caveats(release, system),
-        )
-        return small_sampled(found, scaled)
+        )  # fmt: skip
+        found = small_sampled(found._noted(equation.advice_of(found, system)), scaled)
+        return absorbing(found, self._effects) if self._effects else found
 
     def __repr__(self) -> str:
         if self._federated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -70,7 +71,7 @@ class Results(Withheld, DescribedResults):
     @property
     def ssr(self) -> float:
         """Sum of squared residuals without privacy noise, from `scale`."""
-        freed = len(self.names) if math.isfinite(self._estimate.df_resid) else 0
+        freed = self._columns if math.isfinite(self._estimate.df_resid) else 0
         return self.scale * (self.nobs - freed)
 
     @property
@@ -81,7 +82,7 @@ class Results(Withheld, DescribedResults):
     @property
     def mse_resid(self) -> float:
         """`ssr` over the number of records less that of coefficients."""
-        return self.ssr / (self.nobs - len(self.names))
+        return self.ssr / (self.nobs - self._columns)
 
     @property
     def mse_model(self) -> float:
@@ -104,6 +105,10 @@ class Results(Withheld, DescribedResults):
     def _with(self, estimate: Estimate, context: Context) -> Self:
         """Return the result with another estimate and surroundings."""
         return cast("Self", _restored(type(self), estimate, context))
+
+    def _noted(self, notes: tuple[str, ...]) -> Self:
+        """Return the result with more footnotes."""
+        return self._with(self._estimate, replace(self._context, notes=(*self._context.notes, *notes)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self._estimate, self._context)

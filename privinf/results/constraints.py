@@ -178,7 +178,8 @@ def pairwise_contrasts(
         raise ArgumentError(f"term {shown(term)} is not in the model; its terms are: {', '.join(grouped)}")
     positions = grouped[term]
     columns = design.columns if design.raw is None else design.raw
-    pieces = [columns[position].to_dict()["pieces"] for position in positions]
+    known = dict(zip(design.names, columns, strict=True))
+    pieces = [known[names[position]].to_dict()["pieces"] for position in positions]
     factors = {str(piece[0].get("factor")) if len(piece) == 1 else "" for piece in pieces}
     declared = design.schema[name] if (name := factors.pop()) in design.schema else None
     if factors or not isinstance(declared, Factor):

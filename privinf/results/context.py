@@ -128,10 +128,21 @@ class Context:
         fresh = tuple(text for text in fresh if text not in self.notes)
         return replace(self, notes=(*self.notes, *fresh)) if fresh else self
 
+    @property
+    def absorbed(self) -> tuple[str, ...]:
+        """Columns of the design whose coefficients are not reported (`privinf.results.effects`)."""
+        return tuple(self.settings.get("absorbed", ()))
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Columns of the design whose coefficients are."""
+        names = () if self.design is None else self.design.names
+        return tuple(name for name in names if name not in self.absorbed)
+
     def fit_to(self, estimate: Estimate) -> Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""
         p = len(estimate.params)
-        if self.design is not None and self.design.names != estimate.names:
+        if self.design is not None and self.reported != estimate.names:
             raise ArgumentError("the design's columns are not those of the estimate")
         if self.sampling_cov is not None and np.shape(self.sampling_cov) != (p, p):
             raise ArgumentError(f"sampling_cov must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")
@@ -197,6 +208,12 @@ class Withheld:
 def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:
     """Return the score test of private slopes `beta0` in user units; see `Results.score_test`."""
     system, design = _parts(context)
+    if context.absorbed:
+        k = len(context.reported)
+        null = np.zeros(k) if beta0 is None else check_array(beta0, "beta0", ndim=1)
+        if null.shape != (k,):
+            raise ArgumentError(f"beta0 must hold {k} coefficients ({', '.join(context.reported)})")
+        return restricted_score_test(context, np.eye(k), null)
     if beta0 is None:
         tested = np.ones(len(design.names), dtype=bool)
         if design.constant is not None:
@@ -213,6 +230,7 @@ def restricted_score_test(context: Context, R: Floats, q: Floats) -> ScoreTestRe
     """Return the score test of ``R b = q`` in user units; see `DescribedResults.score_test`."""
     system, design = _parts(context)
     transform, shift = design.to_user
+    R = R @ np.eye(len(design.names))[_places(context)]
     found = test_restrictions(system, R @ transform, q - R @ shift)
     return replace(found, null=q)
 
@@ -229,8 +247,9 @@ def all_score_sets(context: Context, alpha: float) -> tuple[ScoreSet, ...]:
     transform, shift = design.to_user
     factors = np.diag(transform)
     moved: Any = Uncentred(system, transform / factors[:, None])
-    found = score_sets(moved, alpha=alpha, tested=design.private)
-    return tuple(s.mapped(float(f), float(c)) for s, f, c in zip(found, factors, shift, strict=True))
+    places = _places(context)
+    found = score_sets(moved, places, alpha=alpha, tested=design.private)
+    return tuple(s.mapped(float(factors[j]), float(shift[j])) for s, j in zip(found, places, strict=True))
 
 
 @dataclass(frozen=True)
@@ -294,6 +313,12 @@ class Uncentred:
     @cached_property
     def _inverse(self) -> Floats:
         return np.asarray(np.linalg.inv(self.T), dtype=np.float64)
+
+
+def _places(context: Context) -> list[int]:
+    """Return the places of the reported coefficients in the design."""
+    names = () if context.design is None else context.design.names
+    return [names.index(name) for name in context.reported]
 
 
 def _parts(context: Context) -> tuple[LinearScores, Design]:

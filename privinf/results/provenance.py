@@ -141,7 +141,7 @@ class DescribedResults(HypothesisResults):
     @property
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
-        return 1.0 - (self.nobs - self.k_constant) / (self.nobs - len(self.names)) * (1.0 - self.rsquared)
+        return 1.0 - (self.nobs - self.k_constant) / (self.nobs - self._columns) * (1.0 - self.rsquared)
 
     @property
     def fvalue(self) -> float:
@@ -162,7 +162,7 @@ class DescribedResults(HypothesisResults):
             raise NotAvailableError(f"fvalue: {self._no_moments}; f_test() and wald_test() test restrictions")
         p, design = len(self.names), self._context.design
         constant = None if design is None else design.constant_direction
-        if constant is None:
+        if constant is None or self._context.absorbed:
             return np.eye(p)
         if p == 1:
             raise NotAvailableError("fvalue: the model has no coefficient besides the constant")

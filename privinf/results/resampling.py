@@ -146,6 +146,7 @@ def resampled_solution(
         system is None
         or design is None
         or estimate.bread is None
+        or estimate.names != design.names
         or system.scores(np.zeros(len(system.g))) is None
     ):
         raise NotAvailableError(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, SteepDirectionWarning, WeakIdentificationWarning
+from privinf.errors import ArgumentError, NotAvailableError, SteepDirectionWarning, WeakIdentificationWarning
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
@@ -79,7 +79,12 @@ class WaldResults:
     @property
     def df_model(self) -> int:
         """Number of coefficients besides the constant, be it a column or the sum of dummies."""
-        return len(self.names) - self.k_constant
+        return self._columns - self.k_constant
+
+    @property
+    def _columns(self) -> int:
+        """Number of coefficients that were fitted, absorbed ones among them."""
+        return len(self.names) + len(self._context.absorbed)
 
     @property
     def k_constant(self) -> int:
@@ -91,7 +96,7 @@ class WaldResults:
     def df_resid(self) -> int:
         """Degrees of freedom of the sampling error; else the number of records less that of coefficients."""
         df = self._estimate.df
-        return int(df) if math.isfinite(df) else self.nobs - len(self.names)
+        return int(df) if math.isfinite(df) else self.nobs - self._columns
 
     @property
     def cov_type(self) -> str:
@@ -226,6 +231,10 @@ class WaldResults:
             warn(f"{asked}: {STEEP.format(strength.stretch)}", SteepDirectionWarning)
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
+        if self._context.absorbed:
+            raise NotAvailableError(
+                "predictions need the effects that this fit absorbed: write + C(factor) in place of | factor"
+            )
         return prediction_rows(exog, self.names, self._context.design, transform=transform)
 
     def _labelled(self, values: Floats, name: str) -> pd.Series[float]:

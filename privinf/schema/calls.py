@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from privinf.errors import SchemaError
@@ -20,6 +21,51 @@ BASIS_ARGUMENTS = {
 }
 # Codings of factors, each with the word for its level.
 CODINGS = {"Treatment": "reference", "Sum": "omit", "Helmert": None}
+
+
+EFFECTS = (
+    "a | absorbs the effects of factors, y ~ x | firm + year, which OLS, GLM(family='gaussian') and "
+    "MomentOLS do: elsewhere write + C(firm)"
+)
+
+
+def absorbed(formula: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
+    """Return a formula in which the effects after its ``|`` are terms, and these terms.
+
+    ``y ~ x | firm + year`` gives ``y ~ x + C(firm) + C(year)`` and ``("C(firm)", "C(year)")``.
+
+    Raises
+    ------
+    SchemaError
+        What stands after the ``|`` are no names of declared factors.
+    """
+    parts = parted(formula) if isinstance(formula, str) and isinstance(schema, Schema) else [""]
+    if len(parts) == 1:
+        return formula, ()
+    left, right = parts[0], parts[-1]
+    found = [_EFFECT.fullmatch(name) for name in right.split("+")]
+    columns = [match[1] or match[2] for match in found if match is not None]
+    if len(parts) > 2 or len(columns) < len(found):
+        raise SchemaError(f"{formula!r}: after one | stand names of factors, y ~ x | firm + year")
+    for column in columns:
+        declared_levels(schema, column)
+    terms = tuple(dict.fromkeys(f"C({column})" for column in columns))
+    return " + ".join([left.rstrip(), *terms]), terms
+
+
+def parted(formula: str) -> list[str]:
+    """Return the parts of a formula between the bars that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in formula:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+_EFFECT = re.compile(r"\s*(?:C\(\s*(\w+)\s*\)|(\w+))\s*")
 
 
 def coded_factor(

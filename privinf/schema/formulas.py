@@ -66,6 +66,11 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
 
     if not isinstance(formula, str):
         raise SchemaError(f"formula must be text, got {type(formula).__name__}")
+    if "|" in formula:
+        from privinf.schema.calls import EFFECTS, parted
+
+        if len(parted(formula)) > 1:
+            raise SchemaError(f"formula {shown(formula)}: {EFFECTS}")
     try:
         description = patsy.ModelDesc.from_formula(formula)
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors

@@ -1,0 +1,104 @@
+"""Coverage and width of slopes beside absorbed effects, ``y ~ x + z | firm``, and what is flagged.
+
+    python -m benchmarks.effects      # about 20 minutes of one core
+
+Simulated: x goes with the effects (half of its variance is between firms), errors are of unequal variance for
+OLS, which does not assume otherwise, and of equal variance for MomentOLS, whose default does.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+
+import privinf as pi
+from privinf.errors import PrivinfError
+
+OUT = Path(__file__).parent / "results" / "effects.md"
+FITS, DELTA, LEVEL = 500, 1e-6, 0.95
+SLOPES = {"x": 0.5, "z": -0.3}
+CELLS = (
+    (pi.OLS, 10, 10_000, 1.0), (pi.OLS, 30, 20_000, 1.0), (pi.OLS, 60, 50_000, 1.0), (pi.OLS, 60, 20_000, 1.0),
+    (pi.MomentOLS, 10, 10_000, 1.0), (pi.MomentOLS, 30, 20_000, 1.0), (pi.MomentOLS, 60, 50_000, 1.0),
+    (pi.MomentOLS, 60, 5_000, 0.5),
+)  # fmt: skip
+
+
+def sample(rng, levels, n, *, equal):
+    """Return rows of firms whose effects go with x."""
+    firm = rng.integers(0, levels, n)
+    effect = np.linspace(-1.0, 1.0, levels)[rng.permutation(levels)]
+    x = np.clip(0.5 * effect[firm] + rng.uniform(-0.5, 0.5, n), -1, 1)
+    z = rng.uniform(-1, 1, n)
+    spread = 0.3 if equal else 0.15 + 0.3 * np.abs(z)
+    y = 1.0 + SLOPES["x"] * x + SLOPES["z"] * z + effect[firm] + spread * rng.uniform(-1.7, 1.7, n)
+    return pd.DataFrame({"y": y, "x": x, "z": z, "firm": [f"f{k:03d}" for k in firm]})
+
+
+def cell(model, levels, n, epsilon):
+    """Return one row of the table."""
+    names = [f"f{k:03d}" for k in range(levels)]
+    firm = pi.Factor(names, public=True)
+    schema = pi.Schema({"y": (-4.0, 6.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0), "firm": firm})
+    rng, held, width, flagged, none = np.random.default_rng(levels + n), [], [], 0, 0
+    equal = model is pi.MomentOLS
+    for seed in range(FITS):
+        data = sample(rng, levels, n, equal=equal)
+        try:
+            r = model.from_formula("y ~ x + z | firm", data, schema=schema).fit(
+                epsilon=epsilon, delta=DELTA, rng=seed
+            )
+            ends = r.conf_int(1.0 - LEVEL)
+        except PrivinfError:
+            none += 1
+            continue
+        if r.identification.weak or r.identification.steep:
+            flagged += 1
+            continue
+        held.append([ends.loc[name, 0] <= value <= ends.loc[name, 1] for name, value in SLOPES.items()])
+        if seed < 20:
+            X = pd.get_dummies(data.firm, dtype=float)[names].assign(x=data.x, z=data.z)
+            theirs = sm.OLS(data.y, X).fit(cov_type="nonrobust" if equal else "HC0").bse[["x", "z"]]
+            width.append(r.bse / theirs)
+    share = np.mean(held, axis=0) if held else [math.nan] * 2
+    wide = pd.DataFrame(width).median() if width else {"x": math.nan, "z": math.nan}
+    covered = ", ".join(f"{one:.3f}" for one in share)
+    return [
+        model.__name__, str(levels), f"{n:,}", f"{epsilon:g}", str(len(held)), str(flagged), str(none), covered,
+        f"{wide['x']:.1f}, {wide['z']:.1f}",
+    ]  # fmt: skip
+
+
+PAGE = """# Absorbed effects
+
+    python -m benchmarks.effects
+
+`y ~ x + z | firm`, {fits} fits a row, new rows and new noise each, delta 1e-6; half of the variance of x is between
+firms, whose factor is declared public. "covers": how many of the 95% intervals of x and z hold the true slopes, among
+fits that are not flagged; "flagged": fits whose identification is called weak or steep; "none": fits without intervals,
+with the reason. "width": standard errors over those of statsmodels with all indicators, medians of 20 fits. The error of
+a coverage of .95 in {fits} fits is .010.
+
+{table}
+"""
+
+
+def main():
+    """Measure, and write the page."""
+    head = ["model", "firms", "n", "epsilon", "judged", "flagged", "none", "covers (x, z)", "width (x, z)"]
+    rows = [head, ["---"] * len(head)]
+    warnings.simplefilter("ignore")
+    for one in CELLS:
+        rows.append(cell(*one))
+        print(rows[-1], flush=True)
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    OUT.write_text(PAGE.format(table=table, fits=FITS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Effects of factors that a result leaves out: fitted with everything else, and then not reported.
+
+With the columns x that are reported and the indicators d of the absorbed factors, the coefficients of x in
+the regression on both are those of the regression on what d leaves of x (Frisch, Waugh and Lovell):
+partialling d out of the released moments, noise and all, gives the same numbers and the same covariance as
+solving for everything and leaving the coefficients of d out, which is what is done here. Whether the noise
+leaves enough of x within the levels is judged from the whole system, as for any result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from privinf.errors import NotAvailableError, SchemaError
+from privinf.results.base import Results
+from privinf.results.constraints import term_of
+from privinf.schema import Design
+
+# Beyond it, the law of the noise of second moments, an array of p^4 numbers, would fill the memory.
+MOST_COLUMNS = 120
+NOTHING_LEFT = "no column is left beside the effects of {}: name one before the |"
+ResultsT = TypeVar("ResultsT", bound=Results)
+
+
+def check_effects(design: Design, effects: Sequence[str], *, most: int | None = None) -> None:
+    """Raise unless a design has other columns beside its effects, and at most `most` columns.
+
+    Raises
+    ------
+    SchemaError
+        There is nothing but effects.
+    NotAvailableError
+        There are too many levels.
+    """
+    if effects and not kept(design.names, design, effects):
+        raise SchemaError(NOTHING_LEFT.format(" + ".join(effects)))
+    if effects and most is not None and len(design.names) > most:
+        raise NotAvailableError(
+            f"{len(design.names)} columns, with the levels of {' + '.join(effects)}: second moments of more "
+            f"than {most} are not offered; pool levels, Factor(levels, other=), or fit pi.OLS"
+        )
+
+
+def kept(names: Sequence[str], design: Design, effects: Sequence[str]) -> list[int]:
+    """Return the places of the coefficients that are neither effects nor the constant, which is one too."""
+    constant = None if design.constant is None else design.names[design.constant]
+    return [j for j, name in enumerate(names) if name != constant and term_of(name) not in effects]
+
+
+def absorbing(result: ResultsT, effects: Sequence[str]) -> ResultsT:
+    """Return a result without the coefficients of these terms and the constant; itself where there are none.
+
+    Parameters
+    ----------
+    result : Results
+        Of p coefficients.
+    effects : sequence of str
+        Terms of its design, ``C(firm)``.
+    """
+    context, names = result._context, result.names
+    if not effects or context.design is None:
+        return result
+    places = kept(names, context.design, effects)
+    gone = [name for j, name in enumerate(names) if j not in places]
+    sampling, point = context.sampling_cov, context.point
+    return result._with(
+        result.estimate.transformed(np.eye(len(names))[places], names=[names[j] for j in places]),
+        replace(
+            context,
+            sampling_cov=None if sampling is None else sampling[np.ix_(places, places)],
+            point=None if point is None else point[places],
+            settings={**context.settings, "absorbed": gone},
+            options={**context.options, "Absorbed": f"{' + '.join(effects)} ({len(gone)} coefficients)"},
+        ),
+    )
