@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -122,6 +123,35 @@ class Examples:
             return y, y**2
         weights = self.label_weights(rows)
         return weights @ levels, weights @ levels**2
+
+
+def count_dispersion(data: Examples, theta: Floats) -> tuple[float, float]:
+    """Return the variance of counts over their Poisson means e^(x'theta), and its standard error.
+
+    With eta = x'theta and s = theta'S theta (x, y as released, v the variance of y's noise) the ratio is
+
+        mean(y^2 - v - 2 y e^(eta - s/2) + e^(2 eta - 2 s)) / mean(e^(eta - s/2)):
+
+    each term has the mean over the noise that the clean one has. Features under response enter through their
+    inverse weights. The error of theta moves it in second order.
+
+    **Privacy.** Post-processing.
+    """
+    combinations, s = data.combinations(), float(theta @ (data.noise * theta))
+    offsets = combinations.offsets @ theta
+    squares, means = np.empty(data.n), np.empty(data.n)
+    for rows in data.blocks(len(offsets)):
+        X = data.X[rows]
+        weights, eta = combinations.weights(X), (combinations.base(X) @ theta)[:, None] + offsets
+        y, y_square = data.label_moments(rows, None)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means[rows] = (weights * np.exp(eta - s / 2.0)).sum(axis=1)
+            squares[rows] = y_square - 2.0 * y * means[rows] + (weights * np.exp(2.0 * (eta - s))).sum(axis=1)
+    center = float(means.mean())
+    if not (center > 0.0 and np.isfinite(squares).all()):
+        return math.nan, math.inf
+    ratio = float(squares.mean()) / center
+    return ratio, float(np.std(squares - ratio * means)) / (center * math.sqrt(data.n))
 
 
 def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: Floats) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Self, TypedDict, Unpack
 
@@ -13,6 +14,7 @@ from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError
 from privinf.fitting.model import NO_FACTOR, ReleaseModel, check_made, spending_of
 from privinf.fitting.rows import Limits, rows_of_arrays
 from privinf.fitting.solve import CLIPPED, fit_measures, small_sampled
+from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_options
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import examples_law
@@ -71,7 +73,14 @@ TARGETS = {
     "logistic": "The conditional score is unbiased if the logistic model is right.",
     "multinomial": "The conditional score is unbiased if the multinomial model is right.",
 }
-
+SCATTER = (
+    "Counts vary {:.3g} (standard error {:.2g}) times as much as the Poisson law says. Standard errors hold "
+    "whatever that is; intervals of new counts take two of its standard errors more."
+)
+SCATTER_HIDDEN = (
+    "The noise hides how much counts vary. Standard errors hold whatever that is; there are no intervals of "
+    "new counts."
+)
 
 NO_GAUSSIAN_LEVEL = dict.fromkeys(
     ("mu", "rho"),
@@ -443,6 +452,9 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
         notes.append(NAIVE if system.correction == "none" else SERIES.format(series_bias(system, params)))
     if system.ridge > 0.0:
         notes.append(PENALIZED.format(system.ridge))
+    if system.loss == "poisson" and system.correction == "exact":
+        ratio, se = count_dispersion(system.data, params)
+        notes.append(SCATTER.format(ratio, se) if math.isfinite(se) else SCATTER_HIDDEN)
     return tuple(notes)
 
 

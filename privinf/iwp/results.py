@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Unpack, cast
@@ -14,6 +15,7 @@ from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
+from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
 from privinf.iwp.noise import examples_law
@@ -51,8 +53,9 @@ NO_SYSTEM = (
 class IWPGLMResults(Results):
     """Results of an `IWPGLM` fit.
 
-    Adds to `Results`: `naive` (what ignoring the noise would have given), `variance_inflation` and
-    predictions on the scale of the mean. Score tests solve the noise-free coefficients under the null.
+    Adds to `Results`: `naive` (what ignoring the noise would have given), `variance_inflation`, `dispersion`
+    of counts, and predictions on the scale of the mean. Score tests solve the noise-free coefficients under
+    the null.
     """
 
     @property
@@ -206,9 +209,9 @@ class IWPGLMResults(Results):
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
-        Of new observations too: for the squared loss where the residual variance is known, for counts by the
-        Poisson law (noisy examples do not tell whether their variance is larger, and intervals of counts
-        that vary more are too narrow). Of labels of two values there are none.
+        Of new observations too: for the squared loss where the residual variance is known; for counts by the
+        Poisson law, or a negative binomial one where `dispersion` and two of its standard errors are above
+        1. Of labels of two values there are none.
 
         Raises
         ------
@@ -217,7 +220,30 @@ class IWPGLMResults(Results):
         """
         if self.loss == "multinomial":
             raise NotAvailableError("get_prediction: probabilities of several levels, use delta_method()")
-        return predicted(self._estimate, self._rows(exog, transform), self.loss, scatter=self._scatter())
+        rows = self._rows(exog, transform)
+        if self.loss != "poisson":
+            return predicted(self._estimate, rows, self.loss, scatter=self._scatter())
+        try:
+            ratio, se = self.dispersion
+        except NotAvailableError as reason:
+            found = predicted(self._estimate, rows, self.loss)
+            return replace(found, observation=None, reason=str(reason))
+        return predicted(self._estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
+
+    @cached_property
+    def dispersion(self) -> tuple[float, float]:
+        """Mean of (y - mu)^2 over that of mu, 1 for Poisson counts, and its standard error.
+
+        From the released examples (`privinf.iwp.data.count_dispersion`): the noise makes its error large.
+        NotAvailableError for other losses, for correction="none", and without the examples.
+        """
+        system, _ = self._scored
+        if self.loss != "poisson" or system.correction != "exact":
+            raise NotAvailableError("dispersion: of counts, corrected for the noise (loss='poisson')")
+        found = count_dispersion(system.data, self._scaled_params)
+        if not math.isfinite(found[1]):
+            raise NotAvailableError("dispersion: the noise of these examples hides how counts scatter")
+        return found
 
     def _rows(self, exog: Any, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         design = self._context.design or self._kept_release.design

@@ -141,6 +141,48 @@ def test_noisy_fits_find_the_truth_in_user_units():
     assert r.simultaneous(rng=0).conf_int().shape == (5, 2)
 
 
+def scattered(n, size):
+    """Return a table of counts, negative binomial of this size (inf: Poisson)."""
+    rng, table = np.random.default_rng(5), frame(n)
+    mean = np.exp(0.2 + 0.01 * table.age + 0.3 * table.sex)
+    if math.isfinite(size):
+        mean = mean * rng.gamma(size, 1.0 / size, n)
+    return table.assign(visits=np.minimum(rng.poisson(mean), 15).astype(float))
+
+
+@pytest.mark.parametrize("size", [math.inf, 3.0])
+def test_how_counts_scatter_is_told_and_new_counts_scatter_so(size):
+    table, options = scattered(40_000, size), {"schema": SCHEMA, "loss": "poisson", "binary": ["sex"]}
+    plain = pi.IWPGLM.from_formula("visits ~ age + sex", table, **options).fit(epsilon=math.inf)
+    mean = plain.predict(table)
+    true = np.mean((table.visits - mean) ** 2) / mean.mean()
+    assert plain.dispersion[0] == pytest.approx(true, rel=1e-9)
+    fits = [
+        pi.IWPGLM.from_formula("visits ~ age + sex", table, **options).fit(
+            epsilon_x=24.0, epsilon_y=16.0, delta=1e-5, rng=seed
+        )
+        for seed in range(3)
+    ]
+    for fit in fits:
+        ratio, se = fit.dispersion
+        assert abs(ratio - true) < 3.5 * se < 1.0
+        assert f"Counts vary {ratio:.3g}" in " ".join(fit.notes)
+        ends = fit.get_prediction(table[:2000]).conf_int(obs=True).to_numpy()
+        assert np.mean((ends[:, 0] <= table.visits[:2000]) & (table.visits[:2000] <= ends[:, 1])) >= 0.95
+
+
+def test_where_nothing_tells_how_counts_scatter_there_are_no_new_ones(tmp_path):
+    fit = model("visits ~ age", "poisson", 3000).fit(epsilon=math.inf)
+    fit.save(tmp_path / "fit.npz", records=False)
+    for unknown in (pi.load_results(tmp_path / "fit.npz"), model("visits ~ age", "poisson", 3000).fit(
+        epsilon_x=60.0, epsilon_y=60.0, delta=1e-5, rng=0, correction="none"
+    )):  # fmt: skip
+        with pytest.raises(errors.NotAvailableError):
+            unknown.dispersion
+        with pytest.raises(errors.NotAvailableError, match="new observations"):
+            unknown.get_prediction({"age": 40.0}).conf_int(obs=True)
+
+
 def test_poisson_and_squared_with_noise():
     a = model("visits ~ age", "poisson", 100_000).fit(epsilon_x=20.0, epsilon_y=8.0, delta=1e-5, rng=2)
     assert abs(a.params["age"] - 0.01) < 4.5 * a.bse["age"]
