@@ -1,11 +1,15 @@
-"""Monte Carlo harness: replications with their own seeds, and verdicts by binomial limits."""
+"""Monte Carlo harness: replications with their own seeds, in any number of processes, and binomial limits."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Any
+from pickle import PicklingError
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,11 +21,87 @@ from privinf.errors import ArgumentError
 from privinf.validation import check_count, check_fraction, check_number
 
 Replication = Callable[[np.random.SeedSequence], Mapping[str, Any]]
-MOST_PROCESSES = 2
+MOST_PROCESSES = 256
+PARTS = 8  # that every process takes of the work, one after the other
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+NOT_STARTED = (
+    "a worker process ended early: `function` must be a module's function, or a functools.partial of one, "
+    'and a script that starts workers must do so below `if __name__ == "__main__":`'
+)
+
+
+class Workers:
+    """Processes that run the replications of several studies, started once.
+
+    Parameters
+    ----------
+    processes : int
+        How many, 1 to 256; more than the machine has cores gain nothing.
+
+    Raises
+    ------
+    ArgumentError
+        `processes` is out of range; processes that end as they start.
+
+    Notes
+    -----
+    A process starts anew (as on every system, "spawn"), imports what it needs, which takes a second or two,
+    and computes with **one thread**: linear algebra in two processes with two threads each is slower on two
+    cores than in one process. They keep the modules that they have imported: after a change of code, start
+    new ones.
+
+    Examples
+    --------
+    >>> with Workers(2) as workers:  # doctest: +SKIP
+    ...     power = replicate(one_study, 1000, seed=0, processes=workers)
+    ...     size = replicate(other_study, 1000, seed=0, processes=workers)
+    """
+
+    def __init__(self, processes: int) -> None:
+        if check_count(processes, "processes") > MOST_PROCESSES:
+            raise ArgumentError(f"processes={processes} must be at most {MOST_PROCESSES}")
+        self.processes = processes
+        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+        try:
+            with _one_thread():
+                # Each is submitted while those before it are starting, and so starts a process of its own.
+                wait([self._pool.submit(os.getpid) for _ in range(processes)])
+            self._pool.submit(os.getpid).result()
+        except BrokenProcessPool:
+            raise ArgumentError(NOT_STARTED) from None
+
+    def map(self, function: Replication, seeds: list[np.random.SeedSequence]) -> Iterator[Mapping[str, Any]]:
+        """Yield what `function` returns for each seed, in order; errors as in `replicate`."""
+        size = max(1, len(seeds) // (PARTS * self.processes))
+        try:
+            yield from self._pool.map(function, seeds, chunksize=size)
+        except BrokenProcessPool:
+            raise ArgumentError(NOT_STARTED) from None
+        except (PicklingError, AttributeError) as error:
+            if "pickle" not in str(error):
+                raise
+            raise ArgumentError(NOT_STARTED) from None
+
+    def close(self) -> None:
+        """End the processes, after what they are at."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("processes are not pickled")
 
 
 def replicate(
-    function: Replication, replications: int, seed: int, progress: bool = True, processes: int = 1
+    function: Replication,
+    replications: int,
+    seed: int,
+    progress: bool = True,
+    processes: int | Workers = 1,
 ) -> pd.DataFrame:
     """Run `function` many times, each time with a seed of its own.
 
@@ -35,8 +115,11 @@ def replicate(
         do not depend on `processes` and longer runs begin with the shorter ones.
     progress : bool
         Show a progress bar.
-    processes : int
-        1 or 2. With 2, `function` must be importable (a module's function or a `functools.partial` of one).
+    processes : int or Workers
+        In how many processes, which are started for this call; or `Workers` that run already. In other
+        processes `function` must be importable (a module's function or a `functools.partial` of one). Rows
+        are the same for any number of them; where `function` multiplies large matrices, to the last bit if
+        this process has one thread too (``OMP_NUM_THREADS=1``).
 
     Returns
     -------
@@ -46,7 +129,7 @@ def replicate(
     Raises
     ------
     ArgumentError
-        A count is out of range.
+        A count is out of range; other processes cannot import `function`. What `function` raises is raised.
 
     Examples
     --------
@@ -55,8 +138,6 @@ def replicate(
     >>> replicate(mean_of_ten, 3, seed=0, progress=False).shape
     (3, 1)
     """
-    if check_count(processes, "processes") > MOST_PROCESSES:
-        raise ArgumentError(f"processes={processes} must be 1 or {MOST_PROCESSES}")
     children = np.random.SeedSequence(seed).spawn(check_count(replications, "replications"))
     with _mapper(processes) as mapped:
         rows = list(tqdm(mapped(function, children), total=replications, disable=not progress))
@@ -127,12 +208,29 @@ def rates(frame: pd.DataFrame, columns: Iterable[str], level: float = 0.95) -> p
 
 
 @contextmanager
-def _mapper(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    if processes == 1:
+def _mapper(processes: int | Workers) -> Iterator[Callable[..., Iterable[Any]]]:
+    if isinstance(processes, Workers):
+        yield processes.map
+    elif check_count(processes, "processes") == 1:
         yield map
-        return
-    with get_context("spawn").Pool(processes) as pool:
-        yield lambda function, children: pool.imap(function, children, chunksize=4)
+    else:
+        with Workers(processes) as workers:
+            yield workers.map
 
 
-__all__ = ["binomial_limits", "rates", "replicate"]
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let processes that are started meanwhile compute with one thread each."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+__all__ = ["Workers", "binomial_limits", "rates", "replicate"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from privinf.errors import ArgumentError
-from privinf.simulation import binomial_limits, rates, replicate
+from privinf.simulation import Workers, binomial_limits, rates, replicate
 
 
 def interval_of_a_mean(seed):
@@ -25,11 +30,60 @@ def test_every_replication_has_its_own_reproducible_seed():
     assert replicate(interval_of_a_mean, 30, seed=3, progress=False).iloc[:20].equals(frame)
 
 
-def test_two_processes_give_the_same_rows():
-    one = replicate(interval_of_a_mean, 9, seed=5, progress=False)
-    assert one.equals(replicate(interval_of_a_mean, 9, seed=5, progress=False, processes=2))
+def process_of(seed):
+    return {"process": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}
+
+
+def refused(seed):
+    raise KeyError("a study's own error")
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(2) as started:
+        yield started
+
+
+def test_any_number_of_processes_gives_the_same_rows(workers):
+    one = replicate(interval_of_a_mean, 50, seed=5, progress=False)
+    for processes in (workers, workers, 1, 3):
+        assert one.equals(replicate(interval_of_a_mean, 50, seed=5, progress=False, processes=processes))
     with pytest.raises(ArgumentError):
-        replicate(interval_of_a_mean, 9, seed=5, progress=False, processes=3)
+        replicate(interval_of_a_mean, 9, seed=5, progress=False, processes=0)
+    with pytest.raises(ArgumentError):
+        Workers(1000)
+
+
+def test_workers_are_started_once_and_have_one_thread(workers, monkeypatch):
+    before = dict(os.environ)
+    runs = [replicate(process_of, 64, seed=0, progress=False, processes=workers) for _ in range(2)]
+    assert set(runs[0]["process"]) | set(runs[1]["process"]) <= set(workers._pool._processes)
+    assert len(workers._pool._processes) == 2
+    assert os.getpid() not in set(runs[0]["process"])
+    assert {thread for run in runs for thread in run["threads"]} == {"1"}
+    assert dict(os.environ) == before
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(workers)
+
+
+def test_what_cannot_be_imported_is_refused_and_errors_are_the_study_s_own(workers):
+    with pytest.raises(ArgumentError, match="must be a module's function"):
+        replicate(lambda seed: {}, 3, seed=0, progress=False, processes=workers)
+    with pytest.raises(KeyError, match="own error"):
+        replicate(refused, 3, seed=0, progress=False, processes=workers)
+    assert len(replicate(process_of, 3, seed=0, progress=False, processes=workers)) == 3
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    script = tmp_path / "study.py"
+    script.write_text(
+        "from privinf.simulation import replicate\n"
+        "def one(seed): return {}\n"
+        "replicate(one, 4, seed=0, progress=False, processes=2)\n"
+    )
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr.rstrip().splitlines()[-1].startswith("privinf.errors.ArgumentError: a worker process")
 
 
 def test_a_right_interval_is_inside_and_a_wrong_one_outside():
