@@ -20,7 +20,7 @@ PAGES = sorted(RESULTS.glob("*.md"))
 # A command on a page of results, or in the Makefile: its script and its words.
 COMMAND = re.compile(r"python[)]?\s+((?:benchmarks|tests|vignettes)/[\w/]+\.py)([^`\n,;]*)")
 # Put together from the fits of several commands, of which a script names the file of fits, not the page.
-OF_SEVERAL = {"gauntlet_curved", "house", "lasso_auto"}
+OF_SEVERAL = {"gauntlet_curved", "house"}
 OPERATION = re.compile(rf"(?:{'|'.join(sorted(FAMILIES))})\.[a-z_]+")
 
 
