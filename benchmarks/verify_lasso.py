@@ -32,6 +32,8 @@ from studies.lasso import ERROR_COLUMN, LassoDesign, lasso_design
 from studies.lasso_tables import paper_design, paper_table
 
 NORMAL, EPSILON, SIGNALS = 1.959963984540054, 0.8, 3
+# Of intervals of the mean, over those without privacy.
+WIDEST = 1.25
 # The columns' bounds are public: 3.5 standard deviations of normals; chi-square features reach further.
 BOUNDS = {"chi2": 12.0}
 # Drawing 60,000 x 800 features takes longer than a fit: each draw serves for this many responses and noises.
@@ -127,7 +129,7 @@ def coverage_row(design: LassoDesign, label: str, frame: pd.DataFrame, asked: di
     low, high = binomial_limits(0.95, held.size)
     passed = asked.get("overall", 0.0) <= overall <= asked.get("most", 1.0)
     passed &= asked.get("each", 0.0) <= each.min() and each.max() <= asked.get("most each", 1.0)
-    passed &= width.mean() <= asked.get("width", math.inf) and found >= asked.get("found", 0.0)
+    passed &= found >= asked.get("found", 0.0)
     passed &= bool((width <= asked.get("ratio", math.inf) * clear).all())
     return {
         "design": label,
@@ -153,9 +155,9 @@ def homogeneous(scale: float) -> None:
     _coverage(
         "homogeneous", "Homogeneous setting: 95% intervals of five targets under one joint budget",
         HOMOGENEOUS, max(10, int(500 * scale)),
-        {"overall": 0.93, "most": 0.97, "each": 0.91, "most each": 0.98, "width": 0.0125, "found": 0.99},
-        "Asked: coverage in [93%, 97%], each target in [91%, 98%], width at most .0125, all signals selected "
-        "in 99% of the fits.",
+        {"overall": 0.93, "most": 0.97, "each": 0.91, "most each": 0.98, "ratio": WIDEST, "found": 0.99},
+        f"Asked: coverage in [93%, 97%], each target in [91%, 98%], width of each at most {WIDEST} times the "
+        "non-private one, all signals selected in 99% of the fits.",
     )  # fmt: skip
 
 
@@ -163,9 +165,9 @@ def robust(scale: float) -> None:
     """The same under other errors, features and signals."""
     _coverage(
         "robust", "The same fit under other errors, features and signals", ROBUST,
-        max(10, int(200 * scale)), {"overall": 0.91, "each": 0.88, "ratio": 1.3},
-        "Asked: coverage at least 91%, each target at least 88%, width of each target at most 1.3 times the "
-        "non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).",
+        max(10, int(200 * scale)), {"overall": 0.91, "each": 0.88, "ratio": WIDEST},
+        f"Asked: coverage at least 91%, each target at least 88%, width of each target at most {WIDEST} times "
+        "the non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).",
     )  # fmt: skip
 
 
