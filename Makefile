@@ -51,6 +51,7 @@ verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Mon
 	$(BIN)/python benchmarks/audits_mixing.py
 	$(BIN)/python benchmarks/verify_mixing.py
 	$(BIN)/python benchmarks/simultaneous.py --only mixing
+	$(BIN)/python benchmarks/simultaneous.py --only pairs
 	$(BIN)/python benchmarks/mixing_speed.py
 	$(BIN)/python benchmarks/release_memory.py
 	$(BIN)/python vignettes/2a_synthetic_mixing.py

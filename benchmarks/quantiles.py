@@ -142,8 +142,9 @@ PARTS = {
 def draws_of(part: str, n: int, epsilon: float, draws: int) -> int:
     """Return how many draws a cell has: all for quantiles of 10,000 rows at epsilon 1 and 4."""
     if part.startswith("means"):
-        return draws // (2 if n < 100_000 else 4)
-    return draws if (n, epsilon) in ((10_000, 1.0), (10_000, 4.0)) else draws // (2 if n < 100_000 else 4)
+        return max(1, draws // (2 if n < 100_000 else 4))
+    whole = (n, epsilon) in ((10_000, 1.0), (10_000, 4.0))
+    return draws if whole else max(1, draws // (2 if n < 100_000 else 4))
 
 
 def line(part: str, row: tuple[str | float, ...], draws: int) -> str:

@@ -1,7 +1,7 @@
 """Joint intervals at 95%: how often all of them hold, by every method that a result offers.
 
     python benchmarks/simultaneous.py                    (a quarter of an hour on one core)
-    python benchmarks/simultaneous.py --fits 50 --only mixing
+    python benchmarks/simultaneous.py --fits 50 --only mixing          (or pairs, or lasso)
 
 Tables go to benchmarks/results/simultaneous_*.md.
 """
@@ -26,10 +26,12 @@ import privinf as pi
 
 ALPHA, DELTA = 0.05, 1e-6
 SLOPES = np.array([1.0, -1.0, 0.5, 0.0])
-PAIRS_DRAWS, PAIRS_FITS, JOINT_DRAWS = 99, 500, 1_999
+PAIRS_DRAWS, JOINT_DRAWS = 99, 1_999
 # n, k and epsilon of every party; few rows are where the law of the t statistic matters: six times the fits.
 MIXED = [(20_000, 60, 16.0), (20_000, 300, 16.0), (100_000, 300, 4.0)]
 FEW, MORE = 60, 6
+# Five coefficients: fewer than 15 rows are refused.
+PAIRS = [(20_000, k, 16.0) for k in (15, 30, 60, 300)]
 PEOPLE, COLUMNS, TARGETS = 8_000, 15, 6
 EPSILONS = [4.0]
 
@@ -39,8 +41,8 @@ def held(ends: np.ndarray, truth: np.ndarray) -> bool:
     return bool(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).all())
 
 
-def mixed_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]]:
-    """Return what held in one fit of mixed rows, for both targets: skewed errors, slopes on [-.5, .5]."""
+def mixed_release(n: int, k: int, epsilon: float, seed: int) -> tuple[pi.Release, np.ndarray]:
+    """Return one release of mixed rows, skewed errors, slopes on [-.5, .5], and these people's coefficients."""
     rng = np.random.default_rng([seed, n, k])
     X = rng.uniform(-0.5, 0.5, (n, len(SLOPES)))
     errors = 0.3 * (rng.exponential(1.0, n) - 1.0)
@@ -50,7 +52,30 @@ def mixed_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]
         y, X, parties={"a": [0, 1], "b": [2, 3], "c": ["y"]}, bounds=[(-0.5, 0.5)] * len(SLOPES),
         y_bounds=(-2.0, 2.0), k=k, seed=seed,
     )  # fmt: skip
-    release = model.release(epsilon=epsilon, delta=DELTA, rng=seed)
+    return model.release(epsilon=epsilon, delta=DELTA, rng=seed), own
+
+
+def pairs_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]]:
+    """Return which of the four slopes' own intervals held in one fit of mixed rows."""
+    found = defaultdict(list)
+    result = pi.RMGMOLS.from_release(mixed_release(n, k, epsilon, seed)[0], label="y").fit()
+    try:
+        drawn = result.bootstrap(PAIRS_DRAWS, "pairs", rng=seed)
+    except (pi.errors.ArgumentError, pi.errors.NotAvailableError):
+        return found
+    for name, frame in (
+        ("t", result.conf_int()), ("pairs, studentized", drawn.conf_int(ALPHA)),
+        ("pairs, percentile", drawn.conf_int(ALPHA, "percentile")),
+    ):  # fmt: skip
+        low, high = frame.to_numpy()[1:].T
+        found[name].append(float(((low <= SLOPES) & (high >= SLOPES)).mean()))
+        found[f"{name}: width"].append(float((high - low).mean()))
+    return found
+
+
+def mixed_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]]:
+    """Return what held in one fit of mixed rows, for both targets."""
+    release, own = mixed_release(n, k, epsilon, seed)
     found = defaultdict(list)
     for target, truth in (("population", np.append(0.0, SLOPES)), ("sample", own)):
         result = pi.RMGMOLS.from_release(release, label="y").fit(target=target)
@@ -59,13 +84,8 @@ def mixed_fit(n: int, k: int, epsilon: float, seed: int) -> dict[str, list[bool]
         except pi.errors.NotAvailableError:
             continue
         found[f"{target}, one slope, t"].append(each)
-        for method in ("multiplier", "pairs")[: 1 + (seed < PAIRS_FITS)]:
-            draws = PAIRS_DRAWS if method == "pairs" else 999
-            try:
-                ends = result.bootstrap(draws, method, rng=seed).conf_int(ALPHA).to_numpy()
-            except pi.errors.ArgumentError:
-                continue
-            found[f"{target}, one slope, {method}"].append(held(ends[1:2], truth[1:2]))
+        ends = result.bootstrap(999, "multiplier", rng=seed).conf_int(ALPHA).to_numpy()
+        found[f"{target}, one slope, multiplier"].append(held(ends[1:2], truth[1:2]))
         for method in ("gaussian", "multiplier"):
             joint = result.simultaneous(ALPHA, method=method, draws=JOINT_DRAWS, rng=seed)
             ends = joint.conf_int().to_numpy()
@@ -114,6 +134,22 @@ def lines(setting: dict[str, object], fits: int, one) -> list[dict[str, object]]
     return rows
 
 
+def pairs_lines(setting: dict[str, object], fits: int) -> list[dict[str, object]]:
+    """Return a row for every method: the mean share of four slopes that held, and the median width by t's."""
+    found = defaultdict(list)
+    for seed in range(fits):
+        for name, values in pairs_fit(*setting.values(), seed).items():
+            found[name] += values
+    low, high = limits(1.0 - ALPHA, len(found["t"]), 1)
+    return [
+        {**setting, "method": name, "fits": len(found[name]), "held, mean of four slopes": float(np.mean(found[name])),
+         "± se": float(np.std(found[name]) / len(found[name]) ** 0.5),
+         "99% limits of .95, one slope": f"{low:.3f} to {high:.3f}",
+         "width / t's, median": float(np.median(np.divide(found[f"{name}: width"], found["t: width"])))}
+        for name in ("t", "pairs, studentized", "pairs, percentile")
+    ]  # fmt: skip
+
+
 def table(name: str, title: str, note: str, settings: list[dict[str, object]], fits: int, one) -> None:
     """Write one table, a setting at a time."""
     started, rows = time.monotonic(), []
@@ -126,23 +162,41 @@ def table(name: str, title: str, note: str, settings: list[dict[str, object]], f
         )  # fmt: skip
 
 
+def pairs_table(fits: int) -> None:
+    """Write the table of the rows drawn again."""
+    started, rows = time.process_time(), []
+    warnings.simplefilter("ignore")
+    for n, k, epsilon in PAIRS:
+        rows += pairs_lines({"n": n, "k": k, "epsilon": epsilon}, fits)
+        write_table(
+            RESULTS / "simultaneous_pairs.md", "Intervals from mixed rows drawn again",
+            "benchmarks/simultaneous.py --only pairs", rows, time.process_time() - started,
+            f"The design of simultaneous_mixing.md; the k rows drawn again {PAIRS_DRAWS} times and solved, target population, "
+            "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about "
+            ".63 k different ones: intervals grow long where that is near the number of coefficients, and below three rows a "
+            "coefficient are refused.",
+        )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=500)
-    parser.add_argument("--only", choices=["mixing", "lasso"])
+    parser.add_argument("--only", choices=["mixing", "pairs", "lasso"])
     asked = parser.parse_args()
-    if asked.only != "lasso":
+    if asked.only in (None, "pairs"):
+        pairs_table(asked.fits)
+    if asked.only in (None, "mixing"):
         note = (
             "Slopes 1, -1, .5, 0 of columns on [-.5, .5], errors .3 (Exp(1) - 1), three parties, each at "
             f'epsilon, delta {DELTA:g}, countsketch, mixing seed anew in every fit. "multiplier": normal '
-            f'multipliers on the k rows; "pairs": the k rows drawn again ({PAIRS_DRAWS} draws, the first {PAIRS_FITS} fits); '
-            'both with normal draws of the means\' noise, and of sampling for the population. "gaussian": '
+            "multipliers on the k rows, with normal draws of the means' noise, and of sampling for the population. "
+            '"pairs" has a table of its own, simultaneous_pairs.md. "gaussian": '
             "multivariate t of k - d degrees of freedom. Fits without a covariance are left out."
         )
         settings = [{"n": n, "k": k, "epsilon": epsilon} for n, k, epsilon in MIXED]
         title = "Joint and bootstrap intervals from mixed rows"
         table("mixing", title, note, settings, asked.fits, mixed_fit)
-    if asked.only != "mixing":
+    if asked.only in (None, "lasso"):
         note = (
             f"n = {PEOPLE:,}, p = {COLUMNS}, AR(.5) columns, signals .5, -.5, .3, .3, normal errors; the first "
             f"{TARGETS} columns named as targets, two with a signal, sparsity 6, delta {DELTA:g}. The simulation "
