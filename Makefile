@@ -45,6 +45,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/bought_fits.py
 	$(BIN)/python benchmarks/quantiles.py
 	$(BIN)/python benchmarks/tests_size.py
+	$(BIN)/python benchmarks/tests_published.py
 	$(BIN)/python benchmarks/statsmodels_tests.py
 
 verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c

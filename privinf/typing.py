@@ -59,7 +59,9 @@ Precision = Literal["pooled", "machine"]
 Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted
 Relation = Literal["replace-one", "metric", "zero-out"]
 ResponseMode = Literal["protected", "public"]
-SampleKind = Literal["one sample", "groups", "share", "cells", "pairs"]
+SampleKind = Literal[
+    "one sample", "groups", "share", "cells", "pairs", "two ranked", "many ranked", "signed ranks"
+]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
 SensitivityRule = Literal["exact", "lipschitz"]

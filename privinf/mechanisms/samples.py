@@ -39,13 +39,15 @@ class SampleQuestion:
     """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
 
     `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
-    of the columns `by` is a cell, the last column's levels running fastest.
+    of the columns `by` is a cell, the last column's levels running fastest. `center`, user units, is what
+    signed ranks are about.
     """
 
     kind: SampleKind
     values: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     label: str = "sums"
+    center: float = 0.0
 
 
 @doors
@@ -56,7 +58,7 @@ class SampleSums(Released):
     Attributes
     ----------
     sums : ndarray, shape (cells, m)
-        In units in which every value is in [-1, 1].
+        In units in which every value is in [-1, 1]; of ranks one row.
     scale : ndarray, shape (m,)
         Sd of the noise of each column of `sums`, independent in all entries; 0 without noise.
     noise : {"gaussian", "laplace"}
@@ -188,6 +190,9 @@ def _opened(rows: Rows, schema: Schema, question: SampleQuestion) -> Sample:
     values = np.empty((len(reader), len(question.values)))
     for place, name in enumerate(question.values):
         values[:, place] = _scaled(reader, schema, name)
+    if question.kind == "signed ranks":
+        middle, half = _range(schema, question.values[0])
+        values -= (question.center - middle) / half
     codes, cells = np.zeros(len(reader), dtype=np.int64), 1
     for name in question.by:
         codes = codes * len(_levels(schema, name)) + reader.codes(name)

@@ -13,6 +13,9 @@ from .proportions import proportion_confint as proportion_confint
 from .proportions import proportions_ztest as proportions_ztest
 from .quantiles import QuantileResult as QuantileResult
 from .quantiles import quantile as quantile
+from .ranks import kruskal as kruskal
+from .ranks import mannwhitneyu as mannwhitneyu
+from .ranks import wilcoxon as wilcoxon
 
 __all__ = [
     "Description",
@@ -23,6 +26,8 @@ __all__ = [
     "anova_oneway",
     "chi2_contingency",
     "describe",
+    "kruskal",
+    "mannwhitneyu",
     "mean",
     "pearsonr",
     "proportion_confint",
@@ -30,4 +35,5 @@ __all__ = [
     "quantile",
     "ttest_1samp",
     "ttest_ind",
+    "wilcoxon",
 ]

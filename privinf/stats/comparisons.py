@@ -18,7 +18,7 @@ from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import GroupLaw, contrast_weights, warn_of_clips
 from privinf.stats.quantiles import CoreClip, clipped_groups
-from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Missing, Pair, Table
+from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
 from privinf.validation import check_choice
 
 FIRST, SECOND = np.array([0]), np.array([1])
@@ -171,7 +171,7 @@ def ttest_ind(
     """
     level = base.check_level(confidence_level, alternative)
     asked, question = (
-        _asked_groups(a, None, bounds, None, words) if b is None else _asked_pair(a, b, bounds, words)
+        asked_groups(a, None, bounds, None, words) if b is None else asked_pair(a, b, bounds, words)
     )
     if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(f"ttest_ind compares two levels, {question.by[0]!r} has others: use anova_oneway")
@@ -231,15 +231,14 @@ def anova_oneway(
         if words.get("data") is not None:
             raise ArgumentError("the table is given twice: after the formula, and as data=")
         words["data"], groups = groups, None
-    asked, question = _asked_groups(values, groups, bounds, levels, words)
+    asked, question = asked_groups(values, groups, bounds, levels, words)
     release, found = _group_sums(asked, question, clip)
     law = GroupLaw.released(release).present()
     F, df, pvalue = law.anova()
-    between = len(law.N) - 1
     value, by = question.values[0], question.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
-        confidence_level=level, statistic=F, pvalue=pvalue, df=(float(between), df),
+        confidence_level=level, statistic=F, pvalue=pvalue, df=(len(law.N) - 1.0, df),
         null=f"means of {value}{_among(found)} equal over {by}", effects=law.shares(), clip=found,
         notes=_group_notes(release, found)
     )  # fmt: skip
@@ -248,9 +247,14 @@ def anova_oneway(
 # ---- what is asked
 
 
-def _asked_groups(
-    values: Any, groups: Any, bounds: Pair | None, levels: Sequence[Any] | None, words: Mapping[str, Any]
+def asked_groups(
+    values: object,
+    groups: object,
+    bounds: Pair | None,
+    levels: Sequence[Label] | None,
+    words: Mapping[str, Any],
 ) -> tuple[base.Asked, SampleQuestion]:
+    """Return values and groups, arrays or a formula, and the question that compares them."""
     if isinstance(values, str) and groups is None:
         parts = [part.strip() for part in values.split("~")]
         if len(parts) != 2 or not all(parts):
@@ -265,9 +269,10 @@ def _asked_groups(
     return asked, SampleQuestion("groups", (value,), (by,), label=f"{value} by {by}")
 
 
-def _asked_pair(
-    a: Any, b: Any, bounds: Pair | None, words: Mapping[str, Any]
+def asked_pair(
+    a: object, b: object, bounds: Pair | None, words: Mapping[str, Any]
 ) -> tuple[base.Asked, SampleQuestion]:
+    """Return two samples below one another, and the question that compares them."""
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError("two samples are two arrays; columns of a table are named by a formula, 'y ~ g'")
     if words.get("data") is not None or words.get("schema") is not None:
@@ -275,9 +280,8 @@ def _asked_pair(
     pair = base.public_pair(bounds)
     if pair is None:
         raise SchemaError("no public bounds for the two samples: pass bounds=(low, high)")
-    schema = Schema({"value": pair, "group": ["a", "b"]})
-    missing: Missing = base.told(words, "missing", "raise")
-    asked = base.Asked.of(joined_rows((a, b), ("a", "b"), missing), schema, words)
+    rows = joined_rows((a, b), ("a", "b"), base.told(words, "missing", "raise"))
+    asked = base.Asked.of(rows, Schema({"value": pair, "group": ["a", "b"]}), words)
     return asked, SampleQuestion("groups", ("value",), ("group",), label="two samples")
 
 

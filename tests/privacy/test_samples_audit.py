@@ -18,13 +18,18 @@ from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableErro
 from privinf.mechanisms import samples
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import Price, SampleQuestion, release_sample
-from privinf.mechanisms.statistics.samples import PAIR_WEIGHTS, SAMPLE_STATISTICS, Sample, weighted_sums
+from privinf.mechanisms.statistics.samples import (
+    PAIR_WEIGHTS,
+    SAMPLE_STATISTICS,
+    Sample,
+    Weighted,
+    weighted_sums,
+)
 
 COLUMNS = {"one sample": 1, "groups": 1, "share": 1, "cells": 0, "pairs": 2}
 CELLS = {"one sample": 1, "groups": 2, "share": 1, "cells": 2, "pairs": 1}
-NORMS = [
-    (kind, norm) for kind, one in SAMPLE_STATISTICS.items() for norm in ("l2", "l1") if getattr(one, norm)
-]
+RANKED = {"two ranked": 2, "many ranked": 3, "signed ranks": 1}
+NORMS = [(kind, norm) for kind in COLUMNS for norm in ("l2", "l1") if getattr(SAMPLE_STATISTICS[kind], norm)]
 SCHEMA = pi.Schema({"x": (-1.0, 1.0), "z": (-1.0, 1.0), "g": ["a", "b"]})
 
 
@@ -50,6 +55,49 @@ def farthest(kind, norm, statistic=None):
 def test_the_stated_sensitivity_is_reached_and_never_passed(kind, norm):
     stated = getattr(SAMPLE_STATISTICS[kind], norm).sensitivity
     assert stated * (1.0 - 1e-9) <= farthest(kind, norm) <= stated * (1.0 + 1e-12)
+
+
+@pytest.fixture(scope="module")
+def every_small_table():
+    """All tables of n records, values -1, 0 or 1 about ties, in each of some groups, and their neighbours."""
+
+    def of(kind, norm, n=4):
+        statistic, groups = SAMPLE_STATISTICS[kind], RANKED[kind]
+        records = [*product((-1.0, 0.0, 1.0) if groups > 1 else (-2.0, -1.0, 0.0, 1.0, 2.0), range(groups))]
+        weighted = getattr(statistic, norm)
+
+        def total(table):
+            values, codes = np.array([[v] for v, _ in table]), np.array([g for _, g in table])
+            return weighted_sums(statistic, weighted, Sample(values, codes, groups), 0.0).ravel()
+
+        sums = {table: total(table) for table in product(records, repeat=n)}
+        power = 2 if norm == "l2" else 1
+        return max(
+            np.linalg.norm(found - sums[(other, *table[1:])], power)
+            for table, found in sums.items()
+            for other in records
+        )
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("kind", "norm"),
+    [("two ranked", "l2"), ("two ranked", "l1"), ("many ranked", "l1"), ("signed ranks", "l1")],
+)
+def test_no_neighbour_of_a_small_table_is_farther_by_ranks_than_is_stated(kind, norm, every_small_table):
+    """The order of the records does not matter, so the first one alone is replaced."""
+    stated = getattr(SAMPLE_STATISTICS[kind], norm).sensitivity
+    least = 2.0 / 3.0 if kind == "many ranked" else 1.0  # (n - 2)/(n - 1): two of a group, around the others
+    assert least * stated * (1.0 - 1e-9) <= every_small_table(kind, norm) <= stated * (1.0 + 1e-12)
+
+
+def test_a_heavier_count_beside_ranks_is_caught(monkeypatch, every_small_table):
+    one = SAMPLE_STATISTICS["two ranked"]
+    heavier = replace(one, l2=Weighted((1.0, 1.0), 1.0), l1=Weighted((1.0, 0.7), 1.0))
+    monkeypatch.setitem(SAMPLE_STATISTICS, "two ranked", heavier)
+    assert every_small_table("two ranked", "l2") > 1.05
+    assert every_small_table("two ranked", "l1") > 1.05
 
 
 @pytest.mark.parametrize(
@@ -142,6 +190,8 @@ PAIRS = {  # the pair of records that attains the sensitivity, beside three othe
     "share": ({"x": -1.0}, {"x": 1.0}),
     "cells": ({"g": "a"}, {"g": "b"}),
     "pairs": ({"x": 1.0, "z": 1.0}, {"x": 1.0, "z": -1.0}),
+    "two ranked": ({"x": -1.0, "g": "a"}, {"x": -1.0, "g": "b"}),
+    "signed ranks": ({"x": -1.0}, {"x": 1.0}),
 }
 QUESTIONS = {
     "one sample": SampleQuestion("one sample", ("x",)),
@@ -149,12 +199,15 @@ QUESTIONS = {
     "share": SampleQuestion("share", ("x",)),
     "cells": SampleQuestion("cells", (), ("g",)),
     "pairs": SampleQuestion("pairs", ("x", "z")),
+    "two ranked": SampleQuestion("two ranked", ("x",), ("g",)),
+    "signed ranks": SampleQuestion("signed ranks", ("x",), center=0.0),
 }
 
 
 def rows_of(kind, world):
     first = {"x": 0.3, "z": 0.1, "g": "b"} | PAIRS[kind][world]
-    return Rows(pd.DataFrame([first, {"x": 0.1, "z": -0.4, "g": "a"}, {"x": 7.0, "z": 0.2, "g": "b"}]))
+    far = 0.5 if kind == "signed ranks" else 7.0
+    return Rows(pd.DataFrame([first, {"x": 0.1, "z": -0.4, "g": "a"}, {"x": far, "z": 0.2, "g": "b"}]))
 
 
 def released(kind, world, count, **words):
@@ -203,13 +256,13 @@ def test_half_the_gaussian_noise_is_caught(monkeypatch):
     assert audited("groups").exceeded
 
 
-@pytest.mark.parametrize("kind", ["one sample", "groups", "cells", "share"])
+@pytest.mark.parametrize("kind", ["one sample", "groups", "cells", "share", "signed ranks"])
 def test_laplace_noise_has_the_scale_of_its_pure_epsilon(kind):
     """On the grid, P(x) of both worlds differs by exp(epsilon) at most: l1 distance over the scale."""
     release = released(kind, 0, 1, epsilon=1.5)[0]
     (entry,) = release.entries
     assert entry.loss.to_dict() == {"kind": "pure", "epsilon": 1.5}
-    weights = np.tile(SAMPLE_STATISTICS[kind].l1.weights, CELLS[kind])
+    weights = np.tile(SAMPLE_STATISTICS[kind].l1.weights, CELLS.get(kind, 1))
     moved = np.abs((clean(kind, 0) - clean(kind, 1)) * weights).sum()
     grid, scale = entry.noise["grid"], entry.noise["scale"]
     assert moved + grid * len(SAMPLE_STATISTICS[kind].l1.weights) <= 1.5 * scale * (1 + 1e-9) <= moved * 1.001

@@ -22,8 +22,18 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     most F(-1, 1) = 4 (1 + a^2) is proved in exact rational arithmetic: F is at most the largest of its
     Bernstein coefficients on each box of a division of the square (`tests/privacy/test_samples_audit.py`).
 
+**Ranks** say nothing of distances: no bounds are paid for. With s(u, v) the sign of u - v, centred ranks of a
+    group add up to R_g = sum s(u_i, u_j)/2 over i in g and j not in g, ties counted half: pairs in a group
+    cancel. A pair of records adds s(e_g - e_h)/2 to the vector R, of l1 norm 1 if g and h differ.
+    *Two groups*: (R_1/(n - 1), w N_1). A record that stays in its group changes R_1 by 1 at most for each
+    record of the other group, n - 1 in all. One that leaves n_1 - 1 others for n_2 had n_2 pairs and has
+    n_1 - 1, of 1/2 each: R_1 moves by (n - 1)/2 at most, and N_1 by 1. So l1 is max(1, 1/2 + w) and l2
+    max(1, (1/4 + w^2)^.5): w = 1/2 and 3^.5/2 leave 1, **the count is free**.
+    *Many groups*: sum |R_g|/(n - 1) moves by the l1 norm of R's change over n - 1 at most, 2.
+    *Signed ranks*: T/n, T = sum s(u_i + u_j, 0) over i <= j (Walsh): a record is in n of these: 2.
+
 Where noise is on a grid every entry of a record is rounded to it first; that share of the sensitivity is
-charged with the noise (`privinf.noise.solve_scale`).
+charged with the noise (`privinf.noise.solve_scale`). Of ranks the sum is rounded: it moves no farther.
 """
 
 from __future__ import annotations
@@ -34,6 +44,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from privinf.mechanisms.statistics.block import nearest
 from privinf.typing import Floats, Integers, SampleKind
@@ -55,13 +66,15 @@ class Weighted:
 class SampleStatistic:
     """What a record adds to the row of its cell: entries in [-1, 1], shape (rows, m), of values in [-1, 1].
 
-    `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is not derived).
+    `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is not derived). `whole`, in
+    place of `entries`, is of all records at once, shape (1, m).
     """
 
-    entries: Callable[[Floats], Floats]
+    entries: Callable[[Floats], Floats] | None
     l2: Weighted
     l1: Weighted | None
     derivation: str
+    whole: Callable[[Sample], Floats] | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,6 +101,10 @@ def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample
     rounded to the grid by themselves, and sums of integers below 2^53 are exact in doubles, so that the order
     of the records cannot move them.
     """
+    if statistic.whole is not None:
+        steps, unit = nearest(statistic.whole(sample) * np.array(weighted.weights), grid)
+        return steps * unit
+    assert statistic.entries is not None
     sums = np.zeros((sample.cells, len(weighted.weights)))
     for values, codes in _parts(sample):
         steps, unit = nearest(statistic.entries(values) * np.array(weighted.weights), grid)
@@ -128,6 +145,27 @@ def _pair(values: Floats) -> Floats:
     return np.column_stack([u, v, u * u, v * v, u * v])
 
 
+def _rank_sums(sample: Sample) -> Floats:
+    """Return the sum of centred ranks of every group, multiples of 1/2, exact."""
+    centred = rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
+    sums = np.bincount(sample.codes, weights=centred, minlength=sample.cells)
+    return sums.astype(np.float64)
+
+
+def _two_ranked(sample: Sample) -> Floats:
+    first = float(np.count_nonzero(sample.codes == 0))
+    return np.array([[_rank_sums(sample)[0] / (len(sample) - 1.0), first]])
+
+
+def _many_ranked(sample: Sample) -> Floats:
+    return np.array([[np.abs(_rank_sums(sample)).sum() / (len(sample) - 1.0)]])
+
+
+def _signed_ranks(sample: Sample) -> Floats:
+    u = sample.values[:, 0]
+    return np.array([[float(np.sign(u) @ rankdata(np.abs(u))) / len(sample)]])
+
+
 _A, _B = PAIR_WEIGHTS
 SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
     "one sample": SampleStatistic(
@@ -153,5 +191,22 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
         Weighted((_A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
         None,
         "two records (a u, a v, b u^2, b v^2, u v), from (1, 1) to (1, -1)",
+    ),
+    "two ranked": SampleStatistic(
+        None,
+        Weighted((1.0, math.sqrt(0.75)), 1.0),
+        Weighted((1.0, 0.5), 1.0),
+        "a record passes all n - 1 others, of the other group, or changes its group",
+        _two_ranked,
+    ),
+    "many ranked": SampleStatistic(
+        None,
+        Weighted((1.0,), 2.0),
+        Weighted((1.0,), 2.0),
+        "n - 1 pairs of records, each of which moves two rank sums by 1 at most",
+        _many_ranked,
+    ),
+    "signed ranks": SampleStatistic(
+        None, Weighted((1.0,), 2.0), Weighted((1.0,), 2.0), "n signs of Walsh sums, over n", _signed_ranks
     ),
 }

@@ -1,0 +1,332 @@
+r"""Tests by ranks: that two samples, or groups, have one law, and that a law is symmetric about a point.
+
+Ranks know no distances, so no bounds are paid for. The releases (`privinf.mechanisms.statistics.samples`):
+
+**Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. Under one law R has
+    mean 0 and variance n_1 n_2 (n + 1)/12, less where there are ties, which are not released. The test
+    divides R by the root of that and of the noise's variance. R/(n_1 n_2) + 1/2 estimates
+    P = P(x > y) + P(x = y)/2, with a sampling variance of at most P (1 - P)/min(n_1, n_2) (van Dantzig), of
+    which the interval is made.
+**Groups**: W = sum |R_g|, against normal rank sums of groups of equal sizes, which spread W most, and noise.
+**Signed ranks**: T = sum of signs of x_i + x_j - 2 c, i <= j; under symmetry its variance is at most
+    n (n + 1) (2 n + 1)/6. 2 T/(n (n + 1)) estimates r = P(x + x' > 2 c) - P(x + x' < 2 c), with a variance
+    of at most (1 - r^2)/[n/2] (Hoeffding).
+
+With Laplace noise the law is that of a normal number plus a Laplace number, in closed form.
+
+References
+----------
+Couch, Kazan, Shi, Bray and Groce (2019), "Differentially private nonparametric hypothesis testing". Van
+Dantzig (1951), "On the consistency and the power of Wilcoxon's two sample test". Hoeffding (1963),
+"Probability inequalities for sums of bounded random variables".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+import numpy as np
+from scipy import stats as laws
+
+from privinf.doors import door
+from privinf.errors import SchemaError
+from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.stats import base
+from privinf.stats.comparisons import asked_groups, asked_pair
+from privinf.stats.groups import MADE_UP, rank
+from privinf.stats.means import laplace_quantile, laplace_tail
+from privinf.typing import Alternative, ColumnLike, Floats, Label, Table
+from privinf.validation import check_number
+
+# Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
+ANY_NUMBER = (-(2.0**500), 2.0**500)
+RANK_STREAM, FINENESS = 12, 2001
+OF_LAWS = "A test of equal laws: groups may differ in it and have equal means, or the other way round."
+OF_SYMMETRY = "A test of symmetry about the centre: a skewed law may be rejected whatever its mean or median."
+SAMPLE_ONLY = (
+    "The interval of 'ranks apart' is about these records, not a population: it holds the noise alone."
+)
+TIES_COUNT_HALF = "Ties are counted half and make the test conservative."
+
+
+@dataclass(frozen=True, slots=True)
+class RankLaw:
+    """A score of mean 0 under the null, its sampling sd there, and the sd of its noise."""
+
+    score: float
+    sd: float
+    noise: float
+    laplace: bool
+
+    @classmethod
+    def of_two(cls, score: float, first: float, n: int, noise: Sequence[float], *, laplace: bool) -> RankLaw:
+        """Return the law of R/(n - 1) and n_1, released with noise of these sds.
+
+        n_1 is moved towards n/2, where R spreads most, by one sd of its noise.
+        """
+        away = n / 2.0 - min(max(first, 0.0), n)
+        n1 = n / 2.0 - math.copysign(max(abs(away) - noise[1], 0.0), away)
+        sd = math.sqrt(n1 * (n - n1) * (n + 1) / 12.0)
+        return cls(score * (n - 1.0), sd, noise[0] * (n - 1.0), laplace)
+
+    def test(self, alternative: Alternative) -> tuple[float, float]:
+        """Return z and its p-value."""
+        if not math.hypot(self.sd, self.noise) > 0.0:
+            return math.nan, math.nan
+        z = self.score / math.hypot(self.sd, self.noise)
+        tail = float(self._tail(np.array(abs(self.score)), np.array(self.sd)))
+        if alternative == "two-sided":
+            return z, min(2.0 * tail, 1.0)
+        return z, tail if (z > 0.0) == (alternative == "greater") else 1.0 - tail
+
+    def interval(self, level: float, error: Callable[[Floats], Floats], low: float) -> tuple[float, float]:
+        """Return the ends of the x in [low, 1] that are not rejected; `error` gives mean and sd at x."""
+        x = np.linspace(low, 1.0, FINENESS)
+        mean, sd = error(x)
+        apart = np.abs(self.score - mean)
+        kept = np.flatnonzero(self._tail(apart, sd) >= (1.0 - level) / 2.0)
+        if not len(kept):
+            nearest = float(x[np.argmin(apart)])
+            return nearest, nearest
+        step = x[1] - x[0]
+        return max(float(x[kept[0]] - step), low), min(float(x[kept[-1]] + step), 1.0)
+
+    def _tail(self, apart: Floats, sd: Floats) -> Floats:
+        """Return the probability that a score is so far above its mean, or farther."""
+        if self.laplace:
+            return laplace_tail(apart, sd, self.noise / math.sqrt(2.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(laws.norm.sf(np.nan_to_num(apart / np.hypot(sd, self.noise))))
+
+
+# ---- two samples
+
+
+@door
+def mannwhitneyu(
+    x: ColumnLike | str,
+    y: ColumnLike | None = None,
+    *,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    **words: Unpack[base.SampleWords],
+) -> base.StatResult:
+    """Test by ranks that two samples have the same law, and say how often one is above the other.
+
+    Parameters
+    ----------
+    x, y : array_like
+        The two samples. Or `x` is a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+    alternative : {"two-sided", "less", "greater"}
+        About the first sample, or level: whether its values tend to be larger.
+    confidence_level : float
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`. Arrays need no bounds; in a
+        table values beyond the schema's bounds count as the bound.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic`` (a normal score), ``.pvalue``, ``.estimate`` of P(x > y) + P(x = y)/2 with an interval.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, its value and its sample, n public: one release of the sum of
+    ranks and of the first sample's size, whose noise is that of the sum alone.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.lognormal(0.5, 1, 400), rng.lognormal(0, 1, 300)
+    >>> r = pi.stats.mannwhitneyu(x, y, epsilon=1.0, rng=0)
+    >>> bool(r.pvalue < 0.01 and r.rows[0].low < 0.64 < r.rows[0].high)
+    True
+    """
+    level = base.check_level(confidence_level, alternative)
+    asked, question = (
+        asked_groups(x, None, None, None, words) if y is None else asked_pair(x, y, ANY_NUMBER, words)
+    )
+    if len(asked.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+        raise SchemaError(f"mannwhitneyu compares two levels, {question.by[0]!r} has others: use kruskal")
+    return _two_samples(asked.release(replace(question, kind="two ranked")), alternative, level)
+
+
+def _two_samples(release: SampleSums, alternative: Alternative, level: float) -> base.StatResult:
+    n, (score, first), (sd, count_sd) = release.nobs, map(float, release.sums[0]), map(float, release.scale)
+    law = RankLaw.of_two(score, first, n, (sd, count_sd), laplace=release.noise == "laplace")
+    z, pvalue = law.test(alternative)
+    n1 = min(max(first, 0.0), float(n))
+    pairs, hidden = n1 * (n - n1), min(n1, n - n1) <= 3.0 * count_sd
+
+    def error(p: Floats) -> Floats:
+        sampling = p * (1.0 - p) / max(min(n1, n - n1), 1.0) * pairs**2
+        return np.array([(p - 0.5) * pairs, np.sqrt(sampling + ((p - 0.5) * (n - 2.0 * n1) * count_sd) ** 2)])
+
+    shown, other = release.levels[0]
+    name = f"P({shown} > {other})"
+    if hidden:
+        row, law_of_count = base.EstimateRow(name, 0.5, 0.5, 0.0, 1.0), "The noise hides a group's count."
+    else:
+        p = float(np.clip(0.5 + law.score / pairs, 0.0, 1.0))
+        bse = math.hypot(float(error(np.array([p]))[1, 0]), law.noise) / pairs
+        row = base.EstimateRow(name, p, min(bse, 0.5), *law.interval(level, error, 0.0))
+        law_of_count = f"P({shown} > {other}) counts ties half."
+    value, by = release.question.values[0], release.question.by[0]
+    return base.StatResult(
+        title="Mann-Whitney Test", release=release, rows=(row,), confidence_level=level, statistic=z,
+        pvalue=pvalue, null=f"one law of {value} in both of {by}", alternative=alternative,
+        effects={"rank-biserial r": 2.0 * row.estimate - 1.0}, notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
+    )  # fmt: skip
+
+
+# ---- groups
+
+
+@door
+def kruskal(
+    values: ColumnLike | str,
+    groups: Table | None = None,
+    *,
+    levels: Sequence[Label] | None = None,
+    confidence_level: float = 0.95,
+    **words: Unpack[base.SampleWords],
+) -> base.StatResult:
+    """Test by ranks that groups have the same law, by absolute sums of centred ranks.
+
+    Parameters
+    ----------
+    values, groups, levels
+        As for `privinf.stats.anova_oneway`; arrays need no bounds. Two groups have the release of
+        `mannwhitneyu`.
+    confidence_level : float
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        As for `mannwhitneyu`.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic``, ``.pvalue``; ``.estimate`` says how far apart the groups' ranks are: 1 where two
+        halves do not overlap.
+
+    Notes
+    -----
+    **Privacy.** As for `mannwhitneyu`, of one number. The reference has groups of equal sizes, which is
+    conservative where they are not; nothing is said of single groups.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> g = rng.choice(["a", "b", "c"], 300)
+    >>> x = rng.lognormal(size=300) + (g == "c")
+    >>> r = pi.stats.kruskal(x, g, levels=["a", "b", "c"], epsilon=2, rng=0)
+    >>> bool(r.pvalue < 0.01)
+    True
+    """
+    level = base.check_level(confidence_level)
+    if isinstance(values, str) and "~" in values and groups is not None:
+        words["data"], groups = groups, None
+    bounds = None if isinstance(values, str) else ANY_NUMBER
+    asked, question = asked_groups(values, groups, bounds, levels, words)
+    k = len(asked.schema[question.by[0]].levels)  # type: ignore[union-attr]
+    if k == 2:
+        return _two_samples(asked.release(replace(question, kind="two ranked")), "two-sided", level)
+    release = asked.release(replace(question, kind="many ranked"))
+    n, noise = release.nobs, float(release.scale[0])
+    W, laplace = float(release.sums[0, 0]), release.noise == "laplace"
+    pvalue = rank(equal_laws(n, k, noise, laplace=laplace), W)
+    # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
+    unit = 2.0 * (n - 1.0) / float(n) ** 2
+    half = laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise / math.sqrt(2.0)) if laplace else (
+        noise * laws.norm.isf((1.0 - level) / 2.0)
+    )  # fmt: skip
+    apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
+    value, by = question.values[0], question.by[0]
+    return base.StatResult(
+        title="Kruskal-Wallis Test (absolute)", release=release, confidence_level=level,
+        rows=(base.EstimateRow("ranks apart", apart[0], unit * noise, apart[1], apart[2]),),
+        statistic=W, pvalue=pvalue, null=f"one law of {value} over {by}",
+        notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF)
+    )  # fmt: skip
+
+
+def equal_laws(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
+    """Return made-up W/(n - 1) of k groups of equal sizes and one law, noise included."""
+    rng = np.random.default_rng(RANK_STREAM)
+    sums = rng.standard_normal((MADE_UP, k)) * math.sqrt(n / k * n * (n + 1) / 12.0)
+    sums -= sums.mean(axis=1, keepdims=True)
+    scale = noise / math.sqrt(2.0)
+    drawn = rng.laplace(0.0, scale, MADE_UP) if laplace else rng.normal(0.0, noise, MADE_UP)
+    return np.asarray(np.abs(sums).sum(axis=1) / (n - 1.0) + drawn)
+
+
+# ---- one sample
+
+
+@door
+def wilcoxon(
+    a: ColumnLike | str,
+    center: float = 0.0,
+    *,
+    alternative: Alternative = "two-sided",
+    confidence_level: float = 0.95,
+    **words: Unpack[base.SampleWords],
+) -> base.StatResult:
+    """Test by signed ranks that the law of a column is symmetric about a point.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`: of pairs their differences.
+    center : float
+        The centre under the null, user units.
+    alternative : {"two-sided", "less", "greater"}
+        Whether values tend to be below, or above, the centre.
+    confidence_level : float
+    epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
+        As for `mannwhitneyu`.
+
+    Returns
+    -------
+    StatResult
+        ``.statistic`` (a normal score), ``.pvalue``, ``.estimate``: the rank-biserial correlation, from -1
+        (all below) to 1, with an interval.
+
+    Notes
+    -----
+    **Privacy.** Replace-one of one record, n public: one number, the sum of signed ranks over n, which a
+    record moves by 2 at most.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).standard_t(2, 400)
+    >>> pi.stats.wilcoxon(x, 1.0, alternative="less", epsilon=1.0, rng=0).pvalue < 0.001
+    True
+    """
+    level = base.check_level(confidence_level, alternative)
+    at = check_number(center, "center")
+    asked, (name,) = base.asked_columns({"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, words)
+    question = SampleQuestion("signed ranks", (name,), label=f"signed ranks of {name}", center=at)
+    release = asked.release(question)
+    n = release.nobs
+    T, noise = float(release.sums[0, 0]) * n, float(release.scale[0]) * n
+    law = RankLaw(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise, release.noise == "laplace")
+    z, pvalue = law.test(alternative)
+    pairs = n * (n + 1) / 2.0
+
+    def error(r: Floats) -> Floats:
+        return np.array([r * pairs, np.sqrt(np.maximum(1.0 - r * r, 0.0) / (n // 2)) * pairs])
+
+    r = float(np.clip(T / pairs, -1.0, 1.0))
+    bse = math.hypot(float(error(np.array([r]))[1, 0]), noise) / pairs
+    row = base.EstimateRow("rank-biserial r", r, min(bse, 1.0), *law.interval(level, error, -1.0))
+    return base.StatResult(
+        title="Wilcoxon Signed-Rank Test", release=release, rows=(row,), confidence_level=level, statistic=z,
+        pvalue=pvalue, null=f"{name} symmetric about {at:g}", alternative=alternative,
+        notes=(OF_SYMMETRY, TIES_COUNT_HALF)
+    )  # fmt: skip
