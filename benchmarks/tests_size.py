@@ -1,7 +1,7 @@
 """Size, coverage and power of `pi.stats`, by its own laws of simulated releases, and a few hundred real runs.
 
 ``python benchmarks/tests_size.py [part ...]`` writes benchmarks/results/tests_size.md; the parts are groups,
-one, power, doors, shares, pairs, tables, laplace and clipped (default: all, about 15 minutes of a core). Records
+one, power, doors, shares, pairs, tables, laplace and clipped (default: all, about 20 minutes of a core). Records
 come from laws on a few hundred values, so that sums of any n are drawn as counts; 10,000 releases a cell
 unless it says less.
 """
@@ -306,12 +306,12 @@ def pairs():
         rho = weight if law == "normal" else rho
         for n in SIZES:
             clean = normal_pairs(rng, rho, n) if law == "normal" else rng.multinomial(n, p, DRAWS) @ cells
+            covered_plain = pair_cell(clean, n, np.zeros(3), rho)[1]
             for epsilon in LEVELS:
                 scale = 2.0 * math.sqrt(1.49) / mu_of(epsilon)
                 sds = scale / np.array([0.7, 0.7, 1.35, 1.35, 1.0])
                 noisy = clean + sds * rng.standard_normal(clean.shape)
                 size, covered, width = pair_cell(noisy, n, sds[[0, 2, 4]], rho)
-                covered_plain = pair_cell(clean, n, np.zeros(3), rho)[1]
                 rows.append([law, f"{rho:.2f}", n, epsilon, size, covered_plain, covered, width])
                 print(rows[-1], flush=True)
     return rows

@@ -41,6 +41,8 @@ LEAST_MARGIN = 0.5
 TABLES, TABLE_STREAM = 9999, 11
 HIDDEN_BELOW = 3.0
 GRID = 4001
+HIDDEN_PAIR = "The noise hides a variance: the interval is [-1, 1]."
+NORMAL_PAIRS = "The interval takes pairs as normal, as scipy's does; the test of no correlation does not."
 NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1), or two levels"
 
 
@@ -310,6 +312,8 @@ def pearsonr(
 
     Notes
     -----
+    The interval takes pairs as normal, as scipy's does: it is too short where correlated ones are skewed.
+
     **Privacy.** Replace-one of one record, both values; n public; one release of five sums.
 
     Examples
@@ -337,10 +341,10 @@ def pearsonr(
     size = max(law.n * float(law.product), 1e-300)
     bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
     row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
-    weak = () if np.isfinite(law.relative) else ("The noise hides a variance: the interval is [-1, 1].",)
+    weak = HIDDEN_PAIR if not np.isfinite(law.relative) else NORMAL_PAIRS
     return base.StatResult(
         title="Correlation", release=release, rows=(row,), confidence_level=level, statistic=t,
         pvalue=float(pvalue), df=float(df), null=f"{names[0]} and {names[1]} uncorrelated",
         alternative=alternative,
-        effects={"r": float(law.r)}, notes=weak
+        effects={"r": float(law.r)}, notes=(weak,)
     )  # fmt: skip
