@@ -24,7 +24,7 @@ from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
 from privinf.doors import door, doors, warn
-from privinf.errors import ChangedTargetWarning, HeavyTailWarning, NotAvailableError
+from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
 from privinf.schema import Factor
@@ -41,7 +41,6 @@ UNSEEN = (
     "they were seen to, and would miss a few values far out: they could move the mean by {:.3g} down, {:.3g} "
     "up. Tighter bounds assume less"
 )
-CHOSEN_CLIP = "the clip was chosen by counts: compare popmean with confidence_interval(), which allows for it"
 POPMEAN_BEYOND = (
     "popmean lies outside of the bounds to which values are clipped: no mean of such values is it, and the "
     "test rejects it whatever the rows are; declare bounds that hold what the mean may be"
@@ -194,17 +193,17 @@ class MeanResult(base.StatResult):
                 float(middle + half * low) - down, float(middle + half * high) + up
             )
 
-        return base.one_sided(
-            both, level, self.alternative, base.ConfidenceInterval(middle - half, middle + half)
-        )
+        ends = base.ConfidenceInterval(middle - half - down, middle + half + up)
+        return base.one_sided(both, level, self.alternative, ends)
 
     def ttest(
         self, popmean: float = 0.0, *, alternative: Alternative = "two-sided", confidence_level: float = 0.95
     ) -> MeanResult:
-        """Return the t-test that the mean is `popmean`, from the same release."""
-        if self.clip is not None:
-            raise NotAvailableError(CHOSEN_CLIP)
-        return _tested(self.release, popmean, alternative, confidence_level)
+        """Return the t-test that the mean is `popmean`, from the same release.
+
+        Where counts chose the clip, that of the likeliest mean that what it may have cut allows for.
+        """
+        return _tested(self, popmean, alternative, confidence_level)
 
 
 @door
@@ -276,6 +275,7 @@ def ttest_1samp(
     popmean: float = 0.0,
     *,
     bounds: Pair | None = None,
+    clip: ClipRule = "bounds",
     alternative: Alternative = "two-sided",
     confidence_level: float = 0.95,
     **words: Unpack[base.SampleWords],
@@ -289,7 +289,7 @@ def ttest_1samp(
     popmean : float
         The mean under the null, user units.
     alternative : {"two-sided", "less", "greater"}
-    bounds, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
+    bounds, clip, confidence_level, epsilon, delta, mu, rho, calibration, rng, source
         As for `mean`, like data, schema, missing, noise and ledger.
 
     Returns
@@ -310,7 +310,7 @@ def ttest_1samp(
     """
     base.check_level(confidence_level, alternative)
     check_number(popmean, "popmean")
-    found = mean(a, bounds=bounds, confidence_level=confidence_level, **words)
+    found = mean(a, bounds=bounds, clip=clip, confidence_level=confidence_level, **words)
     return found.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
 
 
@@ -336,16 +336,17 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
     return replace(made, rows=(row,), notes=notes)
 
 
-def _tested(release: SampleSums, popmean: float, alternative: Alternative, level: float) -> MeanResult:
+def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: float) -> MeanResult:
     base.check_level(level, alternative)
+    release, clip = mean.release, mean.clip
     law, (middle, half) = MeanLaw.released(release), _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
-    if abs(null) > 1.0:
+    if clip is None and abs(null) > 1.0:
         warn(POPMEAN_BEYOND, ChangedTargetWarning)
-    t, pvalue = law.test(null, alternative)
-    found, name = described(release, level=level), release.question.values[0]
+    t, pvalue = law.test(null, alternative) if clip is None else _allowed(law, null, alternative, clip, half)
+    found, name = described(release, clip, level=level), release.question.values[0]
     made = MeanResult(
-        title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level,
+        title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level, clip=clip,
         notes=found.notes, statistic=float(t), pvalue=float(pvalue), df=float(law.df),
         null=f"mean of {name} = {popmean:g}",
         alternative=alternative,
@@ -354,3 +355,20 @@ def _tested(release: SampleSums, popmean: float, alternative: Alternative, level
     ends = made.confidence_interval(level)
     object.__setattr__(made, "rows", (found.rows[0]._replace(low=ends.low, high=ends.high),))
     return made
+
+
+def _allowed(
+    law: MeanLaw, null: float, alternative: Alternative, clip: MeanClip, half: float
+) -> tuple[Floats, Floats]:
+    """Return t and its largest p-value over means of clipped values that the null allows for.
+
+    The mean is at most above/n higher than that of clipped values and below/n lower: it rejects what is not
+    in `MeanResult.confidence_interval`.
+    """
+    above, below = (cut / half for cut in clip.share(law.n))
+    sides = {"greater": law.test(null + below, "greater"), "less": law.test(null - above, "less")}
+    if alternative != "two-sided":
+        return sides[alternative]
+    t, pvalue = min(sides.values(), key=lambda found: float(found[1]))
+    both = np.minimum(2.0 * pvalue, 1.0)
+    return (t, both) if both < 1.0 else (np.zeros(()), both)

@@ -9,7 +9,13 @@ import pytest
 from scipy import stats as scipy_stats
 
 import privinf as pi
-from privinf.errors import ArgumentError, BudgetExceededError, SchemaError, SensitivityError
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    HeavyTailWarning,
+    SchemaError,
+    SensitivityError,
+)
 from privinf.stats.means import MeanLaw, laplace_quantile, laplace_tail
 
 X = np.random.default_rng(3).normal(5.0, 1.0, 400).clip(0.0, 10.0)
@@ -144,3 +150,20 @@ def test_what_noise_puts_beyond_the_bounds_is_held_there():
     r = pi.stats.mean(X, bounds=(0, 10), mu=1e-4, rng=0)
     assert r.estimate in (0.0, 10.0)
     assert r.rows[0][3:] == (0.0, 10.0)
+
+
+@pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
+def test_a_test_on_a_chosen_clip_allows_for_what_it_cut(side):
+    """It rejects what its interval leaves out, which is longer than that of clipped values alone."""
+    x = np.random.default_rng(0).lognormal(0.0, 0.75, 20_000)
+    with pytest.warns(HeavyTailWarning):
+        r = pi.stats.ttest_1samp(x, 1.3, bounds=(0, 60), clip="auto", alternative=side, mu=0.5, rng=1)
+    assert r.clip.high < 60.0
+    assert r.clip.above > 0.0
+    assert "which noisy counts chose" in str(r.summary())
+    low, high = r.confidence_interval()
+    ends = {"two-sided": (low, high), "less": (high,), "greater": (low,)}[side]
+    for end in ends:
+        assert r.ttest(end, alternative=side).pvalue == pytest.approx(0.05)
+    assert r.ttest(r.estimate).pvalue == 1.0
+    assert r.ttest(r.estimate).statistic == 0.0
