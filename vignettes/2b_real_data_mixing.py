@@ -427,7 +427,7 @@ say(
     made-up designs before any of these tables was read. It is
 
     - not worse than the better printed value in **{not_worse} of 12** cells;
-    - within 5% of the private mean in **{near_mean} of 12**: where there is nothing to learn it predicts
+    - at most 5% worse than the private mean in **{near_mean} of 12**: where there is nothing to learn it predicts
       the mean;
     - **{100 * gain["Bike"]:.0f}% better** than the private mean on Bike and **{100 * gain["GPU"]:.0f}%** on
       GPU at ε = 1. That is still far from least squares without privacy.
@@ -455,7 +455,7 @@ for ax, task in zip(axes, TASKS, strict=True):
     ax.set_title(task.title)
     ax.set_xlabel("ε of a party")
 axes[0].set_ylabel("test error / error of the mean")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 figure(
     fig,
     "table1",
