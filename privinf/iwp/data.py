@@ -14,7 +14,7 @@ from privinf.iwp.noise import Combinations, LabelNoise, ResponseColumns
 from privinf.typing import Flags, Floats
 from privinf.validation import check_array, check_number
 
-_CELLS = 1 << 16
+_CELLS = 1 << 13  # evaluations of a block: a dozen columns of it stay in the cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ class ExampleScores:
         self.noise_free: Flags = np.tile(self.data.noise_free, classes)
         self.penalized = _penalized(penalized, columns)
         self._penalty = self.ridge * np.tile(self.penalized, classes)
+        self._last: tuple[bytes, Floats, Floats] | None = None
 
     def scores(self, theta: Floats) -> Floats:
         """Return psi of all records, shape (n, p); the penalty is part of it."""
@@ -178,13 +179,18 @@ class ExampleScores:
         return self.score_and_jacobian(theta)[1]
 
     def score_and_jacobian(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return (mean_score, jacobian) in one pass."""
+        """Return (mean_score, jacobian) in one pass; at the last theta again, without one."""
+        key = theta.tobytes()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1].copy(), self._last[2].copy()
         total, slope = np.zeros(self.p), np.zeros((self.p, self.p))
         for rows in self.blocks():
             part, derivative = self._engine.derivatives(theta, rows)
             total += part
             slope += derivative
-        return total / self.n - self._penalty * theta, np.diag(self._penalty) - slope / self.n
+        score, jacobian = total / self.n - self._penalty * theta, np.diag(self._penalty) - slope / self.n
+        self._last = key, score, jacobian
+        return score.copy(), jacobian.copy()
 
     def weighted_jacobian(self, theta: Floats, weights: Floats) -> Floats:
         """Return minus the mean of ``weights_i dpsi_i/dtheta``, shape (p, p)."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import expit
 
 from privinf.iwp.transforms.series import series_coefficients
 from privinf.typing import Floats
@@ -93,6 +92,14 @@ class PoissonForm:
         )
 
 
+def _expit(x: Floats) -> Floats:
+    """Return 1/(1 + e^-x), by numpy's exponential of many numbers at once."""
+    with np.errstate(over="ignore"):
+        e = np.exp(-x)
+    e += 1.0
+    return np.asarray(np.divide(1.0, e, out=e))
+
+
 @dataclass(frozen=True, slots=True)
 class ConditionalForm:
     """Conditional score of the logistic model, y = 0 or 1 (Stefanski and Carroll 1987).
@@ -108,14 +115,14 @@ class ConditionalForm:
 
     def score(self, eta: Floats, y: Floats | float, s: float) -> tuple[Floats, Floats]:
         """Return (a, b)."""
-        a = y - expit(eta if self.linear else eta + (y - 0.5) * s)
+        a = y - _expit(eta if self.linear else eta + (y - 0.5) * s)
         return a, y * a
 
     def slopes(self, eta: Floats, y: Floats | float, s: float) -> Slopes:
         """Return a and b with their derivatives."""
         a, b = self.score(eta, y, s)
         p = y - a
-        h = p * (1.0 - p)
+        h = p - p * p
         tilt = (y - 0.5) * h
         return Slopes(a, b, -h, -tilt, -y * h, -y * tilt)
 
@@ -125,7 +132,7 @@ class ConditionalForm:
         """Return the squared residual without Gaussian noise, None with it."""
         if not self.linear:
             return None
-        return (ClosedTerm(0.0, (y - expit(eta)) ** 2),)
+        return (ClosedTerm(0.0, (y - _expit(eta)) ** 2),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,8 @@ class LabelNoise:
 
     def weights(self, codes: Integers) -> Floats:
         """Return w, shape (b, L): ``sum_l w_l g(l)`` is the inverse transform of g at each sent code."""
-        return inverse_weights(np.eye(self.levels)[codes], keep=self.keep, other=self.other)
+        table = inverse_weights(np.eye(self.levels), keep=self.keep, other=self.other)
+        return np.asarray(table.T.take(codes, axis=1).T, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.iwp.data import Examples
-from privinf.iwp.forms import Form
+from privinf.iwp.forms import Form, Slopes
 from privinf.iwp.noise import Combinations, LabelNoise
 from privinf.typing import Floats
 
@@ -38,17 +38,23 @@ class _Block:
     weights: Floats
     eta: Floats
 
-    def first(self, w: Floats) -> Floats:
-        """Return sum w_if x_if, shape (p,)."""
-        return np.asarray(self.base.T @ w.sum(axis=1) + w.sum(axis=0) @ self.offsets, dtype=np.float64)
+    def first(self, *w: Floats) -> Floats:
+        """Return sum w_if x_if for each w, shape (len(w), p)."""
+        sums = np.array([part.sum(axis=0) for part in w]) @ self.offsets
+        return np.asarray(np.stack([_by_row(part) for part in w]) @ self.base + sums, dtype=np.float64)
 
     def second(self, w: Floats) -> Floats:
         """Return sum w_if x_if x_if', shape (p, p)."""
-        total: Floats = self.base.T @ (self.base * w.sum(axis=1)[:, None])
+        total: Floats = self.base.T @ (self.base * _by_row(w)[:, None])
         if self.offsets.shape[0] > 1:
             cross = (self.base.T @ w) @ self.offsets
             total += cross + cross.T + (self.offsets.T * w.sum(axis=0)) @ self.offsets
         return total
+
+
+def _by_row(w: Floats) -> Floats:
+    """Return the sums over combinations, shape (b,)."""
+    return np.asarray(w[:, 0] if w.shape[1] == 1 else w.sum(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +105,13 @@ class ScalarEngine:
         t = self.data.noise * theta
         s = float(theta @ t)
         block = self._block(theta, rows)
-        total = np.zeros(self.size)
+        A, b_sum = np.zeros_like(block.eta), 0.0
         for y, _, w in self._labels(rows, linear=self.form.linear):
             a, b = self.form.score(block.eta, y, s)
             weights = block.weights * w
-            total += block.first(weights * a) + float((weights * b).sum()) * t
-        return total
+            A += weights * a
+            b_sum += float((weights * b).sum())
+        return np.asarray(block.first(A)[0] + b_sum * t, dtype=np.float64)
 
     def derivatives(
         self, theta: Floats, rows: slice, multipliers: Floats | None = None
@@ -113,20 +120,19 @@ class ScalarEngine:
         t = self.data.noise * theta
         s = float(theta @ t)
         block = self._block(theta, rows)
-        total, slope = np.zeros(self.size), np.zeros((self.size, self.size))
-        outer = 1.0 if multipliers is None else multipliers[:, None]
+        sums: list[Floats] = []
         for y, _, w in self._labels(rows, linear=self.form.linear):
-            parts = self.form.slopes(block.eta, y, s)
-            weights = block.weights * (w * outer)
-            b_sum = float((weights * parts.b).sum())
-            total += block.first(weights * parts.a) + b_sum * t
-            slope += block.second(weights * parts.a_eta)
-            if self.data.noise.any():
-                slope += 2.0 * np.outer(block.first(weights * parts.a_s), t)
-                slope += np.outer(t, block.first(weights * parts.b_eta))
-                slope += 2.0 * float((weights * parts.b_s).sum()) * np.outer(t, t)
-                slope += b_sum * np.diag(self.data.noise)
-        return total, slope
+            weights = block.weights * (w if multipliers is None else w * multipliers[:, None])
+            parts = [weights * part for part in self.form.slopes(block.eta, y, s)]
+            sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
+        summed = Slopes(*sums)
+        b_sum, slope = float(summed.b.sum()), block.second(summed.a_eta)
+        if not self.data.noise.any():
+            return block.first(summed.a)[0] + b_sum * t, slope
+        total, in_s, in_eta = block.first(summed.a, summed.a_s, summed.b_eta)
+        slope += 2.0 * np.outer(in_s, t) + np.outer(t, in_eta)
+        slope += 2.0 * float(summed.b_s.sum()) * np.outer(t, t) + b_sum * np.diag(self.data.noise)
+        return total + b_sum * t, slope
 
     def clean_squares(self, theta: Floats, rows: slice) -> Floats | None:
         """Return the sum of the inverse transform of the clean scores' outer products; None without one."""
@@ -141,7 +147,7 @@ class ScalarEngine:
             for term in terms:
                 weights = block.weights * w * term.value
                 shifted = weights * term.rate
-                cross = np.outer(block.first(shifted), t)
+                cross = np.outer(block.first(shifted)[0], t)
                 total += block.second(weights) - cross - cross.T
                 total += float((shifted * term.rate).sum()) * np.outer(t, t)
                 total -= float(weights.sum()) * np.diag(self.data.noise)
@@ -166,7 +172,7 @@ class ScalarEngine:
         levels = np.arange(data.label.levels, dtype=np.float64) if values is None else values
         weights = data.label_weights(rows)
         for position, level in enumerate(levels):
-            yield float(level), float(level) ** 2, weights[:, [position]]
+            yield float(level), float(level) ** 2, weights[:, position, None]
 
 
 @dataclass(frozen=True, slots=True)

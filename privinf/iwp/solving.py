@@ -15,7 +15,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
-from privinf.inference.solution import sandwich
+from privinf.inference.solution import sandwich, score_meat
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
 from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_law
@@ -197,9 +197,11 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     """
     design, law = release.design, examples_law(release)
     private = np.flatnonzero(design.private)
-    X = np.empty((release.nobs, len(design.names)))
-    X[:, private] = release.arrays["features"]
-    X[:, ~design.private] = release.arrays["public"]
+    X = np.asarray(release.arrays["features"], dtype=np.float64)
+    if len(private) < len(design.names) or not centred:
+        X = np.empty((release.nobs, len(design.names)))
+        X[:, private] = release.arrays["features"]
+        X[:, ~design.private] = release.arrays["public"]
     if not centred:
         center, scale = sent_units(release)
         X += center / scale
@@ -286,12 +288,13 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
     if not root.converged:
         bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
         return ExampleFit(bare, None, method, {})
-    cov = sandwich(system.jacobian(root.params), system.meat(root.params), system.n)
+    scores = system.scores(root.params)
+    cov = sandwich(system.jacobian(root.params), score_meat(scores, system.n), system.n)
     if not is_positive_definite(cov):
         return ExampleFit(
             Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {}
         )
-    estimate, known = _with_cov(system, root.params, cov, names)
+    estimate, known = _with_cov(system, root.params, cov, names, scores)
     return ExampleFit(estimate, known, method, {})
 
 
@@ -303,7 +306,8 @@ def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: 
     if single.cov is None:
         bare = Estimate(single.params, None, names, system.n, weak_reason=single.reason)
         return ExampleFit(bare, None, method, options)
-    estimate, known = _with_cov(system, single.params, single.cov, names)
+    scores = system.scores(single.params)
+    estimate, known = _with_cov(system, single.params, single.cov, names, scores)
     return ExampleFit(estimate, known, method, options)
 
 
@@ -319,12 +323,12 @@ def unstarted(
 
 
 def _with_cov(
-    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...]
+    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...], scores: Floats
 ) -> tuple[Estimate, Floats | None]:
     """Return the estimate, and the covariance without noise where it is identified."""
     known = _clean_cov(system, params)
     noise = None if known is None else _noise_part(cov, known)
-    scores, bread = system.scores(params), system.jacobian(params)
+    bread = system.jacobian(params)
     if noise is None:
         terms = VarianceTerms(EQUATION, {"sampling and noise": cov}, {})
     else:
