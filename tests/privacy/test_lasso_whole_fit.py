@@ -271,6 +271,33 @@ def test_results_and_refusals_are_functions_of_the_releases():
     assert 0 < sum(refused.values()) < 8
 
 
+def test_what_a_chosen_fit_leaves_out_again_is_a_function_of_the_releases(monkeypatch):
+    def in_blocks(seed):
+        rng = np.random.default_rng(seed)
+        common = np.repeat(rng.standard_normal((3000, 4)), 4, axis=1)
+        X = np.clip(0.3 * common + 0.06 * rng.standard_normal((3000, 16)), -1.0, 1.0)
+        return 1.5 * X[:, [0, 4, 8]].sum(axis=1) + 0.5 * rng.standard_normal(3000), X
+
+    left_out = []
+
+    def watched(gram, sd, doubtful):
+        kept = clear_part(gram, sd, doubtful)
+        left_out.append(len(gram) - len(kept))
+        return kept
+
+    clear_part = hard_thresholding.clear_part
+    monkeypatch.setattr(hard_thresholding, "clear_part", watched)
+    chosen = {"sparsity": "auto", "max_sparsity": 8, "precision_sparsity": None, "shares": None}
+    for seed in range(3):
+        with served(Recorder, kept=[]) as made:
+            found = outcome(model_of(in_blocks(seed)), seed, **chosen)
+        with served(Replay, kept=made[0].kept) as replayed:
+            assert np.array_equal(outcome(model_of(in_blocks(seed + 9)), 0, **chosen), found)
+        assert replayed[0].kept == []
+    assert left_out[::2] == left_out[1::2]
+    assert any(left_out)
+
+
 # ---- what a fit spends on the pair, release by release
 
 
