@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.errors import SchemaError
+from privinf.errors import FileMissingError, SchemaError
 
 N, NAMES = 3000, [f"v{j}" for j in range(6)]
 LIMITS = {"x_bound": 1.0, "y_bounds": (-4.0, 4.0)}
@@ -21,7 +21,11 @@ class Foreign:
     """A table of another library: columns, length, and a way to pandas."""
 
     def __init__(self, frame):
-        self._frame, self.columns, self.shape = frame, list(frame.columns), frame.shape
+        self._frame, self.shape = frame, frame.shape
+
+    @property
+    def columns(self):
+        return list(self._frame.columns)
 
     def __len__(self):
         return len(self._frame)
@@ -84,9 +88,11 @@ def test_the_sparse_fit_predicts_raw_rows_of_a_formula(table, tmp_path):
     pd.testing.assert_series_equal(pi.load_results(tmp_path / "fit.privinf").predict_sparse(table[:9]), found)
 
 
-@pytest.mark.parametrize("data", ["rows.parquet", [1, 2]])
-def test_what_is_no_table_is_refused_by_its_type(data):
-    with pytest.raises(SchemaError, match="must be a table with named columns"):
+@pytest.mark.parametrize(
+    ("data", "error"), [("no_such_rows.parquet", FileMissingError), ([1, 2], SchemaError)]
+)
+def test_what_is_no_table_is_refused(data, error):
+    with pytest.raises(error, match=r"no_such_rows|must be a table with named columns"):
         pi.DebiasedLasso.from_formula("y ~ v0", data, schema=SCHEMA).fit(targets=["v0"], **FIT)
 
 
