@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,19 +16,21 @@ from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
+from privinf.mechanisms.passes import OwnSum, PlainSums, RowPasses
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import (
     BLOCK,
     MESSAGES,
     EncodedRows,
+    Rows,
     as_rows,
     encode,
     refuse_unordered,
     weight_bound,
 )
-from privinf.mechanisms.statistics.block import Args, SiteBlock
-from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout, default_response_weight
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.block import SMALLEST
+from privinf.mechanisms.statistics.gridded import MomentSums
+from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.noise import NoiseSource, grid_step
 from privinf.releases import Release
@@ -172,41 +174,54 @@ class Moments:
         given = as_rows(rows, self.missing)
         if self.trust == "local":
             refuse_unordered(given, MESSAGES)
-        encoded = encode(self.design, given, self.weights)
-        if self.trust == "central":
-            warn_of_large_delta(budget.delta, len(encoded.response))
-        n = len(encoded.response)
-        q2 = float(_squared_norms(encoded.public).max(initial=0.0))
+            return self._release_records(given, budget, parts[0])
+        passes = RowPasses(self.design, given, self.weights)
+        warn_of_large_delta(budget.delta, passes.n)
+        reach, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        asked = self._asked(weight, q2, robust=robust)
+        asked = self._asked(weight, reach, q2, robust=robust)
         lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
-        if self.trust == "central":
-            for one, scale in zip(asked, scales, strict=True):
-                check_room(n * one.reach.bound / max_rows(self.design), scale, budget.source)
+        for one, scale in zip(asked, scales, strict=True):
+            check_room(passes.n * one.reach.bound / max_rows(self.design), scale, budget.source)
+        sums = asked[0].over(passes, exact=scales[0] > 0.0)
         recorded = budget.ledger.spend(*entries)
-        arrays = self._moment_arrays(encoded, asked[0], scales[0], budget.source)
-        law: dict[str, Any] = {
-            "trust": self.trust,
-            "response_weight": weight,
-            "scale": scales[0],
-            "delta": budget.delta,
-            "noise_free": math.isinf(budget.mu),
-        }
+        arrays = {
+            "moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public
+        }  # fmt: skip
+        law = _law(self.trust, weight, scales[0], budget)
         if robust:
-            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / n
-            plan = ResidualPlan.of(full, MomentScale.of(self.design, weight, q2, n, *scales))
+            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
+            plan = ResidualPlan.of(full, MomentScale.of(self.design, weight, q2, passes.n, *scales))
             unit = plan.largest if law["noise_free"] else plan.bound
-            told = {"response_factor": 1.0 / unit, "coefficients": plan.coefficients / unit}
-            second = replace(asked[1], args={**asked[1].args, **told})
-            total = noisy_total(second, self._block(encoded), scales[1], budget.source)
-            arrays["residual_moments"] = total * unit**2
+            told = {
+                "response_factor": 1.0 / (unit * self.design.y_scale),
+                "coefficients": plan.coefficients / unit,
+            }
+            second = replace(asked[1], args={**asked[1].args, **told}).over(passes, exact=scales[1] > 0.0)
+            arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
             law |= {
                 "residual_bound": math.inf if law["noise_free"] else unit,
                 "residual_scale": scales[1] * unit**2,
                 "residual_largest": plan.largest,
             }
-        return Release("moments", arrays, law, self.design, recorded, n)
+        return Release("moments", arrays, law, self.design, recorded, passes.n)
+
+    def _release_records(self, rows: Rows, budget: Spending, mu: float) -> Release:
+        """Release every record's moments with noise of its own."""
+        encoded = encode(self.design, rows, self.weights)
+        q2 = float(_squared_norms(encoded.public).max(initial=0.0))
+        weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
+        (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
+        scale, entry = self._line(asked, mu).calibrated(budget.source)
+        recorded = budget.ledger.spend(entry)
+        blocks = [
+            block if scale == 0.0 else budget.source.perturb(block, scale)
+            for block in self._records(encoded, weight)
+        ]
+        arrays = {"moments": np.concatenate(blocks), "public": encoded.public, **encoded.beside}
+        law = _law(self.trust, weight, scale, budget)
+        return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
 
     def _wants_residuals(self, cov_type: CovType | None) -> bool:
         if cov_type is not None:
@@ -215,12 +230,17 @@ class Moments:
             raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
         return cov_type == "HC0" and self.trust == "central"
 
-    def _asked(self, weight: float, q2: float, *, robust: bool) -> list[OwnSum]:
+    def _asked(self, weight: float, reach: Floats, q2: float, *, robust: bool) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
-        told: dict[str, Any] = {"norm": self.design.norm, "public": self.layout.public, "public_norm2": q2}
+        design, private = self.design, self.design.private
+        told: dict[str, Any] = {
+            "norm": design.norm, "center": design.center[private], "scale": design.scale[private],
+            "intercept": design.y_center, "public": self.layout.public, "public_norm2": q2,
+            "public_reach": np.maximum(reach, SMALLEST),
+        }  # fmt: skip
         if self.trust == "central":
-            told |= {"max_rows": max_rows(self.design), "weight_bound": self.weight_bound}
-        total = told | {"response_factor": weight, "response_bound": weight * self.design.y_norm}
+            told |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
+        total = told | {"response_factor": weight / design.y_scale, "response_bound": weight * design.y_norm}
         asked = [OwnSum.of("moments.total", "moments", total, self.layout)]
         if robust:
             # In units of their clipping bound, which the first release decides.
@@ -230,7 +250,7 @@ class Moments:
         return asked
 
     def _line(self, asked: OwnSum, mu: float) -> Line:
-        # A unit's rows stand side by side in local releases; in a total they, and their roundings, add up.
+        # A unit's rows stand side by side in local releases; in a total they add up, and it is rounded once.
         rows_per_unit = max_rows(self.design)
         local = self.trust == "local"
         return Line(
@@ -238,7 +258,7 @@ class Moments:
             mechanism="gaussian",
             sensitivity=asked.reach.l2 * (math.sqrt(rows_per_unit) if local else 1.0),
             derivation=f"replace-one Frobenius distance of the record's {asked.label}",
-            dimension=asked.reach.size * (rows_per_unit if local else rows_per_unit**2),
+            dimension=asked.reach.size * (rows_per_unit if local else 1),
             mu=mu,
             # No entry of one record passes the sensitivity; totals are checked by `check_room`.
             reach=asked.reach.l2 if local else 0.0,
@@ -246,28 +266,6 @@ class Moments:
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),
         )
-
-    def _moment_arrays(
-        self, encoded: EncodedRows, asked: OwnSum, scale: float, source: NoiseSource
-    ) -> dict[str, Any]:
-        if self.trust == "local":
-            blocks = [
-                block if scale == 0.0 else source.perturb(block, scale)
-                for block in self._records(encoded, asked.args["response_factor"])
-            ]
-            return {"moments": np.concatenate(blocks), "public": encoded.public, **encoded.beside}
-        total = noisy_total(asked, self._block(encoded), scale, source)
-        clear = encoded.public if encoded.weights is None else encoded.public * encoded.weights[:, None]
-        return {"moments": total, "public_moments": encoded.public.T @ clear}
-
-    def _block(self, encoded: EncodedRows) -> SiteBlock:
-        """Return encoded rows as the statistics take them: bounds in scaled units, public columns beside."""
-        private, y_norm = self.design.private, self.design.y_norm
-        return SiteBlock(
-            encoded.private, encoded.response, self.design.scaled_low[private],
-            self.design.scaled_high[private], -y_norm, y_norm,
-            clear=encoded.public if self.layout.public else None, weights=encoded.weights,
-        )  # fmt: skip
 
     def _records(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
         """Yield the moments of every record, block by block."""
@@ -280,25 +278,6 @@ class Moments:
             yield z[:, rows] * (z[:, columns] * factors)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSum:
-    """A sum of a statistic over the holder's own rows, and how far one person can move it.
-
-    What only the holder may say of its rows stands among `args`; `label` is for the ledger.
-    """
-
-    op: SiteOp
-    label: str
-    args: Args
-    reach: Reach
-
-    @classmethod
-    def of(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
-        """Return the question to one of `MOMENT_OPS`; checks the arguments."""
-        op = MOMENT_OPS[name]
-        return cls(op, label, args, op.reach(args, layout.private, own=True))
-
-
 def _design_of_columns(
     schema: Schema | Design, formula: str | None, columns: Sequence[str], radius: float | None
 ) -> Design:
@@ -309,19 +288,25 @@ def _design_of_columns(
     return columns_design(schema, columns, radius=radius)
 
 
-def noisy_total(asked: OwnSum, rows: SiteBlock, scale: float, source: NoiseSource) -> Floats:
-    """Return the sum over all rows plus N(0, scale^2) on each entry.
+def noisy_total(sums: MomentSums | PlainSums, scale: float, source: NoiseSource) -> Floats:
+    """Return a sum over all rows plus N(0, scale^2) on each entry.
 
-    With a secure source every record is put on the noise's grid first and the sum is exact: neither the order
-    of the records nor the size of the blocks can move it.
+    Exact sums are integers, which with a secure source are rounded once, to the grid of the noise: neither
+    the order of the records nor the size of the blocks can move them.
     """
-    if scale == 0.0 or not source.secure:
-        total = asked.op.total(rows, asked.args, asked.reach)
-        return total if scale == 0.0 else source.perturb(total, scale)
+    if scale == 0.0:
+        return sums.floats()
+    if not source.secure or isinstance(sums, PlainSums):
+        return source.perturb(sums.floats(), scale)
     step = grid_step(scale)
-    total = asked.op.total(rows, {**asked.args, "grid": step}, asked.reach)
-    steps = source.gaussian_steps((total / step).astype(np.int64), scale / step)
-    return np.asarray(steps * step, dtype=np.float64)
+    return np.asarray(source.gaussian_steps(sums.steps(step), scale / step) * step, dtype=np.float64)
+
+
+def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:
+    return {
+        "trust": trust, "response_weight": weight, "scale": scale, "delta": budget.delta,
+        "noise_free": math.isinf(budget.mu),
+    }  # fmt: skip
 
 
 def check_room(largest: float, scale: float, source: NoiseSource) -> None:

@@ -178,7 +178,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
     rows = rows.opened(needed(design, weights), design.schema)
-    response = _response(design, rows)
+    response = response_of(design, rows)
     matrix = design.released(rows.features, missing=rows.missing)
     n, p = matrix.shape
     if len(response) != n:
@@ -193,7 +193,7 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
         public=np.ascontiguousarray(matrix[:, ~design.private]),
         response=_scaled_response(design, response),
         groups=unit_codes(design.schema, rows),
-        weights=None if weights is None else _weights(design, rows, weights),
+        weights=observation_weights(design, rows, weights),
     )
 
 
@@ -204,7 +204,8 @@ def needed(design: Design, weights: str | None = None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _response(design: Design, rows: Rows) -> Floats:
+def response_of(design: Design, rows: Rows) -> Floats:
+    """Return the response, shape (n,), in user units; SchemaError where it is not what the design says."""
     if rows.response is None:
         return design.response_values(rows.features, missing=rows.missing)
     try:
@@ -213,7 +214,7 @@ def _response(design: Design, rows: Rows) -> Floats:
         raise SchemaError(f"response {design.response!r} is not numeric") from None
     if y.ndim != 1:
         raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim}")
-    if np.isfinite(y).all():
+    if np.isfinite(y.sum()) or np.isfinite(y).all():  # sums are quicker, and can overflow
         return y
     absent = np.isnan(y)
     if absent.any():
@@ -279,7 +280,10 @@ def weight_bound(design: Design, weights: str | None) -> float:
     return declared.high
 
 
-def _weights(design: Design, rows: Rows, weights: str) -> Floats:
+def observation_weights(design: Design, rows: Rows, weights: str | None) -> Floats | None:
+    """Return weights inside their bounds, shape (n,), None without; SchemaError where they are no numbers."""
+    if weights is None:
+        return None
     if not isinstance(rows.features, pd.DataFrame) or weights not in rows.features:
         raise SchemaError(f"the weights column {weights!r} is not among the data's columns")
     try:

@@ -29,6 +29,7 @@ at 4 10^12.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ MOST_STEPS = 2.0**VALUE_BITS
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
 _MOST_ROWS = 1 << 40
 # Numbers of a block of factors: its copies stay in the cache.
-BLOCK_NUMBERS = 1 << 18
+BLOCK_NUMBERS = 1 << 17
+TILE = 64
 _WORD = 32
 
 
@@ -191,10 +193,11 @@ class ProductSums:
 
     def _multiply(self, groups: Sequence[Floats]) -> None:
         """Add the upper triangle of one block's products."""
-        ends = np.cumsum((0, *self._sizes))
+        ends = list(accumulate(self._sizes, initial=0))
         for i, left in enumerate(groups):
             for j in range(i, len(groups)):
-                self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += left.T @ groups[j]
+                if self._sizes[i] and self._sizes[j]:
+                    self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += left.T @ groups[j]
 
     def _flush(self, more: int) -> None:
         """Put what waits in doubles away where that many more rows would be too many for them."""
@@ -233,15 +236,37 @@ class ProductSums:
         return f"<ProductSums of {self.rows} rows, not shown>"
 
 
-def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: Floats) -> Floats:
-    """Return floor(values x factor + shift + 1/2) held at +-2^20, in `out`; nan stays.
+def aligned(rows: int, columns: int) -> Floats:
+    """Return an empty array that begins on a line of the cache: numpy works twice as fast on it."""
+    line = 64
+    raw = np.empty(rows * columns * 8 + line, dtype=np.uint8)
+    start = -raw.ctypes.data % line
+    return raw[start : start + rows * columns * 8].view(np.float64).reshape(rows, columns)
 
-    The shift must hold the 1/2. Each step is one IEEE operation a number, and grows with the value.
+
+def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: Floats) -> Floats:
+    """Return floor(values x factor + shift) held at +-2^20, in `out`; nan stays.
+
+    Each step is one IEEE operation a number, and grows with the value. The shift holds the 1/2 that makes
+    floor the nearest integer. Factor and shift are numbers, or of shape (k,) for values of shape (rows, k).
     """
-    np.multiply(values, factor, out=out)
-    out += shift
+    _by_column(np.multiply, values, factor, out)
+    _by_column(np.add, out, shift, out)
     np.floor(out, out=out)
     return np.clip(out, -MOST_STEPS, MOST_STEPS, out=out)
+
+
+def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:
+    """Put operation(values, row) into `out`; numpy repeats a long row faster than a short one."""
+    size = np.size(row)
+    if size < 2 or (row == np.ravel(row)[0]).all():
+        row = np.ravel(row)[0] if size else 0.0
+    elif values.flags.c_contiguous and out.flags.c_contiguous:
+        whole = len(values) - len(values) % TILE
+        shape, tile = (-1, TILE * size), np.tile(row, TILE)
+        operation(values[:whole].reshape(shape), tile, out=out[:whole].reshape(shape))
+        values, out = values[whole:], out[whole:]
+    operation(values, row, out=out)
 
 
 def scaled_down(steps: Floats, factor: Floats) -> Floats:

@@ -325,7 +325,7 @@ class Design(DesignFields):
 
     def released(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
         """Return the columns of raw rows that noise is for, shape (n, p); as `matrix` without a basis."""
-        if self._is_matrix(table) and np.isfinite(table).all():
+        if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
         reader = self._reader(table, missing)
         reader.open(self.inputs)
@@ -347,7 +347,7 @@ class Design(DesignFields):
             result[:, position] = _read(column, reader, inside, strict=extrapolate)
         return result
 
-    def _is_matrix(self, table: Table) -> TypeGuard[Floats]:
+    def is_matrix(self, table: Table) -> TypeGuard[Floats]:
         """Whether `table` is the design matrix already: floats, and a design made for arrays."""
         if self.schema is not None or not isinstance(table, np.ndarray) or table.dtype != np.float64:
             return False

@@ -8,9 +8,12 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms import sums as exact_sums
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms.statistics import gridded
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits, unit_of
+from privinf.mechanisms.statistics.gridded import RowGrid
 from privinf.mechanisms.statistics.moments import (
     FEWEST,
     default_response_weight,
@@ -72,8 +75,8 @@ def test_sums_are_what_they_are_said_to_be(name, bits, monkeypatch):
     op, args = CASES[name]
     y, X = sample()
     found = SITE_OPS[op].total(block(y, X), args | {"bits": bits})
-    cut_off = 700 * unit_of(SITE_OPS[op].reach(args, P).bound, bits)
-    np.testing.assert_allclose(found, naive(name, y, X).sum(axis=0), rtol=0, atol=1e-11 + cut_off)
+    rounded = 700 * 2.0**-20 * SITE_OPS[op].reach(args, P).bound if bits else 0.0
+    np.testing.assert_allclose(found, naive(name, y, X).sum(axis=0), rtol=0, atol=1e-11 + rounded)
 
 
 @EVERY
@@ -82,19 +85,33 @@ def test_exact_sums_know_no_order_and_no_blocks(name, monkeypatch):
     y, X = sample()
     args = args | {"bits": exact_bits(len(y))}
     whole = SITE_OPS[op].total(block(y, X), args)
-    parts = [SITE_OPS[op].total(block(y[part], X[part]), args) for part in np.array_split(np.arange(700), 3)]
-    monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 300)
+    merged, *others = (
+        summed(SITE_OPS[op], block(y[part], X[part]), args) for part in np.array_split(np.arange(700), 3)
+    )
+    for other in others:
+        merged.merge(other)
+    monkeypatch.setattr(exact_sums, "BLOCK_NUMBERS", 300)
     turned = SITE_OPS[op].total(block(y[::-1], X[::-1]), args)
     np.testing.assert_array_equal(whole, turned)
-    np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
+    columns = SITE_OPS[op].total(block(y, np.asfortranarray(X)), args)
+    np.testing.assert_array_equal(whole, columns)
+    unit = unit_of(SITE_OPS[op].reach(args, P).bound, args["bits"])
+    np.testing.assert_array_equal(whole / unit, merged.steps(unit))
+    assert merged.rows == 700
+
+
+def summed(op, rows, args):
+    """Return the exact sums of a block."""
+    sums = op.sums(rows, args)
+    sums.update(rows)
+    return sums
 
 
 def single(name, bits, y, X):
+    """Return what each record adds: in doubles, or on its grid and as a total that is rounded."""
     op, args = CASES[name]
-    function = SITE_OPS[op].function
-    return np.array(
-        [function(block(y[i : i + 1], X[i : i + 1]), args | {"bits": bits}) for i in range(len(y))]
-    )
+    told = args | {"bits": bits}
+    return np.array([SITE_OPS[op].total(block(y[i : i + 1], X[i : i + 1]), told) for i in range(len(y))])
 
 
 def candidates(name):
@@ -168,9 +185,11 @@ def test_a_public_column_of_ones_is_a_constant(name):
     assert reach.l2 < site.l2  # no cutting
     found, y_X = op.total(rows(), args, reach), sample()
     np.testing.assert_allclose(found, op.total(block(*y_X), CASES[name][1]), rtol=1e-12, atol=1e-12)
-    on_grid = op.total(rows(), args | {"grid": 2.0**-20}, reach)
-    np.testing.assert_array_equal(on_grid * 2.0**20, np.rint(on_grid * 2.0**20))
-    np.testing.assert_allclose(on_grid, found, rtol=0, atol=700 * 2.0**-21)
+    exact = summed(op, rows(), args)
+    np.testing.assert_array_equal(exact.floats(), summed(op, block(*y_X), CASES[name][1]).floats())
+    np.testing.assert_allclose(exact.floats(), found, rtol=0, atol=700 * 2.0**-20 * reach.bound)
+    assert np.abs(exact.steps(2.0**-20) * 2.0**-20 - exact.floats()).max() <= 2.0**-21
+    assert exact.public.item() == (700.0 if op.name == "moments.total" else exact.floats()[0])
 
 
 @WITH_CONSTANT
@@ -236,20 +255,77 @@ def test_too_many_rows_for_exact_products_are_refused():
 
 
 @EVERY
-def test_cutting_moves_pairs_apart_by_no_more_than_is_charged_for_it(name):
+def test_records_on_their_grid_keep_the_sensitivity_of_all_records(name, monkeypatch):
+    """What a site adds to it is for the rounding of the total alone."""
     op, args = CASES[name]
-    y, X = sample(80)
-    cut_off, whole = (cdist(found, found) for found in (single(name, bits, y, X) for bits in (FEWEST, 0)))
+    if "coefficients" in args:
+        monkeypatch.setitem(CASES, name, (op, args | {"coefficients": np.zeros(P), "response_factor": 5.0}))
+        args = CASES[name][1]
+    constant = float("constant" in args)
+    if "coefficients" in args:
+        formula = math.sqrt(2.0) * args["residual_clip"] ** 2 * (NORM**2 + constant)
+    else:
+        formula = second_moment_sensitivity(NORM, args["response_bound"], constant)
+    y, X = candidates(name)
+    exact = [summed(SITE_OPS[op], block(y[i : i + 1], X[i : i + 1]), args).floats() for i in range(len(y))]
+    apart = cdist(exact, exact)
+    assert 0.99 * formula < apart.max() <= formula * (1 + 1e-12)
     reach = SITE_OPS[op].reach(args, P)
     unit = unit_of(reach.bound, FEWEST)
     most = unit * math.sqrt(reach.size)
-    assert 0.3 * unit < (cut_off - whole).max() <= most
-    constant = float("constant" in args)
-    if "coefficients" in args:
-        uncut = math.sqrt(2.0) * args["residual_clip"] ** 2 * (NORM**2 + constant)
-    else:
-        uncut = second_moment_sensitivity(NORM, args["response_bound"], constant)
-    assert reach.l2 - uncut == pytest.approx(most, rel=1e-6)
+    assert reach.l2 - formula == pytest.approx(most, rel=1e-6)
+    found = single(name, FEWEST, y, X)
+    assert np.abs(found - exact).max() > 0.1 * unit
+    assert (cdist(found, found) - apart).max() <= most
+
+
+def box_block(rows, low=(-1.0, 0.2), high=(1.0, 1.7)):
+    y = np.zeros(len(rows))
+    return SiteBlock(rows, y, np.array(low), np.array(high), LOW, HIGH)
+
+
+def test_boxes_end_on_their_grid():
+    """Corners are as long as the public norm, and no row of the box is longer on its grid."""
+    norm = math.hypot(1.0, 1.7)
+    args = {"norm": norm, "response_factor": 1.0, "response_bound": 1.0}
+    grid = RowGrid(box_block(np.zeros((1, 2))), args)
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([[[1.0, 1.7], [-1.0, 0.2], [5.0, -9.0]], rng.uniform(-2, 2, (200, 2))])
+    steps = grid.steps(box_block(rows)).copy()
+    assert math.isinf(grid.grid.limit)
+    assert tuple(steps[0]) == (2.0**20, 2.0**20)
+    clipped = np.clip(rows, [-1.0, 0.2], [1.0, 1.7])
+    assert np.abs(steps * grid.grid.units - clipped).max() <= 0.5 * grid.grid.units.max() * (1 + 1e-9)
+    assert np.sqrt(((steps * grid.grid.units) ** 2).sum(axis=1)).max() <= norm * (1 + 2.0**-44)
+
+
+@pytest.mark.parametrize("norm", [1.2, 0.7, 0.01])
+def test_balls_keep_room(norm):
+    """Rows on the grid are in their ball, however it stands to the box; those inside stay where they are."""
+    args = {"norm": norm, "response_factor": 1.0, "response_bound": 1.0}
+    grid = RowGrid(box_block(np.zeros((1, 2))), args)
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.uniform(-2, 2, (500, 2)), 0.4 * norm * rng.uniform(-1, 1, (100, 2))])
+    z = np.clip(rows, [-1.0, 0.2], [1.0, 1.7])
+    steps = grid.steps(box_block(rows)).copy()
+    lengths = np.sqrt((steps**2).sum(axis=1))
+    assert lengths.max() <= norm / grid.grid.units[0] * (1 + 2.0**-43)
+    assert lengths.max() >= norm / grid.grid.units[0] * (1 - 2.0**-13)
+    held = z * np.minimum(1.0, norm / np.maximum(np.sqrt((z**2).sum(axis=1)), 1e-300))[:, None]
+    assert np.abs(steps * grid.grid.units - held).max() <= 2.0 * grid.grid.units[0]
+
+
+def test_a_mutant_that_rounds_up_at_the_ball_passes_it(monkeypatch):
+    def upwards(steps, limit):
+        lengths = np.sqrt((steps**2).sum(axis=1))
+        return np.ceil(steps * np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None])
+
+    monkeypatch.setattr(gridded, "held_norms", upwards)
+    args = {"norm": 0.7, "response_factor": 1.0, "response_bound": 1.0}
+    rng = np.random.default_rng(2)
+    grid = RowGrid(box_block(np.zeros((1, 2))), args)
+    steps = grid.steps(box_block(rng.uniform(-2, 2, (500, 2))))
+    assert np.sqrt((steps**2).sum(axis=1)).max() > 0.7 / grid.grid.units[0] * (1 + 2.0**-22)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import privinf as pi
-from privinf.mechanisms.moments import OwnSum, noisy_total
-from privinf.mechanisms.statistics import block as site_rows
+from privinf.mechanisms import sums as exact_sums
+from privinf.mechanisms.moments import noisy_total
+from privinf.mechanisms.passes import OwnSum
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.moments import MomentLayout, second_moment_sensitivity
 from privinf.noise import LatticeNoise, grid_step
@@ -65,8 +66,8 @@ class NoNoise(LatticeNoise):
         return values
 
 
-def second_moments(rows, scale, source):
-    """Return the noisy total of second moments of rows (x1, x2, y) by a curator."""
+def second_moments(rows):
+    """Return a curator's exact sums of second moments of weighted rows (x1, x2, y)."""
     told = {
         "norm": 2.0, "public": 1, "public_norm2": 1.0, "max_rows": 1, "weight_bound": 2.0,
         "response_factor": 1.0, "response_bound": 1.0,
@@ -75,23 +76,48 @@ def second_moments(rows, scale, source):
     block = SiteBlock(
         rows[:, :2], y, -ends, ends, -1.0, 1.0, clear=np.ones((len(y), 1)), weights=1.0 + np.abs(y)
     )
-    return noisy_total(OwnSum.of("moments.total", "moments", told, MomentLayout(1, 2)), block, scale, source)
+    sums = OwnSum.of("moments.total", "moments", told, MomentLayout(1, 2)).sums(block)
+    sums.update(block)
+    return sums
 
 
 def test_secure_totals_are_exact_and_do_not_depend_on_order_or_blocks(monkeypatch):
     rng = np.random.default_rng(1)
     rows = rng.uniform(-1, 1, (1000, 3)) * 10.0 ** rng.integers(-9, 1, (1000, 1))
-    source = NoNoise()
-    whole = second_moments(rows, 1e-3, source)
-    parts = [second_moments(part, 1e-3, source) for part in np.array_split(rows, 3)]
-    monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 300)
-    pieces = second_moments(rows[::-1], 1e-3, source)
-    np.testing.assert_array_equal(whole, pieces)
-    np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
+    whole = noisy_total(second_moments(rows), 1e-3, NoNoise())
+    merged, *others = (second_moments(part) for part in np.array_split(rows, 3))
+    for other in others:
+        merged.merge(other)
+    monkeypatch.setattr(exact_sums, "BLOCK_NUMBERS", 300)
+    np.testing.assert_array_equal(whole, noisy_total(second_moments(rows[::-1]), 1e-3, NoNoise()))
+    np.testing.assert_array_equal(whole, noisy_total(merged, 1e-3, NoNoise()))
     np.testing.assert_array_equal(whole / grid_step(1e-3), np.rint(whole / grid_step(1e-3)))
-    floats = second_moments(rows, 0.0, source)
-    np.testing.assert_allclose(whole, floats, rtol=0, atol=1000 * 1e-3 * 2**-20)
-    assert np.abs(whole - floats).max() > 0.0
+    exact = noisy_total(merged, 0.0, NoNoise())
+    assert 0.0 < np.abs(whole - exact).max() <= 0.5 * grid_step(1e-3)
+    root = np.sqrt(1.0 + np.abs(rows[:, 2]))[:, None]
+    z = root * np.column_stack([np.ones(1000), rows])
+    full = MomentLayout(1, 2).matrix(exact, np.array([[0.0]]))
+    np.testing.assert_allclose(full[:, 1:], (z.T @ z)[:, 1:], rtol=0, atol=1000 * 2.0**-19)
+    assert merged.public.item() == pytest.approx((root**2).sum(), rel=1e-6)
+
+
+def test_the_order_of_the_rows_of_a_release_cannot_be_seen():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.uniform(-2, 2, (20_000, 3)), columns=["a", "b", "y"])
+    turned = frame.iloc[rng.permutation(len(frame))]
+    schema = pi.Schema({"a": (-1, 1), "b": (-1.5, 1), "y": (-1, 2)})
+    found = [
+        pi.Moments(schema, "y ~ a + b").release(one, mu=1.0, cov_type="HC0", rng=5) for one in (frame, turned)
+    ]
+    for name in ("moments", "residual_moments"):
+        np.testing.assert_array_equal(found[0].arrays[name], found[1].arrays[name])
+    y, X = frame["y"].to_numpy(), frame[["a", "b"]].to_numpy()
+    arrays = pi.MomentOLS(y, pi.add_constant(X), bounds=[(-1, 1), (-1.5, 1)], y_bounds=(-1, 2))
+    np.testing.assert_array_equal(arrays.release(mu=1.0, rng=5).arrays["moments"], found_of(schema, frame))
+
+
+def found_of(schema, frame):
+    return pi.Moments(schema, "y ~ a + b").release(frame, mu=1.0, rng=5).arrays["moments"]
 
 
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])

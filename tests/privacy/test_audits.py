@@ -18,7 +18,9 @@ from privinf.mechanisms import RandomizedResponse, gaussian, rows
 from privinf.mechanisms.local import modulation_map
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.mechanisms.moments import noisy_total
+from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import encode
+from privinf.mechanisms.statistics import gridded
 from privinf.noise import LatticeNoise, SimulationNoise
 
 D = 4
@@ -444,10 +446,11 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
     else:
         factor = 2.0
         assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
-        # Rows are shrunk twice: when they are encoded, and where they are summed.
-        monkeypatch.setattr(rows, "project_ball", lambda x, radius: x)
+        # Rows are shrunk before they are on their grid, and held there: by the ball, and column by column.
+        monkeypatch.setattr(gridded, "shrunk", lambda x, radius: x)
         assert audit_scores(*central_scores(True, 1500, 3.0, factor), mu=3.0).passed
-        monkeypatch.setattr(sums, "clip_norms", lambda x, bound: x)
+        monkeypatch.setattr(gridded, "held_norms", lambda steps, limit: steps)
+        monkeypatch.setattr(gridded, "on_grid", lambda x, factor, shift, out: np.floor(x * factor + shift))
     assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 
 
@@ -461,13 +464,14 @@ def residual_scores(draws, mu, clipped=True):
             np.array([0.0, 0.0, y]), np.vstack([[0.1, 0], [0, 0.1], x]), radius=1.0, y_bounds=(-1, 1)
         )
         mechanism = model.mechanism
-        block = mechanism._block(encode(mechanism.design, model._rows))
-        _, asked = mechanism._asked(1.0, 0.0, robust=True)
+        passes = RowPasses(mechanism.design, model._rows)
+        _, asked = mechanism._asked(1.0, np.empty(0), 0.0, robust=True)
         assert asked.reach.l2 == math.sqrt(2.0)
         scale, _ = mechanism._line(asked, mu).calibrated(source)
         told = {"response_factor": 1.0 / 0.4, "residual_clip": 1.0 if clipped else 1e9}
         asked = replace(asked, args=asked.args | told)
-        scores.append(np.array([noisy_total(asked, block, scale, source) @ gap for _ in range(draws)]))
+        sums = asked.over(passes, exact=True)
+        scores.append(np.array([noisy_total(sums, scale, source) @ gap for _ in range(draws)]))
     return scores
 
 

@@ -29,8 +29,11 @@ from privinf.accounting.composition import compose
 from privinf.accounting.scopes import total_of
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import SitePolicy
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import noisy_scalar
 from privinf.mechanisms.selection import NoisyTopK
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.ops import Reach
 
 # ---- audits: each returns what it complains of, nothing where all is well
@@ -79,6 +82,28 @@ def of_many_roundings():
         return audit(lambda world, ledger: mechanism.release(pair[world], mu=mu, ledger=ledger)).overspent
 
     return [text for mu in np.geomspace(3e-4, 6e-4, 12) for text in release(float(mu))]
+
+
+def of_gridded_norms():
+    """Norms of what one record adds to exact sums: of corners, of directions beyond a ball, of residuals."""
+    rng, found = np.random.default_rng(0), []
+    rows = np.concatenate([rng.choice([-1.0, 1.0], (8, 3)), rng.normal(size=(60, 3)) * 3.0])
+    for norm in (math.sqrt(3.0), 1.3, 0.02):
+        for name, more in (
+            ("moments.total", {"response_bound": 0.7}),
+            ("moments.residual", {"coefficients": np.full(3, 0.2), "residual_clip": 0.7}),
+        ):
+            args = {"norm": norm, "response_factor": 1.0, **more}
+            top = norm**2 if name == "moments.total" else norm**2 * 0.49
+            layout = MomentLayout(0, 3 if name == "moments.total" else 2)
+            for row in rows:
+                block = SiteBlock(row[None, :], 5.0 * row[:1], -np.ones(3), np.ones(3), -1.0, 1.0)
+                sums = SITE_OPS[name].sums(block, args)
+                sums.update(block)
+                diagonal = np.diag(layout.matrix(sums.floats(), np.empty((0, 0))))
+                if not diagonal[:3].sum() <= top * (1.0 + 1e-9):
+                    found.append(f"{name}: a row passes its norm {norm:.3g}")
+    return found
 
 
 def of_far_residuals(weight=1.0):
@@ -283,6 +308,7 @@ CHECKS = {
     "roundings": of_roundings,
     "many roundings": of_many_roundings,
     "far residuals": of_far_residuals,
+    "norms on the grid": of_gridded_norms,
     "weighted residuals": of_weighted_residuals,
     "logistic diameter": attained.diameter_complaints,
 }
@@ -290,6 +316,7 @@ ORTHOGONAL = "orthogonal rows"
 PUBLIC = of_fit("MomentOLS central, public columns, HC0")
 HC0, LINE = "mechanisms.moments", "Moments._line"
 SUMS = "mechanisms.statistics.moments"
+GRIDDED = "mechanisms.statistics.gridded"
 CURATOR = "federation.local"
 
 # Name: what is broken, and the audit that must see it.
@@ -299,16 +326,35 @@ MUTANTS = {
         Mutant(SUMS, "_residual_reach", "_largest(args, 2)", "_largest(args, 1)"),
         of_weighted_residuals,
     ),
-    "the mean for the maximum of public norms": (
+    "half of the largest public norm": (
         Mutant(
-            HC0,
-            "Moments.release",
-            "_squared_norms(encoded.public).max(initial=0.0)",
-            "_squared_norms(encoded.public).mean()",
+            "mechanisms.passes",
+            "RowPasses.public_sizes",
+            "float((np.sqrt(norm2) + rounding) ** 2)",
+            "0.5 * float((np.sqrt(norm2) + rounding) ** 2)",
         ),
         PUBLIC,
     ),
-    "roundings of a person's rows uncharged": (Mutant(HC0, LINE, "rows_per_unit**2", "1"), of_many_roundings),
+    "the rounding of a total uncharged": (
+        Mutant(HC0, LINE, "rows_per_unit if local else 1", "0"),
+        of_many_roundings,
+    ),
+    "rounding up at the ball": (
+        Mutant("mechanisms.sums", "held_norms", "np.trunc(", "np.ceil("),
+        of_gridded_norms,
+    ),
+    "no ball on the grid": (
+        Mutant(GRIDDED, "RowGrid.steps", "else held_norms(out, grid.limit)", "else out"),
+        of_gridded_norms,
+    ),
+    "bounds off the grid": (
+        Mutant(GRIDDED, "ColumnGrid.of", "units = reach / MOST_STEPS", "units = reach / (MOST_STEPS - 0.5)"),
+        of_gridded_norms,
+    ),
+    "meats of factors that grow": (
+        Mutant("mechanisms.sums", "scaled_down", "steps += 0.5", "steps += 1.0"),
+        of_gridded_norms,
+    ),
     "one pick of k charged": (
         Mutant("federation.policy", "least_losses", "times = picks * vectors", "times = vectors"),
         of_policy,
@@ -345,7 +391,7 @@ MUTANTS = {
         PUBLIC,
     ),
     "residuals not clipped": (
-        Mutant(SUMS, "residual_moments", 'float(args["residual_clip"])', "1e9"),
+        Mutant(GRIDDED, "MomentSums._residual_share", "clipped(e, clip)", "e"),
         of_far_residuals,
     ),
     "half of mu in the line": (

@@ -14,6 +14,7 @@ import pytest
 import privinf as pi
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.mechanisms import moments as mechanism
+from privinf.mechanisms.statistics import block, gridded
 from privinf.mechanisms.statistics import moments as statistics
 
 MU, DRAWS = 3.0, 1500
@@ -76,9 +77,9 @@ def test_what_is_not_noised_is_the_number_of_records_alone():
 def test_sums_beside_the_constant_without_noise_are_seen(monkeypatch):
     honest = mechanism.noisy_total
 
-    def bare_means(asked, rows, scale, source):
-        total = honest(asked, rows, scale, source)
-        total[:3] = honest(asked, rows, 0.0, source)[:3]
+    def bare_means(sums, scale, source):
+        total = honest(sums, scale, source)
+        total[:3] = sums.floats()[:3]
         return total
 
     monkeypatch.setattr(mechanism, "noisy_total", bare_means)
@@ -86,14 +87,12 @@ def test_sums_beside_the_constant_without_noise_are_seen(monkeypatch):
 
 
 def test_a_last_column_that_is_not_clipped_is_seen(monkeypatch):
-    leave_the_bounds_open(monkeypatch)
-    monkeypatch.setattr(statistics, "clipped", lambda values, bound: values)
+    leave_the_ends_open(monkeypatch, width=1)
     assert audit(600, mu=1.0).exceeded
 
 
-def test_columns_that_are_not_shrunk_are_seen(monkeypatch):
-    leave_the_bounds_open(monkeypatch)
-    monkeypatch.setattr(statistics, "clip_norms", lambda rows, norm: rows)
+def test_columns_that_are_not_clipped_are_seen(monkeypatch):
+    leave_the_ends_open(monkeypatch, width=2)
     assert audit(600, mu=1.0).exceeded
 
 
@@ -103,19 +102,18 @@ def test_a_price_that_forgets_the_last_column_is_seen(monkeypatch):
     assert audit().exceeded
 
 
-def leave_the_bounds_open(monkeypatch):
-    """Hand the changed record to the statistic as it is, without bounds that it could be clipped to."""
-    honest, block = mechanism.encode, mechanism.SiteBlock
+def leave_the_ends_open(monkeypatch, width):
+    """Put columns on their grid without an end: two beside the constant, or the last one, in doubles too."""
+    honest = gridded.on_grid
 
-    def encode(design, rows, weights=None):
-        encoded = honest(design, rows, weights)
-        raw = rows.features[COLUMNS].to_numpy()[-1]
-        encoded.private[-1] = raw[:2]
-        encoded.response[-1] = 9.0 * np.sign(raw[0])
-        return encoded
+    def on_grid(values, factor, shift, out):
+        held = honest(values, factor, shift, out)
+        return np.floor(values * factor + shift) if values.shape[1] == width else held
 
-    def wide(features, response, low, high, *ends, **more):
-        return block(features, response, 99.0 * low, 99.0 * high, *(99.0 * end for end in ends), **more)
-
-    monkeypatch.setattr(mechanism, "encode", encode)
-    monkeypatch.setattr(mechanism, "SiteBlock", wide)
+    monkeypatch.setattr(gridded, "on_grid", on_grid)
+    if width == 1:
+        monkeypatch.setattr(block.SiteBlock, "outcome", lambda self: self.response)
+        monkeypatch.setattr(statistics, "clipped", lambda values, bound: values)
+    else:
+        monkeypatch.setattr(block.SiteBlock, "columns", lambda self, args, chosen=None: self.features * 1.0)
+        monkeypatch.setattr(statistics, "clip_norms", lambda rows, norm: rows)

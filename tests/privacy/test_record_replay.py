@@ -14,6 +14,7 @@ from privinf.errors import PrivinfWarning, SchemaError, SensitivityError
 from privinf.mechanisms import gaussian, moments
 from privinf.mechanisms import selection as noisy_top_k
 from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.mechanisms.rows import encode
 from privinf.noise import LatticeNoise
 from privinf.schema import Design
 
@@ -72,27 +73,27 @@ def changed(name, place, attribute, value):
 
 
 def test_a_warning_that_looks_at_rows_is_seen():
-    original = moments.encode
+    original = moments.RowPasses
 
     def talkative(design, rows, *given):
-        encoded = original(design, rows, *given)
+        encoded = encode(design, rows)
         if np.abs(encoded.private).max() < 0.999 or encoded.response.min() < -0.999:
             warnings.warn("some response is at its lower bound", PrivinfWarning, stacklevel=2)
-        return encoded
+        return original(design, rows, *given)
 
-    found = changed("MomentOLS central", moments, "encode", talkative)
+    found = changed("MomentOLS central", moments, "RowPasses", talkative)
     assert [text for text in found.differences if text.startswith("warnings")]
 
 
 def test_an_error_that_looks_at_rows_is_seen():
-    original = moments.encode
+    original = moments.RowPasses
 
     def strict(design, rows, *given):
         if rows.features["a"].min() < -1.0:
             raise SchemaError("column 'a' is outside its bounds")
         return original(design, rows, *given)
 
-    assert changed("MomentOLS central", moments, "encode", strict).differences
+    assert changed("MomentOLS central", moments, "RowPasses", strict).differences
 
 
 def test_an_error_that_is_none_of_the_tree_is_seen():
@@ -111,16 +112,16 @@ def test_a_member_computed_from_rows_is_seen():
 
 
 def test_a_release_without_noise_is_seen():
-    def bare(asked, rows, scale, source):
-        return asked.op.total(rows, asked.args, asked.reach)
+    def bare(sums, scale, source):
+        return sums.floats()
 
     found = changed("MomentOLS central", moments, "noisy_total", bare)
     assert any("moments" in path for path in found.differences)
 
 
 def test_a_line_for_which_nothing_is_drawn_is_seen():
-    def constant(asked, rows, scale, source):
-        return 0.0 * asked.op.total(rows, asked.args, asked.reach)
+    def constant(sums, scale, source):
+        return 0.0 * sums.floats()
 
     found = changed("MomentOLS central", moments, "noisy_total", constant)
     assert any("nothing was drawn" in text for text in found.overspent)

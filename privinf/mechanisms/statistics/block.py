@@ -58,6 +58,8 @@ class SiteBlock:
         Public observation weights. Only sums that a holder makes in its own process have these two.
     ordered : bool
         Whether the rows have places of their own, by which public random numbers go.
+    finite : bool
+        Whether all numbers are known to be finite.
     """
 
     features: Floats
@@ -71,6 +73,7 @@ class SiteBlock:
     clear: Floats | None = None
     weights: Floats | None = None
     ordered: bool = True
+    finite: bool = False
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -88,7 +91,21 @@ class SiteBlock:
     def __reduce__(self) -> Any:
         raise TypeError("a site's rows are not pickled")
 
-    def columns(self, args: Args, chosen: Integers | None = None) -> Floats:
+    def parts(self, rows: int) -> Iterator[SiteBlock]:
+        """Cut the rows into blocks of at most so many."""
+        if len(self) <= rows:
+            yield self
+            return
+        for start in range(0, len(self), rows):
+            part = slice(start, start + rows)
+            yield SiteBlock(
+                self.features[part], self.response[part], self.low, self.high, self.response_low,
+                self.response_high, self.start + start, self.stream,
+                None if self.clear is None else self.clear[part],
+                None if self.weights is None else self.weights[part], self.ordered, self.finite,
+            )  # fmt: skip
+
+    def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:
         """Return (clip(x, low, high) - center) / scale of all or some columns, a fresh array.
 
         What passes `LARGEST`, as only columns without bounds can, stops there.
@@ -152,14 +169,7 @@ def blocks_of(whole: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteB
     `draws` numbers are made for each row beside its columns.
     """
     rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(whole.features.shape[1], draws, 1))
-    for start in range(0, len(whole), rows):
-        part = slice(start, start + rows)
-        yield SiteBlock(
-            whole.features[part], whole.response[part], whole.low, whole.high,
-            whole.response_low, whole.response_high, whole.start + start, whole.stream,
-            None if whole.clear is None else whole.clear[part],
-            None if whole.weights is None else whole.weights[part], whole.ordered,
-        )  # fmt: skip
+    yield from whole.parts(rows)
 
 
 def stream_of(name: str) -> int:
@@ -169,10 +179,9 @@ def stream_of(name: str) -> int:
 
 def clipped(values: Floats, bound: float) -> Floats:
     """Return values inside [-bound, bound], in place; what is not a number becomes 0."""
-    if math.isinf(bound):
-        return np.asarray(np.nan_to_num(values, copy=False))
-    np.clip(values, -bound, bound, out=values)
-    if np.isnan(values.sum()):
+    if math.isfinite(bound):
+        np.clip(values, -bound, bound, out=values)
+    if not np.isfinite(values.sum()):
         np.nan_to_num(values, copy=False)
     return values
 

@@ -1,7 +1,7 @@
 """Sums over records from which least squares are made, with their replace-one sensitivities.
 
-z = (1, x, c y), the 1 only with a constant: x the other columns in scaled units, shrunk to |x| <= R, and
-|c y| <= k, both enforced on the very record that is summed. Entries are isometric: sqrt 2 above the diagonal.
+z = (1, x, c y), the 1 only with a constant: x the other columns in scaled units, shrunk to |x| <= R, and |c
+y| <= k, both enforced on the very record that is summed. Entries are isometric: sqrt 2 above the diagonal.
 
 - ``moments.total``: sum z z' without its public 1. The l2 sensitivity is `second_moment_sensitivity`, not
   twice the largest norm R^2 + k^2 + 1;
@@ -11,17 +11,25 @@ A curator asks the same about its own rows, with other public columns of norm q 
 weights w and several records a person: sums of w z z' and of w^2 clip(e, E)^2 x x', whose sensitivities are
 multiplied by the largest weight (squared) and by the cap on a person's records.
 
-Where sums must be exact, every product of a record is cut to ``bits`` digits. Cutting does not contract
-distances: it moves two records apart by at most one unit an entry, which is charged at the fewest digits
-that are taken. A curator's products are rounded to the grid of its noise, which its ledger line charges.
+**On the grid.** Where sums must be exact, every column of z is put on its grid once (`gridded`) and the
+sums of products are integers (`sums`), so that the sensitivity is that of records on the grid:
+
+- x keeps |x| <= R, by its box or by its ball; k is 2^20 units, so |c y| <= k; the 1 is 2^20 units;
+- a holder's public columns are rounded to the nearest, which the norm q that it states must allow for;
+  weights multiply z by sqrt(w / W), W the largest, which makes no integer larger, and the sum by W;
+- residual moments have the factors u = clip(e, E)/E x, rounded again: |u_j| <= |x_j| in every column, so
+  that |u| keeps to sqrt(R^2 + q^2); e is a function of the record on its grid and of public numbers.
+
+So both formulas hold as they are: they are bounds over all vectors of these norms, wherever the vectors
+stand. The total alone is rounded after that, to the grid of the holder's own noise, which its ledger line
+charges, or at a site to ``bits`` digits below a record's largest entry: two totals are moved apart by one
+such unit an entry at most, which is charged at the fewest digits that are taken.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -32,14 +40,14 @@ from privinf.mechanisms.statistics.block import (
     SiteBlock,
     clip_norms,
     clipped,
-    cut,
     digits,
-    nearest,
     positive,
+    positive_vector,
     unit_of,
     vector,
     whole_number,
 )
+from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.typing import Floats, Integers
 from privinf.validation import check_number
@@ -120,25 +128,19 @@ class MomentLayout:
         return full
 
 
-# Digits of a record's product: up to 268 million rows.
+# Digits of a site's sum below a record's largest entry: up to 268 million rows.
 FEWEST = 24
 ROOT2 = math.sqrt(2.0)
-# Rows whose products stay in the cache.
-CACHED = 1 << 12
-# Puts numbers on a grid, in place: (values, unit) -> (steps, unit).
-Rounding: TypeAlias = Callable[[Floats, float], tuple[Floats, float]]
 
 
 def moment_total(block: SiteBlock, args: Args) -> Floats:
-    """Return the isometric entries of sum w z z', less those of public columns alone."""
+    """Return the isometric entries of sum w z z', less those of public columns alone; in doubles."""
     y = block.residual(args) * float(args["response_factor"])
     z = np.vstack([_regressors(block, args), clipped(y, float(args["response_bound"]))])
     weights = np.ones(len(block)) if block.weights is None else block.weights
-    entries = _isometric_sums(z, weights, _total_bound(args), args)
     public = _public(args)[0]
-    if public < 2:
-        return entries[public:]
-    return entries[np.triu_indices(len(z))[1] >= public]
+    rows, columns, factors = MomentLayout(public, len(z) - public - 1).pairs()
+    return np.asarray(((z * weights) @ z.T)[rows, columns] * factors)
 
 
 def _total_reach(args: Args, columns: int) -> Reach:
@@ -158,13 +160,15 @@ def _total_bound(args: Args) -> float:
 
 
 def residual_moments(block: SiteBlock, args: Args) -> Floats:
-    """Return the isometric entries of sum w^2 clip(e, E)^2 x x'."""
+    """Return the isometric entries of sum w^2 clip(e, E)^2 x x'; in doubles."""
     x = _regressors(block, args)
     e = block.residual(args) * float(args["response_factor"]) - np.asarray(args["coefficients"]) @ x
     e = clipped(e, float(args["residual_clip"]))
     if block.weights is not None:
         e *= block.weights
-    return _isometric_sums(x, np.square(e, out=e), _residual_bound(args), args)
+    rows, columns = np.triu_indices(len(x))
+    sums = ((x * np.square(e, out=e)) @ x.T)[rows, columns]
+    return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
 
 
 def _residual_reach(args: Args, columns: int) -> Reach:
@@ -193,44 +197,27 @@ def _regressors(block: SiteBlock, args: Args) -> Floats:
     return np.vstack([np.ones(len(block)), clip_norms(block.columns(args, others), norm).T])
 
 
-def _isometric_sums(z: Floats, weights: Floats, bound: float, args: Args) -> Floats:
-    """Return the isometric entries of sum w z z', row by row of the triangle; z has one row a column.
-
-    Every record's products are put on a grid first where the sum must be exact: cut to the digits that a
-    question asks for, or rounded to the grid of the holder's own noise.
-    """
-    grid = float(args.get("grid", 0.0))
-    unit = grid or _unit(bound, args)
-    if unit == 0.0:
-        rows, columns = np.triu_indices(len(z))
-        return ((z * weights) @ z.T)[rows, columns] * np.where(rows == columns, 1.0, ROOT2)
-    sums = np.zeros(len(z) * (len(z) + 1) // 2)
-    for start in range(0, z.shape[1], CACHED):
-        part = slice(start, start + CACHED)
-        sums += _exact_sums(z[:, part], weights[part], unit, nearest if grid else cut)
-    return sums
+def _total_sums(block: SiteBlock, args: Args) -> MomentSums:
+    return _sums(block, args, residual=False)
 
 
-def _exact_sums(z: Floats, weights: Floats, unit: float, put: Rounding) -> Floats:
-    """Return the isometric entries of sum w z z' with every product of a record put on the grid `unit`."""
-    sums = []
-    for first in range(len(z)):
-        products = z[first:] * (z[first] * weights)
-        products[1:] *= ROOT2
-        steps, one = put(products, unit)
-        sums.append(steps.sum(axis=1) * one)
-    return np.concatenate(sums)
+def _residual_sums(block: SiteBlock, args: Args) -> MomentSums:
+    return _sums(block, args, residual=True)
 
 
-def _unit(bound: float, args: Args) -> float:
-    bits = digits(args)[0]
-    if bits and bits < FEWEST:
-        raise SensitivityError("so many rows leave a product too few digits for an exact sum")
-    return unit_of(bound, bits)
+def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
+    """Return the exact sums of one of the two statistics."""
+    if 0 < digits(args)[0] < FEWEST:
+        raise SensitivityError("so many rows leave a sum too few digits to be exact")
+    public, norm2 = _public(args)
+    private = block.features.shape[1] - ("constant" in args)
+    released = MomentLayout(0, public + private - 1) if residual else MomentLayout(public, private)
+    reach = np.asarray(args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64)
+    return MomentSums(block, args, reach, released.pairs(), residual=residual)
 
 
 def _reach(size: int, l2: float, bound: float, args: Args, why: str) -> Reach:
-    """Return a record's reach; what cutting adds is in it, what a holder's grid adds in the holder's line."""
+    """Return a record's reach; what a site's rounding adds is in it, what a holder's does in its own line."""
     if "public" not in args:
         l2 += unit_of(bound, FEWEST) * math.sqrt(size)
     return Reach((size,), l2, min(l2, 2.0 * bound), bound, why)
@@ -257,6 +244,8 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     if "public" in args:
         whole_number(args, "public")
         check_number(args.get("public_norm2"), "public_norm2", low=0.0)
+        if "public_reach" in args:
+            positive_vector(args, "public_reach", int(args["public"]))
         whole_number(args, "max_rows", default=1, least=1)
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
@@ -272,14 +261,17 @@ _SHARED = (
     "norm",
     "response_factor",
 )
-# Of a holder's own sums: how many public columns stand beside the features and their largest squared norm,
-# the cap on one person's records, the largest weight, and the grid of the noise (0: none).
-_OWN = ("public", "public_norm2", "max_rows", "weight_bound", "grid")
+# Of a holder's own sums: how many public columns stand beside the features, their largest squared norm on the
+# grid and largest sizes (by default the norm), the cap on one person's records, and the largest weight.
+_OWN = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")
 
 MOMENT_OPS: dict[str, SiteOp] = named(
-    SiteOp("moments.total", moment_total, _total_reach, (*_SHARED, "response_bound"), own=_OWN),
+    SiteOp(
+        "moments.total", moment_total, _total_reach, (*_SHARED, "response_bound"), version=2, own=_OWN,
+        sums=_total_sums,
+    ),
     SiteOp(
         "moments.residual", residual_moments, _residual_reach, (*_SHARED, "coefficients", "residual_clip"),
-        own=_OWN,
+        version=2, own=_OWN, sums=_residual_sums,
     ),
 )  # fmt: skip

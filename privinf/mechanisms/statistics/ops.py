@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     whole_number,
 )
-from privinf.typing import Floats, Relation
+from privinf.typing import Floats, Integers, Relation
 
 T = TypeVar("T")
 
@@ -130,6 +130,16 @@ class Reach:
         return cls(shape, 2.0 * radius, 2.0 * radius, radius, derivation, radius)
 
 
+class Accumulator(Protocol):
+    """An exact sum of a statistic over blocks of rows, in any order; see `privinf.mechanisms.sums`."""
+
+    def update(self, block: SiteBlock) -> None:
+        """Add rows."""
+
+    def steps(self, grid: float) -> Integers:
+        """Return the sum in steps of a grid, each entry rounded once."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteOp:
     """A statistic that a site may be asked for.
@@ -153,6 +163,9 @@ class SiteOp:
     own : tuple of str
         More names that `args` may hold, where a holder asks about its rows in its own process. They state
         facts about these rows, which nobody checks, so that no question of others may hold them.
+    sums : callable (block, args) -> Accumulator, optional
+        The exact sum of records on their grid, for the bounds of a block whose rows are not read. Without it
+        `function` cuts to the digits asked for.
 
     Notes
     -----
@@ -168,6 +181,7 @@ class SiteOp:
     wide: bool = False
     partition: Callable[[Args], tuple[str, str] | None] | None = None
     own: tuple[str, ...] = ()
+    sums: Callable[[SiteBlock, Args], Accumulator] | None = None
 
     def scope(self, args: Args, site: str) -> tuple[str, ...]:
         """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
@@ -234,7 +248,7 @@ class SiteOp:
         reach = self.reach(args, public.features.shape[1], rows)
         check_bits(args, rows)
         with np.errstate(all="ignore"):
-            total = self._tried(lambda: clipped_total(self.function(public, args).ravel(), args))
+            total = self._tried(lambda: clipped_total(self._sum(public, args, reach).ravel(), args))
         if total.size != reach.size:
             raise ArgumentError(f"failed at {self.name!r}: the sum has another length than stated")
         if bounded and not (np.abs(total) <= len(public) * reach.bound * (1.0 + SUM_ROUNDING)).all():
@@ -258,12 +272,21 @@ class SiteOp:
         """
         reach = self.reach(args, rows.features.shape[1]) if reach is None else reach
         check_bits(args, len(rows))
-        total = np.zeros(reach.size)
         with np.errstate(all="ignore"):
-            for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
-                total += self.function(block, args).ravel()
-            total = made_finite(clipped_total(total, args))
+            total = made_finite(clipped_total(self._sum(rows, args, reach), args))
         return total.reshape(reach.shape)
+
+    def _sum(self, rows: SiteBlock, args: Args, reach: Reach) -> Floats:
+        if self.sums is not None and (bits := digits(args)[0]):
+            # Rounded to digits of a record's entry, and held where so many records can come to.
+            sums, unit = self.sums(rows, args), unit_of(reach.bound, bits)
+            sums.update(rows)
+            most = math.floor(len(rows) * reach.bound / unit)
+            return np.asarray(np.clip(sums.steps(unit), -most, most) * unit, dtype=np.float64)
+        total = np.zeros(reach.size)
+        for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
+            total += self.function(block, args).ravel()
+        return total
 
 
 def clipped_total(total: Floats, args: Args) -> Floats:

@@ -1,0 +1,297 @@
+"""Rows on their grid: what a record adds to a sum, as integers, with norms that its sensitivity allows.
+
+z stands for a record's columns in scaled units, ``|z_j| <= h_j`` by public bounds, ``|z| <= R``.
+
+**Boxes.** Where ``sum h_j^2 <= R^2``, column j has the unit ``h_j 2^-20``: both ends of a symmetric box are
+on the grid, no integer passes 2^20, and a record on the grid is inside the box that sensitivities are
+derived for. An end nearer to zero may be passed by half a unit, which no norm sees.
+
+**Balls.** Otherwise all columns have one unit, 2^-20 of the largest h_j, and a record whose exact integer
+norm passes R is shrunk and cut towards zero (`held_norms`): it is in the ball. Where bounds are infinite,
+or more than 16 times as wide as the ball, z is shrunk to R first, by sums of squares in the order of the
+columns, and the unit is ``R 2^-20``.
+
+**Linear predictors.** z'theta has theta on a public grid so fine that the sum over columns is an exact
+integer below 2^53, and so coarse that it can be: 2^-32 of ``sum |theta_j| h_j``. It is a function of theta
+and bounds alone; a residual moves by 2^-33 of that at most, per column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, clipped, made_finite
+from privinf.mechanisms.sums import (
+    MOST_STEPS,
+    ProductSums,
+    aligned,
+    block_rows,
+    held_norms,
+    on_grid,
+    scaled_down,
+)
+from privinf.typing import Floats, Integers
+
+# A ball below this share of the widest column has a grid of its own.
+NARROW_BALL = 1.0 / 16.0
+# What rounding leaves of an exact equality of norms; the float slack of every ledger line is larger.
+NORM_SLACK = 2.0**-44
+PREDICTOR_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGrid:
+    """How columns are put on their grid: a function of public numbers.
+
+    Attributes
+    ----------
+    factor, shift : ndarray, shape (k,)
+        steps = floor(x factor + shift): x in the holder's units, or in scaled ones where rows are shrunk.
+    ends : pair of ndarrays of shape (k,), or None
+        Steps of the bounds where these are not +-2^20.
+    units : ndarray, shape (k,)
+        Value of a step, in scaled units.
+    limit : float
+        Largest norm of a row, in steps; infinite where the box keeps to it.
+    radius : float
+        Norm to which rows are shrunk before they are put on the grid; infinite where they are not.
+    """
+
+    factor: Floats
+    shift: Floats
+    ends: tuple[Floats, Floats] | None
+    units: Floats
+    limit: float
+    radius: float
+
+    @classmethod
+    def of(cls, low: Floats, high: Floats, center: Floats, scale: Floats, norm: float) -> ColumnGrid:
+        """Return the grid of columns between public bounds, of rows (x - center) / scale that keep a norm."""
+        reach = np.minimum(np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0), LARGEST)
+        reach, limit = np.where(reach > 0.0, reach, 1.0), math.inf
+        if not math.sqrt(float(reach @ reach)) <= norm * (1.0 + NORM_SLACK):
+            widest = float(reach.max())
+            if norm < NARROW_BALL * widest:
+                units = np.full(len(reach), norm / MOST_STEPS)
+                return cls(1.0 / units, np.full(len(reach), 0.5), None, units, MOST_STEPS, norm)
+            reach, limit = np.full(len(reach), widest), norm / widest * MOST_STEPS * (1.0 + NORM_SLACK)
+        units = reach / MOST_STEPS
+        factor = 1.0 / (scale * units)
+        shift = 0.5 - center * factor
+        bottom, top = np.floor(low * factor + shift), np.floor(high * factor + shift)
+        whole = bool((bottom <= -MOST_STEPS).all() and (top >= MOST_STEPS).all())
+        ends = None if whole else (bottom, top)
+        return cls(factor, shift, ends, units, limit, math.inf)
+
+
+class RowGrid:
+    """Puts the columns of blocks on their grid, all but a constant.
+
+    Parameters
+    ----------
+    block : SiteBlock
+        Any block of the rows: its bounds count, its rows are not read.
+    args : mapping
+        `center` and `scale`, `constant` and `norm` of a statistic.
+    """
+
+    __slots__ = ("_args", "_chosen", "_out", "grid")
+
+    def __init__(self, block: SiteBlock, args: Args) -> None:
+        width = block.features.shape[1]
+        constant = args.get("constant")
+        kept = np.arange(width) if constant is None else np.delete(np.arange(width), constant)
+        center, scale = (
+            np.full(width, start) if args.get(name) is None else np.asarray(args[name], dtype=np.float64)
+            for name, start in (("center", 0.0), ("scale", 1.0))
+        )
+        ends = block.low[kept], block.high[kept]
+        self.grid = ColumnGrid.of(*ends, center[kept], scale[kept], float(args["norm"]))
+        self._args, self._chosen = args, _run(kept)
+        self._out = aligned(block_rows(len(kept)), len(kept))
+
+    @property
+    def rows(self) -> int:
+        """Most rows of a block."""
+        return len(self._out)
+
+    def steps(self, block: SiteBlock) -> Floats:
+        """Return the integers of a block, shape (rows, k), valid until the next call; nan counts as 0."""
+        grid, out = self.grid, self._out[: len(block)]
+        x = block.features[:, self._chosen]
+        if math.isfinite(grid.radius):
+            x = shrunk(block.columns(self._args, self._chosen), grid.radius)
+        on_grid(x, grid.factor, grid.shift, out)
+        if not block.finite and np.isnan(out.sum()):
+            np.nan_to_num(out, copy=False)
+        if grid.ends is not None:
+            np.minimum(np.maximum(out, grid.ends[0], out=out), grid.ends[1], out=out)
+        return out if math.isinf(grid.limit) else held_norms(out, grid.limit)
+
+
+def _run(kept: Integers) -> Integers | slice:
+    """Return positions as a slice where they stand together, which copies nothing."""
+    together = len(kept) > 0 and int(kept[-1] - kept[0]) == len(kept) - 1
+    return slice(int(kept[0]), int(kept[-1]) + 1) if together else kept
+
+
+def shrunk(x: Floats, radius: float) -> Floats:
+    """Return rows shrunk, in place, to a norm of about `radius`; squares are added up column by column."""
+    squares = np.zeros(len(x))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column in x.T:
+            squares += column * column
+        x *= (radius / np.maximum(np.sqrt(squares), radius))[:, None]
+    return x
+
+
+def plain_steps(values: Floats, unit: Floats | float) -> Floats:
+    """Return the integers nearest to values / unit, at most 2^20 in size, shape kept; nan counts as 0."""
+    return made_finite(on_grid(values, 1.0 / unit, 0.5, np.empty(np.shape(values))))
+
+
+def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Return sum of steps x weight over groups of columns, shape (rows,), weights on a public grid.
+
+    Parameters
+    ----------
+    groups : sequence of (ndarray of shape (rows, k), ndarray of shape (k,))
+        Steps, and what one of them counts for.
+    """
+    weights = np.concatenate([weight for _, weight in groups])
+    total = float(np.abs(weights).sum())
+    if not total > 0.0:
+        return np.zeros(len(groups[0][0]))
+    unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS)
+    exact = sum(steps @ np.rint(weight / unit) for steps, weight in groups)
+    return np.asarray(exact * unit, dtype=np.float64)
+
+
+class MomentSums:
+    """Exact sums of w z z', or of w^2 clip(e, E)^2 x x', over blocks of rows (see `moments`).
+
+    Parameters
+    ----------
+    block : SiteBlock
+        Any block of the rows: its bounds count, its rows are not read.
+    args : mapping
+        Arguments of the statistic, checked.
+    reach : ndarray, shape (k,)
+        Largest sizes of the public columns, or of the constant.
+    pairs : tuple of ndarrays
+        Rows, columns and isometric factors of the entries of the triangle that are asked for.
+    residual : bool
+        Whether these are the residual moments.
+
+    Attributes
+    ----------
+    public : ndarray, shape (k, k)
+        Sum w q q' of a holder's public columns, on their grid.
+
+    Notes
+    -----
+    **Privacy.** Holds un-noised sums: never leaves the mechanisms.
+    """
+
+    __slots__ = ("_args", "_grid", "_most", "_pairs", "_residual", "_sums", "_units")
+
+    def __init__(
+        self,
+        block: SiteBlock,
+        args: Args,
+        reach: Floats,
+        pairs: tuple[Integers, Integers, Floats],
+        *,
+        residual: bool,
+    ) -> None:
+        self._args, self._pairs, self._residual = args, pairs, residual
+        self._grid = RowGrid(block, args)
+        self._most = float(args.get("weight_bound", 1.0))
+        self._units = [reach / MOST_STEPS, self._grid.grid.units]
+        if not residual:
+            self._units.append(np.array([float(args["response_bound"]) / MOST_STEPS]))
+        self._sums = ProductSums([len(group) for group in self._units])
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that were added."""
+        return self._sums.rows
+
+    def update(self, block: SiteBlock) -> None:
+        """Add rows."""
+        with np.errstate(all="ignore"):
+            for part in block.parts(self._grid.rows):
+                self._add(part)
+
+    def _add(self, block: SiteBlock) -> None:
+        x, q = self._grid.steps(block), self._public_steps(block)
+        if self._residual:
+            share = self._residual_share(block, q, x)[:, None]
+            self._sums.update(scaled_down(q, share), scaled_down(x, share))
+            return
+        groups = [q, x, self._response_steps(block)]
+        if block.weights is not None:
+            root = np.sqrt(np.minimum(block.weights / self._most, 1.0))[:, None]
+            groups = [scaled_down(group, root) for group in groups]
+        self._sums.update(*groups)
+
+    def _response_steps(self, block: SiteBlock) -> Floats:
+        """Return c y in units of k 2^-20, between the bounds of y."""
+        factor = float(self._args["response_factor"]) / self._units[2]
+        if "response" in self._args:
+            return plain_steps(block.residual(self._args)[:, None], 1.0 / factor)
+        shift = 0.5 - float(self._args.get("intercept", 0.0)) * factor
+        ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
+        bottom, top = (np.floor(end * factor + shift) for end in ends)
+        y = on_grid(block.response[:, None], factor, shift, np.empty((len(block), 1)))
+        if bottom > -MOST_STEPS or top < MOST_STEPS:
+            np.clip(y, bottom, top, out=y)
+        return y if block.finite else np.asarray(np.nan_to_num(y, copy=False))
+
+    def _public_steps(self, block: SiteBlock) -> Floats:
+        if block.clear is None:
+            return np.full((len(block), len(self._units[0])), MOST_STEPS)
+        return plain_steps(block.clear, self._units[0])
+
+    def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
+        """Return w clip(e, E) / (W E)."""
+        b, clip = np.asarray(self._args["coefficients"], dtype=np.float64), float(self._args["residual_clip"])
+        groups = zip((q, x), np.split(b, [q.shape[1]]), self._units, strict=True)
+        fitted = predictor([(steps, part * units) for steps, part, units in groups])
+        e = block.residual(self._args) * float(self._args["response_factor"]) - fitted
+        share = clipped(e, clip) / clip
+        return share if block.weights is None else share * np.minimum(block.weights / self._most, 1.0)
+
+    def merge(self, other: MomentSums) -> None:
+        """Add the rows of another accumulator of the same question."""
+        self._sums.merge(other._sums)
+
+    def floats(self) -> Floats:
+        """Return the isometric entries, each the double nearest to the exact sum."""
+        rows, columns, factors = self._pairs
+        return self._sums.total.at(rows, columns).floats(self._value(rows, columns) * factors)
+
+    def steps(self, grid: float) -> Integers:
+        """Return the isometric entries in steps of a grid, a power of two, each rounded once."""
+        rows, columns, factors = self._pairs
+        return self._sums.total.at(rows, columns).steps(self._value(rows, columns) * factors, grid)
+
+    @property
+    def public(self) -> Floats:
+        """Sum w q q', exact up to one rounding an entry."""
+        rows, columns = np.triu_indices(len(self._units[0]))
+        full = np.zeros([len(self._units[0])] * 2)
+        full[rows, columns] = self._sums.total.at(rows, columns).floats(self._value(rows, columns))
+        full[columns, rows] = full[rows, columns]
+        return full
+
+    def _value(self, rows: Integers, columns: Integers) -> Floats:
+        """Return what one product of steps counts for."""
+        units, weight = np.concatenate(self._units), self._most
+        if self._residual:
+            weight = (weight * float(self._args["residual_clip"])) ** 2
+        return np.asarray(units[rows] * units[columns] * weight)
