@@ -20,7 +20,7 @@ from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
-from privinf.mechanisms.sums import BLOCK_ROWS, MOST_STEPS
+from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
 from privinf.schema import Design
 from privinf.typing import Floats
 
@@ -130,7 +130,7 @@ class RowPasses:
             reach = np.maximum(reach, np.abs(block.clear).max(axis=0))
             norm2 = max(norm2, float(np.einsum("ij,ij->i", block.clear, block.clear).max()))
         reach[reach == 0.0] = 1.0
-        rounding = 0.5 * np.linalg.norm(reach[public != self._design.constant]) / MOST_STEPS
+        rounding = 0.5 * np.linalg.norm(reach[public != self._design.constant]) / FULL_SCALE
         return reach, float((np.sqrt(norm2) + rounding) ** 2)
 
     def __len__(self) -> int:

@@ -39,7 +39,7 @@ from privinf.typing import Floats, Integers
 
 # Binary digits of a value in units of its reach; of doubles, all of which a block's sums may have.
 VALUE_BITS, EXACT_BITS = 20, 53
-MOST_STEPS = 2.0**VALUE_BITS
+FULL_SCALE = 2.0**VALUE_BITS
 # Rows whose products of two values add up to no more than a double can tell from its neighbours.
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
 _MOST_ROWS = 1 << 40
@@ -253,7 +253,7 @@ def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: 
     _by_column(np.multiply, values, factor, out)
     _by_column(np.add, out, shift, out)
     np.floor(out, out=out)
-    return np.clip(out, -MOST_STEPS, MOST_STEPS, out=out)
+    return np.clip(out, -FULL_SCALE, FULL_SCALE, out=out)
 
 
 def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:

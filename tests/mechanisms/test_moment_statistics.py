@@ -19,6 +19,7 @@ from privinf.mechanisms.statistics.moments import (
     default_response_weight,
     second_moment_sensitivity,
 )
+from privinf.mechanisms.sums import FULL_SCALE
 
 P, EDGE, LOW, HIGH = 3, 2.0, -1.0, 3.0
 CONSTANT = 1
@@ -370,3 +371,28 @@ def test_mutants_of_the_norm_and_of_the_response_are_seen(monkeypatch):
     for mutant in (loose, wide):
         values = np.array([mutant.function(block(y[i : i + 1], X[i : i + 1]), args) for i in range(len(y))])
         assert cdist(values, values).max() > 1.2 * op.reach(args, P).l2
+
+
+def test_linear_predictors_are_exact_sums_of_a_coefficient_on_a_public_grid():
+    """The order of columns and the kind of products leave no bit of them open; errors are as stated."""
+    rng = np.random.default_rng(5)
+    steps = np.rint(rng.uniform(-1, 1, (500, 40)) * FULL_SCALE)
+    weights = rng.normal(size=40) * 10.0 ** rng.integers(-6, 3, 40)
+    found = gridded.predictor([(steps[:, :7], weights[:7]), (steps[:, 7:], weights[7:])])
+    order = rng.permutation(40)
+    other = gridded.predictor([(np.asfortranarray(steps[:, order]), weights[order])])
+    np.testing.assert_array_equal(found, other)
+    error = np.abs(found - steps @ weights).max()
+    assert 0.0 < error <= 40 * np.abs(weights).sum() * FULL_SCALE * 2.0**-33
+    assert not gridded.predictor([(steps, np.zeros(40))]).any()
+
+
+def test_too_many_digits_a_value_would_round():
+    """What 2^20 steps leave exact, 2^21 do not."""
+    rows = np.full((8192, 1), 2.0**21)
+    rows[0] = 2.0**21 - 1.0
+    whole = int((rows.T @ rows).item())
+    assert whole != sum(int(k) ** 2 for k in rows[:, 0])
+    fits = np.full((8192, 1), FULL_SCALE)
+    fits[0] -= 1.0
+    assert int((fits.T @ fits).item()) == sum(int(k) ** 2 for k in fits[:, 0])

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms import sums
 from privinf.mechanisms.sums import (
     BLOCK_ROWS,
-    MOST_STEPS,
+    FULL_SCALE,
     ExactSum,
     ProductSums,
     block_rows,
@@ -23,7 +23,7 @@ from privinf.mechanisms.sums import (
 )
 
 TOTAL_ROWS = 2**40
-TOP = int(MOST_STEPS)
+TOP = int(FULL_SCALE)
 HOSTILE = st.sampled_from([TOP, -TOP, TOP - 1, 1 - TOP, 0, 1, -1]) | st.integers(-TOP, TOP)
 WILD = st.sampled_from(
     [0.0, -0.0, 1.0, -1.0, 5e-324, 1e308, -1e308, math.inf, -math.inf, 2.0**-21, 1 + 2**-52]
@@ -71,7 +71,7 @@ def test_sums_are_those_of_python_whatever_the_blocks_their_order_and_the_merges
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_largest_values_fill_the_doubles_and_pass_them_by_none(sign):
     rows = 2 * BLOCK_ROWS + 3
-    z = np.full((rows, 2), MOST_STEPS)
+    z = np.full((rows, 2), FULL_SCALE)
     z[:, 1] *= sign
     found = ProductSums((2,))
     found.update(z)
@@ -80,7 +80,7 @@ def test_the_largest_values_fill_the_doubles_and_pass_them_by_none(sign):
 
 
 def test_one_more_row_a_block_would_round():
-    rows = np.full((BLOCK_ROWS + 1, 1), MOST_STEPS)
+    rows = np.full((BLOCK_ROWS + 1, 1), FULL_SCALE)
     rows[-1] = 1.0
     assert int((rows.T @ rows).item()) != BLOCK_ROWS * TOP**2 + 1
     found = ProductSums((1,))
@@ -90,7 +90,7 @@ def test_one_more_row_a_block_would_round():
 
 def test_sums_take_2_to_the_40_rows_and_no_more():
     found, count = ProductSums((1, 1)), 1
-    found.update(np.full((1, 1), MOST_STEPS), np.full((1, 1), -MOST_STEPS))
+    found.update(np.full((1, 1), FULL_SCALE), np.full((1, 1), -FULL_SCALE))
     while count < TOTAL_ROWS:
         found.merge(found)
         count *= 2
@@ -130,12 +130,12 @@ def test_totals_are_rounded_once(number, unit, power):
 def test_values_end_on_the_grid_and_keep_their_order(values):
     x = np.array(sorted(values))
     with np.errstate(all="ignore"):
-        steps = on_grid(x, MOST_STEPS, 0.5, np.empty_like(x))
-    assert (np.abs(steps) <= MOST_STEPS).all()
+        steps = on_grid(x, FULL_SCALE, 0.5, np.empty_like(x))
+    assert (np.abs(steps) <= FULL_SCALE).all()
     assert (steps == np.floor(steps)).all()
     assert (np.diff(steps) >= 0).all()
     inside = np.abs(x) <= 1.0
-    assert (np.abs(steps / MOST_STEPS - x)[inside] <= 0.5 / MOST_STEPS).all()
+    assert (np.abs(steps / FULL_SCALE - x)[inside] <= 0.5 / FULL_SCALE).all()
 
 
 @settings(max_examples=80, deadline=None)
@@ -165,11 +165,11 @@ def test_no_row_is_longer_than_its_ball(rows, limit):
 
 def test_rounding_to_the_nearest_would_pass_the_ball():
     rng = np.random.default_rng(0)
-    steps = np.rint(rng.normal(size=(400, 8)) * MOST_STEPS)
-    factors = MOST_STEPS / np.sqrt((steps**2).sum(axis=1))
+    steps = np.rint(rng.normal(size=(400, 8)) * FULL_SCALE)
+    factors = FULL_SCALE / np.sqrt((steps**2).sum(axis=1))
     nearest = np.rint(steps * factors[:, None])
-    assert ((nearest**2).sum(axis=1) > MOST_STEPS**2).any()
-    assert ((held_norms(steps, MOST_STEPS) ** 2).sum(axis=1) <= MOST_STEPS**2).all()
+    assert ((nearest**2).sum(axis=1) > FULL_SCALE**2).any()
+    assert ((held_norms(steps, FULL_SCALE) ** 2).sum(axis=1) <= FULL_SCALE**2).all()
 
 
 def test_wrong_things_are_refused_and_nothing_is_shown():

@@ -94,8 +94,9 @@ def user_noise(release):
     clean = MECHANISM.release(ROWS, epsilon=math.inf)
     design = release.design
     layout = MomentLayout(int((~design.private).sum()), int(design.private.sum()))
+    # Public columns have no noise, but are rounded to their grid.
     noise = layout.matrix(
-        release.arrays["moments"] - clean.arrays["moments"], np.zeros((layout.public, layout.public))
+        *(release.arrays[name] - clean.arrays[name] for name in ("moments", "public_moments"))
     )
     order = np.argsort(np.concatenate([np.flatnonzero(~design.private), np.flatnonzero(design.private)]))
     order = np.append(order, layout.size - 1)
@@ -152,8 +153,10 @@ def test_a_formula_with_a_constant_is_a_fit_of_moments_to_the_last_member(formul
         [np.flatnonzero(~design.private), np.flatnonzero(design.private), [len(scale) - 1]]
     )
     moments = clean.arrays["moments"] + isometric(noise[np.ix_(order, order)], layout)
+    kept = order[: layout.public]
+    public = clean.arrays["public_moments"] + noise[np.ix_(kept, kept)]
     made = Release(
-        "moments", dict(clean.arrays) | {"moments": moments},
+        "moments", dict(clean.arrays) | {"moments": moments, "public_moments": public},
         dict(clean.law) | {"scale": release.law["scale"], "noise_free": False}, design, release.entries,
         release.nobs,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def of_many_roundings():
         pair = frame([1.0, 1.0, 1.0]), frame([-1.0, -1.0, 1.0])
         return audit(lambda world, ledger: mechanism.release(pair[world], mu=mu, ledger=ledger)).overspent
 
-    return [text for mu in np.geomspace(3e-4, 6e-4, 12) for text in release(float(mu))]
+    return [text for mu in np.geomspace(5e-6, 2e-5, 12) for text in release(float(mu))]
 
 
 def of_gridded_norms():
@@ -348,7 +348,7 @@ MUTANTS = {
         of_gridded_norms,
     ),
     "bounds off the grid": (
-        Mutant(GRIDDED, "ColumnGrid.of", "units = reach / MOST_STEPS", "units = reach / (MOST_STEPS - 0.5)"),
+        Mutant(GRIDDED, "ColumnGrid.of", "units = reach / FULL_SCALE", "units = reach / (FULL_SCALE - 0.5)"),
         of_gridded_norms,
     ),
     "meats of factors that grow": (

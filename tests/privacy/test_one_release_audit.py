@@ -107,8 +107,11 @@ def leave_the_ends_open(monkeypatch, width):
     honest = gridded.on_grid
 
     def on_grid(values, factor, shift, out):
-        held = honest(values, factor, shift, out)
-        return np.floor(values * factor + shift) if values.shape[1] == width else held
+        return (
+            np.floor(values * factor + shift, out=out)
+            if len(out.T) == width
+            else honest(values, factor, shift, out)
+        )
 
     monkeypatch.setattr(gridded, "on_grid", on_grid)
     if width == 1:

@@ -26,7 +26,7 @@ import numpy as np
 
 from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, clipped, made_finite
 from privinf.mechanisms.sums import (
-    MOST_STEPS,
+    FULL_SCALE,
     ProductSums,
     aligned,
     block_rows,
@@ -76,14 +76,14 @@ class ColumnGrid:
         if not math.sqrt(float(reach @ reach)) <= norm * (1.0 + NORM_SLACK):
             widest = float(reach.max())
             if norm < NARROW_BALL * widest:
-                units = np.full(len(reach), norm / MOST_STEPS)
-                return cls(1.0 / units, np.full(len(reach), 0.5), None, units, MOST_STEPS, norm)
-            reach, limit = np.full(len(reach), widest), norm / widest * MOST_STEPS * (1.0 + NORM_SLACK)
-        units = reach / MOST_STEPS
+                units = np.full(len(reach), norm / FULL_SCALE)
+                return cls(1.0 / units, np.full(len(reach), 0.5), None, units, FULL_SCALE, norm)
+            reach, limit = np.full(len(reach), widest), norm / widest * FULL_SCALE * (1.0 + NORM_SLACK)
+        units = reach / FULL_SCALE
         factor = 1.0 / (scale * units)
         shift = 0.5 - center * factor
         bottom, top = np.floor(low * factor + shift), np.floor(high * factor + shift)
-        whole = bool((bottom <= -MOST_STEPS).all() and (top >= MOST_STEPS).all())
+        whole = bool((bottom <= -FULL_SCALE).all() and (top >= FULL_SCALE).all())
         ends = None if whole else (bottom, top)
         return cls(factor, shift, ends, units, limit, math.inf)
 
@@ -211,9 +211,9 @@ class MomentSums:
         self._args, self._pairs, self._residual = args, pairs, residual
         self._grid = RowGrid(block, args)
         self._most = float(args.get("weight_bound", 1.0))
-        self._units = [reach / MOST_STEPS, self._grid.grid.units]
+        self._units = [reach / FULL_SCALE, self._grid.grid.units]
         if not residual:
-            self._units.append(np.array([float(args["response_bound"]) / MOST_STEPS]))
+            self._units.append(np.array([float(args["response_bound"]) / FULL_SCALE]))
         self._sums = ProductSums([len(group) for group in self._units])
 
     @property
@@ -248,13 +248,13 @@ class MomentSums:
         ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
         bottom, top = (np.floor(end * factor + shift) for end in ends)
         y = on_grid(block.response[:, None], factor, shift, np.empty((len(block), 1)))
-        if bottom > -MOST_STEPS or top < MOST_STEPS:
+        if bottom > -FULL_SCALE or top < FULL_SCALE:
             np.clip(y, bottom, top, out=y)
         return y if block.finite else np.asarray(np.nan_to_num(y, copy=False))
 
     def _public_steps(self, block: SiteBlock) -> Floats:
         if block.clear is None:
-            return np.full((len(block), len(self._units[0])), MOST_STEPS)
+            return np.full((len(block), len(self._units[0])), FULL_SCALE)
         return plain_steps(block.clear, self._units[0])
 
     def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
