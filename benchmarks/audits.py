@@ -20,7 +20,7 @@ from tables import load
 
 from privinf.audit import AuditResult, audit_mechanism
 from privinf.mechanisms import rows
-from privinf.mechanisms.statistics import moments
+from privinf.mechanisms.statistics import gridded, moments
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
 
@@ -124,7 +124,12 @@ def mutants(t, table: Table) -> None:
     halved = (SimulationNoise, "perturb", lambda self, v, scale: perturb(self, v, scale * math.sqrt(0.5)))
     radius = (Design, "diameter", property(lambda self: self.radius))
     free = (rows, "project_ball", lambda x, radius: x)
-    loose = (moments, "clip_norms", lambda x, bound: x)
+    # Of sums: shrunk before they are on their grid, and held there, by the ball and column by column.
+    loose = (
+        (gridded, "shrunk", lambda x, radius: x),
+        (gridded, "held_norms", lambda steps, limit: steps),
+        (gridded, "on_grid", lambda x, factor, shift, out: np.floor(x * factor + shift, out=out)),
+    )
     unclipped = (rows, "_scaled_response", lambda design, y: (y - design.y_center) / design.y_scale)
     no_root = (moments, "second_moment_sensitivity", lambda *a: sensitivity(*a) / math.sqrt(2))
 
@@ -151,7 +156,7 @@ def mutants(t, table: Table) -> None:
         ("moments local, ball not enforced", (free,), far, mu),
         ("moments total, half sigma", (half,), total, TOTAL_MU),
         ("moments total, no sqrt 2", (no_root,), total, TOTAL_MU),
-        ("moments total, ball not enforced", (free, loose), lambda: total(2.0), TOTAL_MU),
+        ("moments total, ball not enforced", loose, lambda: total(2.0), TOTAL_MU),
     ):
         with pytest.MonkeyPatch.context() as patched:
             for patch in patches:
