@@ -144,7 +144,8 @@ def watched(monkeypatch, failing=None):
 def squares(site, **changes):
     given = {"op": "squared_residuals", "args": {"residual_clip": 1.0}, "design": site.design.digest,
              "session": "s", "sequence": 1, "charges": (line(),)}  # fmt: skip
-    return Query(**given | changes)
+    known = SITE_OPS.get(changes.get("op", given["op"]))
+    return Query(**{"version": 1 if known is None else known.version} | given | changes)
 
 
 @pytest.mark.parametrize("failing", [None, *STEPS])
@@ -223,7 +224,7 @@ OWN = {
     "a norm": {"public_norm2": 1e-9},
     "weights": {"weight_bound": 1e-9},
     "several rows a person": {"max_rows": 1},
-    "a grid": {"grid": 1e-9},
+    "sizes of public columns": {"public_reach": np.full(1, 1e-9)},
 }
 MOMENTS = {
     "moments.total": {"response_factor": 1.0, "norm": 1.0, "response_bound": 1.0},
