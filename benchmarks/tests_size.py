@@ -19,8 +19,8 @@ from scipy.signal import lfilter
 import privinf as pi
 from privinf.accounting import calibrate_mu
 from privinf.mechanisms.distribution import NoisyCDF, prefix_sensitivity, root
-from privinf.stats.association import PairLaw, TableLaw, score_interval
-from privinf.stats.groups import GroupLaw
+from privinf.stats.association import PairLaw, TableLaw
+from privinf.stats.groups import GroupLaw, score_interval
 from privinf.stats.means import MeanLaw
 from privinf.stats.proportions import ShareLaw
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip

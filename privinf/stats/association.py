@@ -12,6 +12,7 @@ r"""Tables of two columns with levels, and correlations: tests that one column i
     it by the root of n s_u^2 s_v^2 + noise. The interval holds every r with |A - r n s_u s_v| <= z V(r)^.5,
     V(r) = n s_u^2 s_v^2 (1 - r^2)^2 + noise + r^2 n^2 s_u^2 s_v^2 (Var s_u^2/4 s_u^4 + Var s_v^2/4 s_v^4),
     the last term from the noise of the variances; it is [-1, 1] where one of these is below 3 of its sds.
+    With Laplace noise tails are the larger ones of these and of a normal plus one Laplace number, all noise.
 
 References
 ----------
@@ -30,11 +31,12 @@ import numpy as np
 from scipy import stats as laws
 
 from privinf.doors import door
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
 from privinf.schema import Factor, Schema
 from privinf.stats import base
-from privinf.stats.groups import quadratic_set, rank
+from privinf.stats.groups import rank, score_interval
+from privinf.stats.means import laplace_tail
 from privinf.typing import Alternative, ColumnLike, Floats, Label, Pair
 
 LEAST_MARGIN = 0.5
@@ -43,24 +45,6 @@ HIDDEN_BELOW = 3.0
 GRID = 4001
 HIDDEN_PAIR = "The noise hides a variance: the interval is [-1, 1]."
 NORMAL_PAIRS = "The interval takes pairs as normal, as scipy's does; the test of no correlation does not."
-NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1), or two levels"
-
-
-def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
-    """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
-    z2, p = laws.norm.isf((1.0 - level) / 2.0) ** 2, count / n
-    low, high = quadratic_set(
-        np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0
-    )
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-
-
-def check_share(schema: Schema, name: str) -> None:
-    """Raise SchemaError unless a column is declared as 0 or 1, or has two levels."""
-    declared = schema[name]
-    two = isinstance(declared, Factor) and len(declared.levels) == 2
-    if not two and (isinstance(declared, Factor) or (declared.low, declared.high) != (0.0, 1.0)):
-        raise SchemaError(NOT_A_SHARE.format(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +185,7 @@ def asked_table(
     for name in names:
         declared = kinds[name] if name in kinds else asked.schema[name]
         if not isinstance(declared, Factor):
-            check_share(asked.schema, name)
+            base.check_share(asked.schema, name)
             kinds[name] = Factor((0, 1))
     schema = Schema(kinds, unit=asked.schema.unit, max_rows=asked.schema.max_rows)
     return base.Asked(asked.rows, schema, asked.words), names
@@ -236,9 +220,10 @@ class PairLaw:
     noise: Floats
     relative: Floats
     n: int
+    laplace: bool = False
 
     @classmethod
-    def of(cls, sums: Floats, n: int, a: float, b: float, c: float) -> PairLaw:
+    def of(cls, sums: Floats, n: int, a: float, b: float, c: float, *, laplace: bool = False) -> PairLaw:
         """Return the law of sums (..., 5), whose noise has these sds; `relative` is inf where one is weak."""
         means, squares = sums[..., :2] / n, sums[..., 2:4] / n
         s2 = squares - means**2 + (a / n) ** 2
@@ -248,7 +233,7 @@ class PairLaw:
         weak = (s2 <= HIDDEN_BELOW * np.sqrt(known)).any(axis=-1) | (s2 <= 0.0).any(axis=-1)
         kept = np.maximum(s2, 1e-12)
         relative = np.where(weak, np.inf, (known / (4.0 * kept**2)).sum(axis=-1))
-        return cls(A, np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)), noise, relative, n)
+        return cls(A, np.sqrt(np.maximum(s2, 0.0).prod(axis=-1)), noise, relative, n, laplace)
 
     @property
     def r(self) -> Floats:
@@ -270,12 +255,32 @@ class PairLaw:
         size = self.n * self.product**2
         return size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * self.relative
 
+    def tail(self, apart: Floats, variance: Floats) -> Floats:
+        """Return half the probability that A is so far from its mean, or farther."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = laws.norm.sf(np.abs(np.nan_to_num(apart / np.sqrt(variance))))
+        if not self.laplace:
+            return np.asarray(found)
+        rest = np.sqrt(np.maximum(variance - self.noise, 0.0))
+        return np.maximum(found, laplace_tail(np.abs(apart), rest, math.sqrt(float(self.noise) / 2.0)))
+
+    def pvalue(self, alternative: Alternative) -> float:
+        """Return the p-value of no correlation."""
+        t = float(self.zero())
+        half = float(laws.t.sf(abs(t), self.n - 2))
+        if self.laplace:
+            half = max(half, float(self.tail(self.A, self.n * self.product**2 + self.noise)))
+        if alternative == "two-sided":
+            return 2.0 * half
+        return half if (t > 0.0) == (alternative == "greater") else 1.0 - half
+
     def interval(self, level: float) -> tuple[float, float]:
         """Return the ends of the correlations that are not rejected, of one release."""
         if not np.isfinite(self.relative):
             return -1.0, 1.0
-        r, z = np.linspace(-1.0, 1.0, GRID), float(laws.norm.isf((1.0 - level) / 2.0))
-        kept = np.flatnonzero((self.A - r * self.n * self.product) ** 2 <= z**2 * self.variance(r))
+        r = np.linspace(-1.0, 1.0, GRID)
+        tail = self.tail(self.A - r * self.n * self.product, self.variance(r))
+        kept = np.flatnonzero(tail >= (1.0 - level) / 2.0)
         if not len(kept):
             return float(self.r), float(self.r)
         step = r[1] - r[0]
@@ -303,7 +308,7 @@ def pearsonr(
     alternative, confidence_level
         As for `privinf.stats.ttest_1samp`; the interval has two sides.
     epsilon, delta, mu, rho, calibration, rng, source, data, schema, missing, noise, ledger
-        What may be spent, and the table: see `privinf.stats.base.SampleWords`. Noise is Gaussian.
+        What may be spent, and the table: see `privinf.stats.base.SampleWords`.
 
     Returns
     -------
@@ -331,20 +336,14 @@ def pearsonr(
     asked, names = base.asked_columns({"x": x, "y": y}, {"x": first, "y": second}, words)
     release = asked.release(SampleQuestion("pairs", names, label=f"correlation of {names[0]} and {names[1]}"))
     a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
-    law = PairLaw.of(release.sums[0], release.nobs, a, b, c)
-    t, df = float(law.zero()), release.nobs - 2
-    pvalue = (
-        2.0 * laws.t.sf(abs(t), df)
-        if alternative == "two-sided"
-        else laws.t.sf(t if alternative == "greater" else -t, df)
-    )
+    law = PairLaw.of(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
     size = max(law.n * float(law.product), 1e-300)
     bse = min(math.sqrt(float(law.variance(law.r))) / size, 1.0)
     row = base.EstimateRow(f"{names[0]}, {names[1]}", float(law.r), bse, *law.interval(level))
     weak = HIDDEN_PAIR if not np.isfinite(law.relative) else NORMAL_PAIRS
     return base.StatResult(
-        title="Correlation", release=release, rows=(row,), confidence_level=level, statistic=t,
-        pvalue=float(pvalue), df=float(df), null=f"{names[0]} and {names[1]} uncorrelated",
-        alternative=alternative,
+        title="Correlation", release=release, rows=(row,), confidence_level=level,
+        statistic=float(law.zero()), pvalue=law.pvalue(alternative), df=release.nobs - 2.0,
+        null=f"{names[0]} and {names[1]} uncorrelated", alternative=alternative,
         effects={"r": float(law.r)}, notes=(weak,)
     )  # fmt: skip

@@ -18,7 +18,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuestion, SampleSums, release_sample, sample_rows
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts
-from privinf.schema import Schema
+from privinf.schema import Factor, Schema
 from privinf.typing import Alternative, Floats, Missing, NoiseChoice, Pair, SpendingWords, Table
 from privinf.validation import check_choice, check_fraction, check_words
 
@@ -31,6 +31,7 @@ MOSTLY_AT_BOUND = (
     "at least half of the values of {} lie in the outermost twentieth of the public bounds, or beyond: where "
     "they are clipped, it is another mean; declare wider bounds, or, of a rare outcome, test its share"
 )
+NOT_A_SHARE = "column {!r} is no outcome of two kinds: declare the bounds (0, 1), or two levels"
 NO_BOUNDS = "no public bounds for {!r}: pass bounds= (groups: levels=), or column names, data= and schema="
 
 
@@ -155,6 +156,14 @@ def warn_at_bound(names: Sequence[str], means: Floats, sds: Floats) -> None:
     for name, mean, sd in zip(names, means, sds, strict=True):
         if 1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND:
             warn(MOSTLY_AT_BOUND.format(name), ChangedTargetWarning)
+
+
+def check_share(schema: Schema, name: str) -> None:
+    """Raise SchemaError unless a column is declared as 0 or 1, or has two levels."""
+    declared = schema[name]
+    two = isinstance(declared, Factor) and len(declared.levels) == 2
+    if not two and (isinstance(declared, Factor) or (declared.low, declared.high) != (0.0, 1.0)):
+        raise SchemaError(NOT_A_SHARE.format(name))
 
 
 def _label(given: object, argument: str) -> str:

@@ -326,3 +326,12 @@ def warn_of_clips(release: SampleSums) -> None:
     sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
     base.warn_at_bound(names, law.S / clear, sds)
+
+
+def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
+    z2, p = laws.norm.isf((1.0 - level) / 2.0) ** 2, count / n
+    low, high = quadratic_set(
+        np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0
+    )
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

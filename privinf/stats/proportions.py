@@ -25,9 +25,17 @@ from scipy.optimize import brentq
 from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
-from privinf.stats.association import asked_table, cell_rows, check_share, score_interval, table_law
-from privinf.stats.base import Asked, EstimateRow, SampleWords, StatResult, asked_columns, check_level
-from privinf.stats.groups import GroupLaw, rank
+from privinf.stats.association import asked_table, cell_rows, table_law
+from privinf.stats.base import (
+    Asked,
+    EstimateRow,
+    SampleWords,
+    StatResult,
+    asked_columns,
+    check_level,
+    check_share,
+)
+from privinf.stats.groups import GroupLaw, rank, score_interval
 from privinf.typing import Alternative, ColumnLike, Floats, Label, ShareMethod
 from privinf.validation import check_choice, check_number
 

@@ -100,6 +100,11 @@ def test_a_heavier_count_beside_ranks_is_caught(monkeypatch, every_small_table):
     assert every_small_table("two ranked", "l1") > 1.05
 
 
+def test_heavier_pure_pairs_than_are_proved_are_caught():
+    one = SAMPLE_STATISTICS["pairs"]
+    assert farthest("pairs", "l1", replace(one, l1=replace(one.l1, weights=(0.4, 0.4, 0.6, 0.6, 1.0)))) > 2.9
+
+
 @pytest.mark.parametrize(
     ("kind", "weights"), [("one sample", (1.0, 1.7)), ("pairs", (0.7, 0.7, 1.45, 1.45, 1.0))]
 )

@@ -140,8 +140,31 @@ def test_columns_of_tables_and_what_is_wrong():
         pi.stats.chi2_contingency("a", "u", data=frame, schema=schema, mu=0.1, ledger=ledger)
     with pytest.raises(ArgumentError, match="pair"):
         pi.stats.pearsonr(U, V, bounds=((0, 1),), mu=0.1, ledger=ledger)
-    with pytest.raises(NotAvailableError, match="not known"):
-        pi.stats.pearsonr(U, V, bounds=BOUNDS, epsilon=1.0, noise="laplace", ledger=ledger)
-    with pytest.raises(ArgumentError, match="delta"):
-        pi.stats.pearsonr(U, V, bounds=BOUNDS, epsilon=1.0, ledger=ledger)
+    with pytest.raises(NotAvailableError, match="stated in epsilon"):
+        pi.stats.pearsonr(U, V, bounds=BOUNDS, mu=0.1, noise="laplace", ledger=ledger)
     assert len(ledger) == 1
+
+
+def test_a_correlation_asked_in_epsilon_takes_laplace_noise_and_is_twice_as_sharp():
+    words = {"bounds": BOUNDS, "epsilon": 4.0, "delta": 1e-6}
+    widths = {
+        noise: np.median([
+            np.ptp(pi.stats.pearsonr(U, V, noise=noise, rng=seed, **words).rows[0][3:]) for seed in range(15)
+        ])
+        for noise in ("auto", "gaussian")
+    }  # fmt: skip
+    assert pi.stats.pearsonr(U, V, **words, rng=0).release.noise == "laplace"
+    assert widths["auto"] < 0.75 * widths["gaussian"]
+
+
+def test_size_and_coverage_of_correlations_with_laplace_noise():
+    """1,500 releases of 400 pairs at epsilon 4: rejected at most 7% of none, covered at least 93%."""
+    rng, n, scale = np.random.default_rng(0), 400, 2.88 / 4.0
+    sds = math.sqrt(2.0) * scale / np.array([0.4, 0.4, 0.5, 0.5, 1.0])
+    u = np.clip(rng.standard_normal((1500, n, 2)) / 4.0, -1.0, 1.0)
+    clean = np.concatenate([u.sum(axis=1), (u * u).sum(axis=1), u.prod(axis=2).sum(axis=1)[:, None]], axis=1)
+    noisy = clean + rng.laplace(size=clean.shape) * sds / math.sqrt(2.0)
+    found = [PairLaw.of(one, n, *sds[[0, 2, 4]], laplace=True) for one in noisy]
+    assert np.mean([law.pvalue("two-sided") < 0.05 for law in found]) <= 0.07
+    ends = np.array([law.interval(0.95) for law in found[:300]])
+    assert np.mean((ends[:, 0] <= 0.0) & (ends[:, 1] >= 0.0)) >= 0.93

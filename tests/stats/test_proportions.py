@@ -11,7 +11,7 @@ from statsmodels.stats.proportion import proportions_ztest as theirs_ztest
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError
-from privinf.stats.association import score_interval
+from privinf.stats.groups import score_interval
 from privinf.stats.proportions import ShareLaw
 
 X = np.repeat([1, 0], [37, 363])

@@ -21,6 +21,9 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     F = a^2 ((1 - p)^2 + (1 - q)^2) + b^2 ((1 - p^2)^2 + (1 - q^2)^2) + (1 - p q)^2 on [-1, 1]^2. That F is at
     most F(-1, 1) = 4 (1 + a^2) is proved in exact rational arithmetic: F is at most the largest of its
     Bernstein coefficients on each box of a division of the square (`tests/privacy/test_samples_audit.py`).
+    For l1, weights (a, a, 1/2, 1/2, 1), a = .4: with D, S the |u - u'|, |u + u'| and E, T those of v, the
+    distance is at most a (D + E) + (D S + E T)/2 + (D T + E S)/2, which grows in S and T; at S = 2 - D and
+    T = 2 - E it is (a + 2) w - w^2/2, w = D + E, which is at most (a + 2)^2/2.
 
 **Ranks** say nothing of distances: no bounds are paid for. With s(u, v) the sign of u - v, centred ranks of a
     group add up to R_g = sum s(u_i, u_j)/2 over i in g and j not in g, ties counted half: pairs in a group
@@ -51,6 +54,7 @@ from privinf.typing import Floats, Integers, SampleKind
 
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
 PAIR_WEIGHTS = 0.7, 1.35
+PURE_PAIR_WEIGHT = 0.4
 CACHED_ROWS = 1 << 15
 
 
@@ -189,8 +193,8 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
     "pairs": SampleStatistic(
         _pair,
         Weighted((_A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
-        None,
-        "two records (a u, a v, b u^2, b v^2, u v), from (1, 1) to (1, -1)",
+        Weighted((PURE_PAIR_WEIGHT,) * 2 + (0.5, 0.5, 1.0), (PURE_PAIR_WEIGHT + 2.0) ** 2 / 2.0),
+        "two records (a u, a v, b u^2, b v^2, u v), l2 from (1, 1) to (1, -1)",
     ),
     "two ranked": SampleStatistic(
         None,
