@@ -29,9 +29,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
 
 import former_score_sets
 from old_sampler import OldNoise
+from studies_of_speed import study_of_moments
 
 import privinf as pi
+from privinf.models import replicate_moments
 from privinf.noise import LatticeNoise, OpenDPNoise
+from privinf.simulation import Workers, replicate
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -134,6 +137,48 @@ def score_rows() -> list[tuple[str, ...]]:
     ]
 
 
+def replication_costs(replications: int = 1000, n: int = 1000, d: int = 5) -> dict[str, np.ndarray]:
+    """Return seconds (wall, processor) of many fits of `MomentOLS` at once, and one by one (a tenth, times ten)."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (replications, n, d))
+    y = 0.2 * X.sum(axis=2) + 0.3 * rng.standard_normal((replications, n))
+    bounds = {"bounds": [(-1.0, 1.0)] * d, "y_bounds": (-2.0, 2.0)}
+
+    def single() -> None:
+        for seed in range(replications // 10):
+            pi.MomentOLS(y[seed], X[seed], **bounds).fit(mu=1.0, rng=seed).conf_int()
+
+    def together() -> None:
+        replicate_moments(y, X, mu=1.0, **bounds).conf_int()
+
+    times = medians({"together": together, "single": single})
+    return times | {"single": 10.0 * times["single"]}
+
+
+def workers_costs(replications: int = 4500) -> dict[str, np.ndarray]:
+    """Return seconds (wall, the busiest process's) of a study in this process, and by two workers."""
+    spent: dict[str, list[tuple[float, float]]] = {"one": [], "two": []}
+    with Workers(2) as workers:
+        replicate(study_of_moments, 16, seed=0, progress=False, processes=workers)
+        for _ in range(5):
+            for name, processes in (("one", 1), ("two", workers)):
+                start = time.perf_counter()
+                frame = replicate(study_of_moments, replications, seed=0, progress=False, processes=processes)
+                busiest = float(frame.groupby("process")["seconds"].sum().max())
+                spent[name].append((time.perf_counter() - start, busiest))
+    return {name: np.median(values, axis=0) for name, values in spent.items()}
+
+
+def replication_rows() -> list[tuple[str, ...]]:
+    """Return the rows of studies by simulation."""
+    fits, workers = replication_costs(), workers_costs()
+    return [
+        ("1,000 fits of 1,000 x 5 at once, seconds", *(f"{s:.3f}" for s in fits["together"]), "<= .4"),
+        ("the same fits one by one / at once", *ratio(fits, "single", "together"), ""),
+        ("a study in one process / by two warm workers", *ratio(workers, "one", "two"), ">= 1.6"),
+    ]
+
+
 def ratio(costs: dict[str, np.ndarray], one: str, other: str) -> list[str]:
     """Return how often `other` goes into `one`, by the wall's time and by the processor's."""
     return [f"{share:.2f}" for share in costs[one] / costs[other]]
@@ -202,6 +247,7 @@ def main() -> None:
         ("secure noise, values a second on one core", f"{lattice_rate():.3g}", "", ">= 2e6"),
         *noise_rows(),
         *score_rows(),
+        *replication_rows(),
         *moment_rows(),
         ("seeded release of 1e6 x 10 / rng.standard_normal", f"{release_ratio():.2f}", "", "<= 2.5"),
         ("fit of a 1e6 x 10 release / statsmodels OLS HC0", f"{fit_ratio():.2f}", "", "<= 1.0"),

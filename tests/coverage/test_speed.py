@@ -30,6 +30,11 @@ def test_score_intervals_of_ten_and_twenty_slopes(bench):
 
 
 @pytest.mark.timing
+def test_many_fits_at_once(bench):
+    assert bench.replication_costs()["together"][1] <= 0.5
+
+
+@pytest.mark.timing
 def test_fit_is_no_slower_than_statsmodels(bench):
     assert bench.fit_ratio(200_000) <= 1.0
 
