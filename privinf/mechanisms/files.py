@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias, TypeVar
 
@@ -94,6 +95,10 @@ class Source:
         """Return the data frame that it is, if it is one."""
         return None
 
+    def batches(self, columns: Sequence[str]) -> Iterator[Any] | None:
+        """Return Arrow batches of these columns, among others maybe; None where it has none."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class _FileSource(Source):
@@ -161,13 +166,18 @@ class ParquetSource(_FileSource):
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows."""
+        for batch in self.batches(columns):
+            yield _parquet(self.name, partial(batch.to_pandas, ignore_metadata=True))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield Arrow batches."""
         with _opened_parquet(self.path) as table:
-            blocks = _parquet(
+            batches = _parquet(
                 self.name,
                 lambda: table.iter_batches(batch_size=ROWS, columns=list(columns), use_threads=False),
             )
-            while (block := _parquet(self.name, lambda: _next_frame(blocks))) is not None:
-                yield block
+            while (batch := _parquet(self.name, lambda: next(batches, None))) is not None:
+                yield batch
 
     def known(self) -> int:
         """Return the number of rows, which the file states."""
@@ -197,6 +207,15 @@ class FolderSource(Source):
         for file in self.files:
             require_columns(file, columns)
             yield from file.read(columns, types)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any] | None:
+        """Return the Arrow batches of all files; None of CSV."""
+        return None if isinstance(self.files[0], CsvSource) else self._batches(columns)
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        for file in self.files:
+            require_columns(file, columns)
+            yield from file.batches(columns) or ()
 
     def state(self) -> object:
         """Return name, size and time of the last change of each file."""
@@ -318,12 +337,8 @@ def _opened_parquet(path: Path) -> Any:
             "Parquet files need pyarrow: install privinf[parquet], or save the table as CSV"
         ) from None
     # Buffering ahead would hold the whole file.
-    return _parquet(path.name, lambda: parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False))
-
-
-def _next_frame(batches: Iterator[Any]) -> pd.DataFrame | None:
-    batch = next(batches, None)
-    return None if batch is None else batch.to_pandas(ignore_metadata=True)  # no column becomes an index
+    settings = {"buffer_size": 1 << 15, "pre_buffer": False, "page_checksum_verification": True}
+    return _parquet(path.name, lambda: parquet.ParquetFile(path, **settings))
 
 
 def _parquet(name: str, read: Callable[[], R]) -> R:

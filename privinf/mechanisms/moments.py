@@ -14,7 +14,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, LargeDeltaWarning, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SchemaError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.passes import OwnSum, PlainSums, RowPasses
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
@@ -175,16 +175,16 @@ class Moments:
         if self.trust == "local":
             refuse_unordered(given, MESSAGES)
             return self._release_records(given, budget, parts[0])
-        passes = RowPasses(self.design, given, self.weights)
-        warn_of_large_delta(budget.delta, passes.n)
+        passes = RowPasses(self.design, given, self.weights, passes=len(parts))
         reach, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         asked = self._asked(weight, reach, q2, robust=robust)
         lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
+        sums = asked[0].over(passes, exact=scales[0] > 0.0)
+        warn_of_large_delta(budget.delta, passes.n)
         for one, scale in zip(asked, scales, strict=True):
             check_room(passes.n * one.reach.bound / max_rows(self.design), scale, budget.source)
-        sums = asked[0].over(passes, exact=scales[0] > 0.0)
         recorded = budget.ledger.spend(*entries)
         arrays = {
             "moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public
@@ -198,7 +198,8 @@ class Moments:
                 "response_factor": 1.0 / (unit * self.design.y_scale),
                 "coefficients": plan.coefficients / unit,
             }
-            second = replace(asked[1], args={**asked[1].args, **told}).over(passes, exact=scales[1] > 0.0)
+            asked[1] = replace(asked[1], args={**asked[1].args, **told})
+            second = _after_the_charge(asked[1], passes, exact=scales[1] > 0.0)
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
             law |= {
                 "residual_bound": math.inf if law["noise_free"] else unit,
@@ -300,6 +301,15 @@ def noisy_total(sums: MomentSums | PlainSums, scale: float, source: NoiseSource)
         return source.perturb(sums.floats(), scale)
     step = grid_step(scale)
     return np.asarray(source.gaussian_steps(sums.steps(step), scale / step) * step, dtype=np.float64)
+
+
+def _after_the_charge(asked: OwnSum, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
+    """Return the sum of a later pass; what goes wrong in it is told with the charge, which stands."""
+    try:
+        return asked.over(passes, exact=exact)
+    except PrivinfError as error:
+        problem = type(error)(f"{error}. The release was charged before, and the charge stands")
+    raise problem
 
 
 def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:

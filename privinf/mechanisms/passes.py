@@ -21,7 +21,9 @@ from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
-from privinf.schema import Design
+from privinf.schema import Design, Factor, Numeric
+from privinf.schema.declared import DAYS
+from privinf.schema.reading import NO_LEVEL
 from privinf.typing import Floats
 
 
@@ -32,18 +34,18 @@ class RowPasses:
     ----------
     design : Design
     rows : Rows
+        Of a table that is not in memory every pass reads it. What can be read once and needs more passes, and
+        tables in which a unit has several rows, are collected.
     weights : str, optional
         Column of public observation weights.
-
-    Attributes
-    ----------
-    n : int
-        Number of rows.
+    passes : int
+        How many sums there will be.
 
     Raises
     ------
     AlignmentError
-        Lengths differ, there are fewer rows than coefficients, or a unit has more rows than declared.
+        Lengths differ, there are fewer rows than coefficients, or a unit has more rows than declared; a table
+        has another number of rows than in the pass before. Here, or by a pass.
     SchemaError
         As for `encode`; here, or by the first pass.
 
@@ -52,10 +54,27 @@ class RowPasses:
     **Privacy.** Holds raw rows: never leaves the mechanisms, is not pickled and not shown.
     """
 
-    __slots__ = ("_design", "_kept", "_plain", "_rows", "_weights", "n")
+    __slots__ = ("_count", "_design", "_kept", "_names", "_plain", "_rows", "_seen", "_weights")
 
-    def __init__(self, design: Design, rows: Rows, weights: str | None = None) -> None:
-        rows = rows.opened(needed(design, weights), design.schema)
+    def __init__(self, design: Design, rows: Rows, weights: str | None = None, *, passes: int = 1) -> None:
+        self._design, self._weights = design, weights
+        private = np.flatnonzero(design.private)
+        together = private[-1] - private[0] == len(private) - 1
+        self._kept = slice(int(private[0]), int(private[-1]) + 1) if together else private
+        self._names = _numeric_names(design) if weights is None else None
+        self._seen: set[str] = set()
+        self._count: int | None = None
+        self._plain = False
+        schema = design.schema
+        streamed = not rows.in_memory and rows.response is None and schema is not None and schema.unit is None
+        if streamed and (rows.features.repeatable or passes + (not self._constant_alone) == 1):
+            self._rows = rows
+            return
+        self._hold(rows.opened(needed(design, weights), design.schema))
+
+    def _hold(self, rows: Rows) -> None:
+        """Take rows that are in memory."""
+        design = self._design
         features, response = rows.features, rows.response
         if not (
             isinstance(features, pd.DataFrame) or (isinstance(features, np.ndarray) and features.ndim == 2)
@@ -63,49 +82,114 @@ class RowPasses:
             features = design.released(features, missing=rows.missing)
         if response is not None and not isinstance(response, np.ndarray):
             response = response_of(design, rows)
-        self._design, self._rows, self._weights = design, Rows(features, response, rows.missing), weights
-        self.n, p = len(features), len(design.columns)
-        if response is not None and response.shape[:1] != (self.n,):
+        self._rows = Rows(features, response, rows.missing)
+        n = len(features)
+        if response is not None and response.shape[:1] != (n,):
             given = len(response_of(design, rows))
-            raise AlignmentError(f"the response has {given} rows and the features have {self.n}")
-        if self.n < p:
-            raise AlignmentError(f"{self.n} rows cannot identify {p} coefficients: the rows are too few")
+            raise AlignmentError(f"the response has {given} rows and the features have {n}")
+        self._counted(n)
         unit_codes(design.schema, rows)
-        private = np.flatnonzero(design.private)
-        self._plain = design.is_matrix(features) and isinstance(response, np.ndarray) and weights is None
+        self._plain = design.is_matrix(features) and isinstance(response, np.ndarray)
+        self._plain = self._plain and self._weights is None
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
-        together = private[-1] - private[0] == len(private) - 1
-        self._kept = slice(int(private[0]), int(private[-1]) + 1) if together else private
+
+    @property
+    def n(self) -> int:
+        """Number of rows, once a pass has counted them."""
+        assert self._count is not None
+        return self._count
+
+    def _counted(self, n: int) -> None:
+        """Take the number of rows of a whole pass."""
+        if self._count not in (None, n):
+            raise AlignmentError("the table has other rows than when it was read first: start again")
+        if n < (p := len(self._design.columns)):
+            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+        self._count = n
 
     def blocks(self) -> Iterator[SiteBlock]:
         """Yield all rows, at most 8,192 at a time: private columns, public ones beside them, in user units.
+
+        A block is valid until the next one.
 
         Raises
         ------
         SchemaError
             A row is not what the design says. The message names the column and holds no value.
         """
+        if self._rows.in_memory:
+            for start in range(0, self.n, BLOCK_ROWS):
+                yield self._block(*self._read(slice(start, start + BLOCK_ROWS)), start)
+            return
+        start = 0
+        for part in self._parts():
+            if isinstance(part, np.ndarray):
+                yield self._of_numbers(part, start)
+            else:
+                yield self._block(*self._evaluated(part, None, self._seen), start)
+            start += len(part)
+        self._counted(start)
+        self._check_levels()
+
+    def _parts(self) -> Iterator[Floats | pd.DataFrame]:
+        """Yield the rows of a table that is read anew: arrays of its numbers, or frames."""
+        from privinf.mechanisms.reading import checked_blocks, number_blocks
+
+        source, schema = self._rows.features, self._design.schema
+        assert schema is not None
+        if self._names is not None:
+            blocks = number_blocks(source, self._names, schema, BLOCK_ROWS)
+        else:
+            blocks = checked_blocks(source, needed(self._design, self._weights), schema)
+        for block in blocks:
+            for start in range(0, len(block), BLOCK_ROWS):
+                part = slice(start, start + BLOCK_ROWS)
+                yield block[part] if isinstance(block, np.ndarray) else block.iloc[part]
+
+    def _of_numbers(self, numbers: Floats, start: int) -> SiteBlock:
+        """Return response and private columns, as `_names` orders them, with the constant beside them."""
+        return self._site_block(numbers[:, 1:], numbers[:, 0], np.ones((len(numbers), 1)), None, start)
+
+    def _block(self, matrix: Floats, response: Floats, weights: Floats | None, start: int) -> SiteBlock:
+        clear = ~self._design.private
+        public = matrix[:, clear] if clear.any() else None
+        return self._site_block(matrix[:, self._kept], response, public, weights, start)
+
+    def _site_block(
+        self, x: Floats, y: Floats, clear: Floats | None, weights: Floats | None, start: int
+    ) -> SiteBlock:
         design = self._design
-        low, high, clear = design.low[self._kept], design.high[self._kept], ~design.private
-        public = bool(clear.any())
         assert design.y_low is not None
         assert design.y_high is not None
-        for start in range(0, self.n, BLOCK_ROWS):
-            matrix, response, weights = self._read(slice(start, start + BLOCK_ROWS))
-            yield SiteBlock(
-                matrix[:, self._kept], response, low, high, design.y_low, design.y_high, start,
-                clear=matrix[:, clear] if public else None, weights=weights, finite=True,
-            )  # fmt: skip
+        return SiteBlock(
+            x, y, design.low[self._kept], design.high[self._kept], design.y_low, design.y_high, start,
+            clear=clear, weights=weights, finite=True,
+        )  # fmt: skip
+
+    def _check_levels(self) -> None:
+        """Refuse a factor of whose declared levels no part of the table had any."""
+        schema = self._design.schema
+        assert schema is not None
+        for name in needed(self._design):
+            declared = schema[name]
+            if isinstance(declared, Factor) and declared.other is not None and name not in self._seen:
+                raise SchemaError(NO_LEVEL.format(name))
 
     def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""
-        design, X, y = self._design, self._rows.features, self._rows.response
+        X, y = self._rows.features, self._rows.response
         if self._plain and _finite(matrix := X[part]) and _finite(y[part]):
             return self._with_ones(matrix), y[part], None
         taken = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
-        rows = Rows(taken, None if y is None else y[part], self._rows.missing)
-        matrix = self._with_ones(design.released(taken, missing=rows.missing))
-        return matrix, response_of(design, rows), observation_weights(design, rows, self._weights)
+        return self._evaluated(taken, None if y is None else y[part], None)
+
+    def _evaluated(
+        self, table: Floats | pd.DataFrame, y: Floats | None, seen: set[str] | None
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """Return matrix, response and weights of some rows."""
+        design, rows = self._design, Rows(table, y, self._rows.missing)
+        matrix = self._with_ones(design.released(table, missing=rows.missing, seen=seen))
+        return matrix, response_of(design, rows, seen), observation_weights(design, rows, self._weights)
 
     def _with_ones(self, matrix: Floats) -> Floats:
         """Return the matrix, whose declared constant is one."""
@@ -115,6 +199,11 @@ class RowPasses:
             raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
         return matrix
 
+    @property
+    def _constant_alone(self) -> bool:
+        """Whether no column is public but the constant."""
+        return int((~self._design.private).sum()) == (self._design.constant is not None)
+
     def public_sizes(self) -> tuple[Floats, float]:
         """Return the largest size of each public column, and of their rows on the grid the squared norm.
 
@@ -122,7 +211,7 @@ class RowPasses:
         lengthens a row by half a unit of each at most.
         """
         public = np.flatnonzero(~self._design.private)
-        if len(public) == (self._design.constant is not None):
+        if self._constant_alone:
             return np.ones(len(public)), float(len(public))
         reach, norm2 = np.zeros(len(public)), 0.0
         for block in self.blocks():
@@ -133,14 +222,24 @@ class RowPasses:
         rounding = 0.5 * np.linalg.norm(reach[public != self._design.constant]) / FULL_SCALE
         return reach, float((np.sqrt(norm2) + rounding) ** 2)
 
-    def __len__(self) -> int:
-        return self.n
-
     def __repr__(self) -> str:
-        return f"<RowPasses over {self.n} rows, not shown>"
+        return "<RowPasses, rows not shown>"
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def _numeric_names(design: Design) -> list[str] | None:
+    """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
+    schema, columns = design.schema, [design.outcome.column]
+    columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
+    alone = int((~design.private).sum()) == (design.constant is not None) == 1
+    if schema is None or not alone or not all(column.plain for column in columns):
+        return None
+    names = [column.inputs[0] for column in columns]
+    declared = [schema[name] for name in names if name in schema]
+    numbers = [one for one in declared if isinstance(one, Numeric) and one.unit != DAYS]
+    return names if len(numbers) == len(set(names)) == len(names) else None
 
 
 def _finite(values: Floats) -> bool:

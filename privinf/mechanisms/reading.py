@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,15 @@ from tqdm import tqdm
 from privinf.doors import door
 from privinf.errors import AlignmentError, NotAvailableError, PrivinfError, SchemaError, StorageError
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
-from privinf.mechanisms.tables import ArrowSource, StreamSource, source_of
-from privinf.typing import AnyPath, Table
+from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
+from privinf.typing import AnyPath, Floats, Table
 from privinf.validation import check_flag, check_path
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
+# Arrow's types that become doubles as they do in a data frame.
+NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+ONCE_MORE = ", with privinf.open_rows(data, spool=True) where it needs more than one pass"
 # Seconds before a bar is shown.
 DELAY = 2.0
 
@@ -43,14 +47,64 @@ def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iter
     """
     chosen = list(dict.fromkeys(columns))
     require_columns(source, chosen)
+    yield from _watched(source, chosen, source.read(chosen, types))
+
+
+def number_blocks(
+    source: Source, columns: Sequence[str], types: Types, most: int
+) -> Iterator[Floats | pd.DataFrame]:
+    """Yield all rows of some columns, where all of a block are doubles as an array of at most `most` rows.
+
+    An array has shape (rows, columns), its numbers are finite, and it is valid until the next one. Errors
+    are those of `checked_blocks`.
+    """
+    chosen = list(dict.fromkeys(columns))
+    require_columns(source, chosen)
+    batches = source.batches(chosen)
+    read = source.read(chosen, types) if batches is None else _numbers(source.name, batches, chosen, most)
+    return _watched(source, chosen, read)
+
+
+def _numbers(
+    name: str, batches: Iterator[Any], columns: list[str], most: int
+) -> Iterator[Floats | pd.DataFrame]:
+    """Yield what Arrow batches hold: arrays of doubles where all are numbers without gaps, else frames."""
+    room = np.empty((len(columns), most))
+    for batch in batches:
+        held = [batch.column(name) for name in columns]
+        if any(str(column.type) not in NUMBERS or column.null_count for column in held):
+            yield from frames_of(name, iter([batch]), columns)
+            continue
+        arrays = [column.to_numpy() for column in held]
+        for start in range(0, batch.num_rows, most):
+            rows = min(most, batch.num_rows - start)
+            block = room[:, :rows]
+            for place, array in zip(block, arrays, strict=True):
+                place[:] = array[start : start + rows]
+            with np.errstate(all="ignore"):
+                finite = math.isfinite(block.sum())
+            if finite:
+                yield block.T
+            else:
+                yield from frames_of(name, iter([batch.slice(start, rows)]), columns)
+
+
+Block = TypeVar("Block", pd.DataFrame, "Floats | pd.DataFrame")
+
+
+def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Iterator[Block]:
+    """Yield blocks, compared with those before them, with a bar."""
     state, kinds = source.state(), dict[str, str]()
     hidden = None if source.in_memory() is None else True
     with tqdm(
         total=source.known(), desc=source.name, unit=" rows", unit_scale=True, delay=DELAY, leave=False,
         disable=hidden if source.progress is None else not source.progress,
     ) as bar:  # fmt: skip
-        for block in source.read(chosen, types):
-            _compare(source, kinds, block)
+        for block in blocks:
+            if isinstance(block, pd.DataFrame):
+                _compare(source, kinds, block)
+            elif not kinds:
+                kinds.update(dict.fromkeys(columns, "numbers"))
             yield block
             bar.update(len(block))
     if source.state() != state:
@@ -103,9 +157,14 @@ def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd
         parts.append(block)
         size += int(block.memory_usage(index=False).sum())
         if size > MOST_MEMORY:
+            again = (
+                ""
+                if source.repeatable
+                else "; where one pass is too few, privinf.open_rows(data, spool=True)"
+            )
             raise NotAvailableError(
                 f"{source.name} takes more than {MOST_MEMORY >> 30} GiB in memory, where this model needs "
-                "its rows: name fewer columns, or use one that reads in blocks (docs/tables.md)"
+                f"its rows: name fewer columns, or use one that reads in blocks (docs/tables.md){again}"
             )
     if not parts:
         return pd.DataFrame({name: pd.Series(dtype=np.float64) for name in chosen})
@@ -138,11 +197,19 @@ class OpenedSource(Source):
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows; the first read writes the spool file."""
+        self._spool()
+        return self._source.read(columns, types)
+
+    def _spool(self) -> None:
         if self._folder is not None and isinstance(self._source, (ArrowSource, StreamSource)):
             path = _spooled(self._source, self._folder)
             weakref.finalize(self, _removed, path)
             self._source = ParquetSource(path, self.name)
-        return self._source.read(columns, types)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any] | None:
+        """Return Arrow batches, if there are any; the first read writes the spool file."""
+        self._spool()
+        return self._source.batches(columns)
 
     def known(self) -> int | None:
         """Return the number of rows, where it is known."""

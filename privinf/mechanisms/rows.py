@@ -63,6 +63,11 @@ class Rows:
             object.__setattr__(self, "features", source if frame is None else frame)
             object.__setattr__(self, "ordered", self.ordered and source.ordered)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are in memory: a data frame or arrays."""
+        return isinstance(self.features, IN_MEMORY)
+
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
         """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.
 
@@ -204,10 +209,10 @@ def needed(design: Design, weights: str | None = None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def response_of(design: Design, rows: Rows) -> Floats:
+def response_of(design: Design, rows: Rows, seen: set[str] | None = None) -> Floats:
     """Return the response, shape (n,), in user units; SchemaError where it is not what the design says."""
     if rows.response is None:
-        return design.response_values(rows.features, missing=rows.missing)
+        return design.response_values(rows.features, missing=rows.missing, seen=seen)
     try:
         y = np.asarray(rows.response, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

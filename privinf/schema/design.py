@@ -323,11 +323,21 @@ class Design(DesignFields):
         """
         return self.user.released(table, missing, extrapolate=extrapolate)
 
-    def released(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
-        """Return the columns of raw rows that noise is for, shape (n, p); as `matrix` without a basis."""
+    def released(
+        self,
+        table: Table,
+        missing: Missing = "raise",
+        *,
+        extrapolate: bool = False,
+        seen: set[str] | None = None,
+    ) -> Floats:
+        """Return the columns of raw rows that noise is for, shape (n, p); as `matrix` without a basis.
+
+        `seen` says that `table` is a part of one (see `Reader`).
+        """
         if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
-        reader = self._reader(table, missing)
+        reader = self._reader(table, missing, seen)
         reader.open(self.inputs)
         return self.evaluate(reader, extrapolate=extrapolate)
 
@@ -353,13 +363,15 @@ class Design(DesignFields):
             return False
         return table.ndim == 2 and table.shape[1] == len(self.columns)
 
-    def response_values(self, table: Table, missing: Missing = "raise") -> Floats:
-        """Return the response of raw rows, shape (n,), in user units; errors as in `matrix`."""
+    def response_values(
+        self, table: Table, missing: Missing = "raise", *, seen: set[str] | None = None
+    ) -> Floats:
+        """Return the response of raw rows, shape (n,), in user units; errors and `seen` as in `released`."""
         if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
             table = {self.response: table}
         bounds = self.outcome.bounds
         middles = {} if bounds is None else {self.response: bounds.middle}
-        reader = Reader(table, self.schema, missing, middles)
+        reader = Reader(table, self.schema, missing, middles, seen)
         reader.open(self.outcome.column.inputs)
         return self.evaluate_response(reader)
 
@@ -422,7 +434,7 @@ class Design(DesignFields):
             raise SensitivityError(f"response {self.response!r} is sent in clear: it has no sensitivity")
         return self.outcome.bounds
 
-    def _reader(self, table: Any, missing: Missing) -> Reader:
+    def _reader(self, table: Any, missing: Missing, seen: set[str] | None = None) -> Reader:
         if isinstance(table, np.ndarray):
             if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
                 raise SchemaError(
@@ -430,7 +442,7 @@ class Design(DesignFields):
                     f"{', '.join(self.inputs)}"
                 )
             table = dict(zip(self.names, table.T, strict=True))
-        return Reader(table, self.schema, missing, _middles(self) if self.schema is None else None)
+        return Reader(table, self.schema, missing, _middles(self) if self.schema is None else None, seen)
 
 
 def _freeze(design: Design, **arrays: Any) -> None:

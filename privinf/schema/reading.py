@@ -20,6 +20,8 @@ from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
+NO_LEVEL = "column {!r} holds none of its declared levels: compare their types"
+
 
 class Reader:
     """Columns of a table, each read and checked once.
@@ -34,13 +36,16 @@ class Reader:
         Whether a missing value is refused, or replaced by the middle of the bounds or the first level.
     middles : mapping
         Stand-in for missing values of columns that `schema` does not declare.
+    seen : set of str, optional
+        Where `table` is a part of one: factors whose declared levels were met are added, and no part is
+        refused for holding other levels alone.
 
     Notes
     -----
     **Privacy.** Holds raw rows; never outlives the call that made it. Errors name columns only.
     """
 
-    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema")
+    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema", "_seen")
 
     def __init__(
         self,
@@ -48,11 +53,13 @@ class Reader:
         schema: Schema | None,
         missing: Missing = "raise",
         middles: Mapping[str, float] | None = None,
+        seen: set[str] | None = None,
     ) -> None:
         self._missing: Missing = check_choice(missing, Missing, "missing")
         self._frame = as_frame(table)
         self._schema = schema
         self._middles = middles or {}
+        self._seen = seen
         self._numbers: dict[str, Floats] = {}
         self._codes: dict[str, Integers] = {}
         self._bases: dict[tuple[str, Basis], Floats] = {}
@@ -177,8 +184,11 @@ class Reader:
             self._refuse_missing(name)
             codes = np.where(gaps, 0, codes)
         if declared.other is not None:
-            if len(codes) and (codes < 0).all():
-                raise SchemaError(f"column {name!r} holds none of its declared levels: compare their types")
+            if (codes >= 0).any():
+                met = {name} if self._seen is None else self._seen
+                met.add(name)
+            elif len(codes) and self._seen is None:
+                raise SchemaError(NO_LEVEL.format(name))
             codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
             raise SchemaError(
