@@ -108,8 +108,9 @@ gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cel
 	$(BIN)/python benchmarks/gauntlet.py --report
 	$(BIN)/python benchmarks/gauntlet.py --growth
 
-bench: $(VENV)/.installed           ## ratios against statsmodels and numpy -> benchmarks/results/bench.md
+bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and polars -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/table_sums.py
 
 clean:
 	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache
