@@ -23,7 +23,7 @@ from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
 from privinf.schema import Design, Factor, Numeric
 from privinf.schema.declared import DAYS
-from privinf.schema.reading import NO_LEVEL
+from privinf.schema.reading import NO_DECLARED_LEVEL
 from privinf.typing import Floats
 
 
@@ -173,7 +173,7 @@ class RowPasses:
         for name in needed(self._design):
             declared = schema[name]
             if isinstance(declared, Factor) and declared.other is not None and name not in self._seen:
-                raise SchemaError(NO_LEVEL.format(name))
+                raise SchemaError(NO_DECLARED_LEVEL.format(name))
 
     def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""

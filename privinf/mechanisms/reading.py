@@ -25,7 +25,7 @@ from privinf.validation import check_flag, check_path
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
 # Arrow's types that become doubles as they do in a data frame.
-NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 ONCE_MORE = ", with privinf.open_rows(data, spool=True) where it needs more than one pass"
 # Seconds before a bar is shown.
 DELAY = 2.0
@@ -72,7 +72,7 @@ def _numbers(
     room = np.empty((len(columns), most))
     for batch in batches:
         held = [batch.column(name) for name in columns]
-        if any(str(column.type) not in NUMBERS or column.null_count for column in held):
+        if any(str(column.type) not in ARROW_NUMBERS or column.null_count for column in held):
             yield from frames_of(name, iter([batch]), columns)
             continue
         arrays = [column.to_numpy() for column in held]

@@ -20,7 +20,7 @@ from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
-NO_LEVEL = "column {!r} holds none of its declared levels: compare their types"
+NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: compare their types"
 
 
 class Reader:
@@ -188,7 +188,7 @@ class Reader:
                 met = {name} if self._seen is None else self._seen
                 met.add(name)
             elif len(codes) and self._seen is None:
-                raise SchemaError(NO_LEVEL.format(name))
+                raise SchemaError(NO_DECLARED_LEVEL.format(name))
             codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
             raise SchemaError(
