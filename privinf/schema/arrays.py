@@ -104,7 +104,7 @@ def labelled(X: ColumnsLike | Table) -> Any:
     table: Any = X
     kind = type(X)
     query = hasattr(kind, "to_pyarrow_batches")
-    if hasattr(kind, "to_pandas") and hasattr(kind, "columns") and not query:
+    if hasattr(kind, "to_pandas") and hasattr(table, "columns") and not query:
         return table.to_pandas()
     arrow = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "iloc")
     lazy = hasattr(kind, "collect_schema") or hasattr(kind, "to_batches")
