@@ -22,6 +22,7 @@ _TOLERANCE = 1e-10
 _LARGEST_STEP = 0.5
 _STARTS = 4
 _CHUNK = 64
+_LOST = 1e-6
 _FLAT = 1e-9  # smallest curvature that steps believe, in shares of the Hessian's norm
 
 
@@ -153,7 +154,8 @@ class ScoreSurface:
         Parameters
         ----------
         v, normals : (N, m) arrays
-            Starting points and unit normals; a zero normal is no constraint.
+            Starting points and unit normals; a zero normal is no constraint. A start along its normal,
+            which has no direction on the hyperplane, gives way to an axis.
 
         Returns
         -------
@@ -161,7 +163,7 @@ class ScoreSurface:
         v : (N, m) array
             Unit vectors.
         """
-        v = _unit(v - np.einsum("ni,ni->n", v, normals)[:, None] * normals)
+        v = _unit(_on_planes(v, normals))
         value, gradient, hessian = self.evaluate(v)
         radius = np.full(len(v), _LARGEST_STEP)
         active = np.arange(len(v))
@@ -238,6 +240,17 @@ def _changed(C: Floats, columns: Floats, rows: Floats) -> Floats:
 def _halves(size: int) -> tuple[Integers, Integers]:
     """Return the places of a symmetric matrix on and above its diagonal."""
     return np.triu_indices(size)
+
+
+def _on_planes(v: Floats, normals: Floats) -> Floats:
+    """Return points (N, m) projected on the hyperplanes of unit or zero normals."""
+    along = _LOST * np.linalg.norm(v, axis=1)
+    moved = v - np.einsum("ni,ni->n", v, normals)[:, None] * normals
+    lost = np.flatnonzero(np.linalg.norm(moved, axis=1) < along)
+    if lost.size:
+        axes = np.eye(v.shape[1])[np.abs(normals[lost]).argmin(axis=1)]
+        moved[lost] = axes - np.einsum("ni,ni->n", axes, normals[lost])[:, None] * normals[lost]
+    return np.asarray(moved, dtype=np.float64)
 
 
 def _unit(v: Floats) -> Floats:

@@ -12,6 +12,7 @@ from privinf.inference.linear_scores import CHI_SQUARE, concentrate
 from privinf.inference.score_profiles import Lines, Profiles
 from privinf.inference.score_sets import score_sets
 from privinf.inference.score_surface import ScoreSurface
+from privinf.inference.score_test import score_test
 
 LEVELS = (0.05, 0.2, 0.5)
 
@@ -50,6 +51,20 @@ def test_the_seeds_hold_every_kind_of_set():
     assert all(one.pieces == ((-np.inf, np.inf),) for one in found[12])
     assert [len(one.pieces) for one in found[24]] == [2, 2, 1]
     assert all(len(one.pieces) == 2 and not one.bounded for one in found[27] + found[32])
+
+
+def test_a_start_along_its_normal_does_not_leave_the_hyperplane():
+    """One coefficient: the statistic tells the set, which the former search took for the whole line."""
+    system, alpha = drawn_system(157), LEVELS[157 % 3]
+    (found,) = score_sets(system, alpha=alpha)
+    limit = CHI_SQUARE.critical(1, alpha)
+    tried = np.concatenate([np.linspace(-50.0, 50.0, 801), [0.0629, 0.063, 24.33, 24.34]])
+    inside = [score_test(system, [b]).statistic <= limit for b in tried]
+    assert [b in found for b in tried] == inside
+    assert not all(inside)
+    surface = profiles_of(system, alpha).lines.surface
+    normals = np.array([[0.6, 0.8], [1.0, 0.0]])
+    assert np.abs(np.sum(surface.minimise(normals, normals)[1] * normals, axis=1)).max() < 1e-12
 
 
 @pytest.mark.parametrize("scale", [2.0, 40.0, 400.0])
