@@ -74,6 +74,10 @@ class SteepDirectionWarning(PrivinfWarning):
     """A direction that the noise nearly hides has a steep slope: Wald intervals err on one side."""
 
 
+class DependentRowsWarning(PrivinfWarning):
+    """Several rows belong to one unit, and standard errors take rows as independent."""
+
+
 class HeavyTailWarning(PrivinfWarning):
     """Much of a sum lies beyond what counts can see: intervals rest on how the tail was taken to go on."""
 

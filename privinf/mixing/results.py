@@ -25,7 +25,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, describes_restrictions
 from privinf.results.resampling import BootstrapResults
-from privinf.typing import BootstrapMethod, ColumnsLike, Floats, Integers, RngLike
+from privinf.typing import BootstrapMethod, ColumnsLike, Floats, Integers, RngLike, Which
 from privinf.validation import as_generator, check_array, check_choice, check_count
 
 MixingSystem = MixedLeastSquares | CorrectedLeastSquares
@@ -203,7 +203,9 @@ class MixingResults(Results):
 
         return resolve
 
-    def predict(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
         """Return predicted means of new rows; those of a shrunk fit are kept inside the label's bounds.
 
         Parameters
@@ -212,10 +214,12 @@ class MixingResults(Results):
             New rows by column name, or an array with the regressors in order, with or without the constant.
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            "linear" is not kept inside bounds.
         """
-        predicted = super().predict(exog, transform)
+        predicted = super().predict(exog, transform, which)
         design = self._context.design
-        if not self._settings["shrink"] or design is None:
+        if which == "linear" or not self._settings["shrink"] or design is None:
             return predicted
         return predicted.clip(design.y_low, design.y_high)
 

@@ -149,7 +149,8 @@ class Analyses:
         -------
         IVResults
             `Results`, with the strength of the first stage, and Anderson-Rubin sets by
-            ``conf_int(method="score")``.
+            ``conf_int(method="score")``. The residual variance has divisor n, as in linearmodels' ``IV2SLS``
+            (its default), where `MomentOLS` and statsmodels' ``IV2SLS`` have n - p.
 
         Raises
         ------

@@ -356,9 +356,18 @@ def release_cov_type(release: Release) -> CovWord:
     return "HC0" if robust else "nonrobust"
 
 
+ROW_SUMS = (
+    "cov_type='cluster': the residual moments of a total are a sum over rows, e^2 x x' of each, in which the "
+    "rows of one unit have no products with one another. MomentOLS(trust='local') and ModulatedOLS release "
+    "records, whose scores are summed over units first"
+)
+
+
 def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
     """Return the covariance that a release is asked for; errors as `Covariance` has them."""
     kind = Covariance.of(cov_type, schema).kind
+    if kind == "cluster" and trust != "local":
+        raise NotAvailableError(ROW_SUMS)
     if trust != "local" or kind == "nonrobust":
         return kind
     check_records(cov_type, schema)

@@ -16,10 +16,11 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
-from privinf.results.context import Context, Withheld
+from privinf.results.context import Context
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import Wording, summarize, summarize_as_frames
+from privinf.results.withheld import Withheld
 from privinf.typing import BootstrapMethod, Floats, RngLike
 from privinf.validation import as_generator, check_count, shown
 
@@ -95,6 +96,13 @@ class Results(Withheld, DescribedResults):
     def mse_total(self) -> float:
         """Variance of the response (without a constant its mean square), without privacy noise."""
         return self._total_squares / (self.nobs - self.k_constant)
+
+    @property
+    def centered_tss(self) -> float:
+        """Sum of squares of the response about its mean, from `ssr` and `rsquared`."""
+        if not self.k_constant:
+            raise NotAvailableError("centered_tss: the columns hold no constant")
+        return self._total_squares
 
     @property
     def _total_squares(self) -> float:

@@ -25,14 +25,6 @@ from privinf.schema import Design
 from privinf.typing import ColumnLike, Floats
 from privinf.validation import check_array
 
-ROWS_STAY = (
-    "the rows stayed with their owners, and a residual or a fitted value is a statement about one of them; "
-    "predict(new_rows) works for rows at hand"
-)
-NO_LIKELIHOOD = (
-    "the estimate solves a corrected estimating equation and has no likelihood; compare nested models by "
-    "wald_test or score_test"
-)
 NEVER_KEPT = (
     "{} releases no such equation: its scores are summed at one point, divided by their slopes, and "
     "published as coordinates with a covariance, so that nothing is left to evaluate at another value: the "
@@ -43,12 +35,10 @@ LEFT_OUT = (
     "this result has none: its fit ended without a last step that has a law (coefficients alone, or named "
     "targets), or it was saved with records=False, which leaves it out"
 )
-ONE_RECORD = "the influence of a single person is what the noise protects"
-OTHER_COVARIANCE = (
-    "another covariance is another sum over the rows, released with noise of its own: choose cov_type= when "
-    "fitting"
+ROWS_ALONE = (
+    "standard errors take rows as independent, and one {!r} has up to {}: where its rows go together they "
+    "are too small. MomentOLS(trust='local') and ModulatedOLS have cov_type='cluster', which sums over units"
 )
-NO_ROWS_HERE = "a result holds no rows that could be removed; save(records=False) leaves the release out"
 
 
 @lru_cache(maxsize=256)
@@ -128,6 +118,13 @@ class Context:
         fresh = tuple(text for text in fresh if text not in self.notes)
         return replace(self, notes=(*self.notes, *fresh)) if fresh else self
 
+    def rows_alone(self, cov_type: str) -> str:
+        """Return what to say where a covariance takes the rows of one unit as independent; else nothing."""
+        schema = None if self.design is None else self.design.schema
+        if schema is None or schema.max_rows == 1 or cov_type not in ("nonrobust", "HC0", "HC1"):
+            return ""
+        return ROWS_ALONE.format(schema.unit, schema.max_rows)
+
     @property
     def absorbed(self) -> tuple[str, ...]:
         """Columns of the design whose coefficients are not reported (`privinf.results.effects`)."""
@@ -168,41 +165,6 @@ class Surroundings(TypedDict, total=False):
     scale: float | None
     notes: tuple[str, ...]
     point: Floats | None
-
-
-def unavailable(name: str, reason: str) -> Any:
-    """Return a property that raises NotAvailableError with the reason (so that hasattr is False)."""
-
-    def raise_reason(self: object) -> Any:
-        raise NotAvailableError(f"{name} is not available: {reason}")
-
-    raise_reason.__name__ = name
-    return property(raise_reason, doc=f"Not available: {reason}.")
-
-
-class Withheld:
-    """What statsmodels' results have, and a result without rows has not: each says why when asked."""
-
-    resid = unavailable("resid", ROWS_STAY)
-    wresid = unavailable("wresid", ROWS_STAY)
-    resid_pearson = unavailable("resid_pearson", ROWS_STAY)
-    resid_response = unavailable("resid_response", ROWS_STAY)
-    resid_deviance = unavailable("resid_deviance", ROWS_STAY)
-    fittedvalues = unavailable("fittedvalues", ROWS_STAY)
-    compare_lm_test = unavailable("compare_lm_test", ROWS_STAY)
-    get_influence = unavailable("get_influence", ONE_RECORD)
-    outlier_test = unavailable("outlier_test", ONE_RECORD)
-    llf = unavailable("llf", NO_LIKELIHOOD)
-    aic = unavailable("aic", NO_LIKELIHOOD)
-    bic = unavailable("bic", NO_LIKELIHOOD)
-    info_criteria = unavailable("info_criteria", NO_LIKELIHOOD)
-    deviance = unavailable("deviance", NO_LIKELIHOOD)
-    null_deviance = unavailable("null_deviance", NO_LIKELIHOOD)
-    llnull = unavailable("llnull", NO_LIKELIHOOD)
-    prsquared = unavailable("prsquared", NO_LIKELIHOOD)
-    compare_lr_test = unavailable("compare_lr_test", NO_LIKELIHOOD)
-    get_robustcov_results = unavailable("get_robustcov_results", OTHER_COVARIANCE)
-    remove_data = unavailable("remove_data", NO_ROWS_HERE)
 
 
 def score_test(context: Context, beta0: ColumnLike | None) -> ScoreTestResult:

@@ -22,6 +22,9 @@ from privinf.schema import Design
 
 # Beyond it, the law of the noise of second moments, an array of p^4 numbers, would fill the memory.
 MOST_COLUMNS = 120
+# What a column has within the levels must stand so far clear of the noise, in edges of its spectrum: below it
+# 95% intervals of columns that go with the effects covered .76 (benchmarks/results/effects.md).
+LEAST_STRENGTH = 0.6
 NOTHING_LEFT = "no column is left beside the effects of {}: name one before the |"
 ResultsT = TypeVar("ResultsT", bound=Results)
 
@@ -66,13 +69,17 @@ def absorbing(result: ResultsT, effects: Sequence[str]) -> ResultsT:
         return result
     places = kept(names, context.design, effects)
     gone = [name for j, name in enumerate(names) if j not in places]
-    sampling, point = context.sampling_cov, context.point
+    sampling, point, strength = context.sampling_cov, context.point, context.identification
+    if strength is not None and strength.threshold < LEAST_STRENGTH:
+        weak = strength.statistic < LEAST_STRENGTH
+        strength = replace(strength, threshold=LEAST_STRENGTH, weak=weak)
     return result._with(
         result.estimate.transformed(np.eye(len(names))[places], names=[names[j] for j in places]),
         replace(
             context,
             sampling_cov=None if sampling is None else sampling[np.ix_(places, places)],
             point=None if point is None else point[places],
+            identification=strength,
             settings={**context.settings, "absorbed": gone},
             options={**context.options, "Absorbed": f"{' + '.join(effects)} ({len(gone)} coefficients)"},
         ),

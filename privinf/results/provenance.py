@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -211,12 +211,19 @@ class DescribedResults(HypothesisResults):
         share = np.square(self.bse_privacy.to_numpy() / self._estimate.bse)
         return self._labelled(np.minimum(share, 1.0), "noise_share")
 
-    def conf_int(self, alpha: float = 0.05, method: IntervalMethod = "wald") -> pd.DataFrame:
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        method: IntervalMethod = "wald",
+        cols: Sequence[str | int] | None = None,
+    ) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1.
 
         Parameters
         ----------
         alpha : float
+        cols : sequence of names or positions, optional
+            Coefficients wanted; default: all.
         method : {"wald", "score"}
             "score" inverts the score test, which holds its level however strong the noise is: intervals are
             conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
@@ -228,9 +235,11 @@ class DescribedResults(HypothesisResults):
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
             self._warn_if_weak("conf_int()")
-            return super().conf_int(alpha)
-        hulls = [found.hull for found in self._score_sets(alpha)]
-        return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.names))
+            table = super().conf_int(alpha)
+        else:
+            hulls = [found.hull for found in self._score_sets(alpha)]
+            table = pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.names))
+        return table if cols is None else table.iloc[[self._position(column) for column in cols]]
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
         """Test slopes without assuming that the noise is weak.

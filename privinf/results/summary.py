@@ -281,6 +281,8 @@ def _verdict(result: DescribedResults, *, weak: bool) -> Fact:
         return "Wald intervals:", "NOT to be trusted"
     if result.estimate.cov is None:
         return "Wald intervals:", "not available"
+    if result._context.rows_alone(result.cov_type):
+        return "Intervals:", "take rows as independent"
     if result.cov_type == "nonrobust":
         return "Intervals:", EQUAL_VARIANCE
     clipped = "clipped_at" in result._context.settings
@@ -294,6 +296,8 @@ def _warnings(result: DescribedResults) -> list[str]:
         lines.append(f"{SIMULATION}. The noise came from a seed, and whoever knows the seed can remove it.")
     elif stamp:
         lines.append(f"{stamp}. The release holds the rows as they are.")
+    if result.estimate.cov is not None and (said := result._context.rows_alone(result.cov_type)):
+        lines.append(f"{said[0].upper()}{said[1:]}.")
     try:
         if result.identification.weak and result.estimate.cov is not None:
             lines.append(

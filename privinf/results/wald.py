@@ -11,7 +11,13 @@ import numpy as np
 import pandas as pd
 
 from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, NotAvailableError, SteepDirectionWarning, WeakIdentificationWarning
+from privinf.errors import (
+    ArgumentError,
+    DependentRowsWarning,
+    NotAvailableError,
+    SteepDirectionWarning,
+    WeakIdentificationWarning,
+)
 from privinf.inference.delta_method import delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
@@ -23,8 +29,8 @@ from privinf.results.prediction import (
     predicted,
     prediction_rows,
 )
-from privinf.typing import ArrayLike, ColumnsLike, Floats
-from privinf.validation import check_array, check_number, shown
+from privinf.typing import ArrayLike, ColumnsLike, Floats, Which
+from privinf.validation import check_array, check_choice, check_number, shown
 
 STEEP = (
     "steep direction (stretch {:.2g}): the noise moves an estimate and its standard error together, and Wald "
@@ -186,7 +192,9 @@ class WaldResults:
         df = contrast_df(self._estimate, smooth.jacobian)
         return NonlinearResults(smooth, df, contrast_bias(self._estimate, smooth.jacobian))
 
-    def predict(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
+    def predict(
+        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+    ) -> pd.Series[float]:
         """Return predicted means of new rows, NaN where a column that the model reads is missing.
 
         Parameters
@@ -195,10 +203,13 @@ class WaldResults:
             New rows with the formula's columns, or the design matrix itself (by name where there are names).
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
+        which : {"mean", "linear"}
+            The same here: the mean is linear.
         """
+        check_choice(which, Which, "which")
         rows, index = self._rows(exog, transform)
         with np.errstate(over="ignore", invalid="ignore"):
-            return pd.Series(rows @ self.params.to_numpy(), index, name="mean")
+            return pd.Series(rows @ self.params.to_numpy(), index, name=which)
 
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals; see `predict`.
@@ -218,6 +229,8 @@ class WaldResults:
     def _warn_if_weak(self, asked: str) -> None:
         """Warn where normal inference is asked of a result whose identification is flagged as weak."""
         strength = self._context.identification
+        if self._estimate.cov is not None and (said := self._context.rows_alone(self.cov_type)):
+            warn(f"{asked}: {said}", DependentRowsWarning)
         if strength is None or self._estimate.cov is None:
             return
         if strength.weak:

@@ -12,6 +12,7 @@ from statsmodels.base._parameter_inference import _lm_robust
 from support.variance import terms_add_up
 
 import privinf as pi
+from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
 
@@ -72,6 +73,7 @@ MODELS = {
 FEDERATED = {"moments-secure-sum", "moments-secure-sum-HC0", "moments-server"}
 # Their residual moments carry noise of their own.
 NOISY_MEAT = {"moments-central-HC0", "moments-secure-sum-HC0"}
+TOTALS = {name for name in MODELS if name.startswith("moments-")} - {"moments-local"}
 EVERY = pytest.mark.parametrize("name", MODELS)
 # Random mixing keeps its own error where there is no noise.
 EXACT = pytest.mark.parametrize("name", [name for name in MODELS if name != "party-mixed"])
@@ -363,3 +365,53 @@ def test_weak_identification_never_raises_at_fit(name):
     assert "weak" in text.lower()
     interval = r.conf_int(method="score")
     assert np.isinf(interval.to_numpy()).any()
+
+
+def names_are_positions(r):
+    """Rows of intervals by name or position; predictions by either word; a summary that renames."""
+    first = r.names[0]
+    whole = r.conf_int(0.1)
+    assert r.conf_int(alpha=0.1, cols=[0, r.names[-1]]).equals(whole.iloc[[0, len(whole) - 1]])
+    with pytest.raises(pi.errors.ArgumentError):
+        r.conf_int(cols=["nothing"])
+    assert r.params[first] == r.params.iloc[0]
+    renamed = [f"v{j}" for j in range(len(r.names))]
+    for text in (str(r.summary("called", renamed)), str(r.summary2(yname="called", xname=renamed))):
+        assert "called" in text
+        assert "v0" in text
+    assert "Results" in str(r.summary(alpha=0.1, slim=True))
+
+
+@EVERY
+def test_statsmodels_words_by_reflex(name):
+    r = noisy(name)
+    names_are_positions(r)
+    new = rows(4, seed=3)
+    np.testing.assert_array_equal(r.predict(exog=new), r.predict(new, which="linear"))
+    p = len(r.names)
+    texts, arrays = ("a = 0", ["a"], {"a": 0.1}), (np.eye(p), np.eye(p)[0], (np.eye(p), 0.1))
+    for form in (*texts, *arrays, [1.0] + [0.0] * (p - 1)):
+        assert np.isfinite(r.t_test(form).tvalue).all()
+    assert r.wald_test_terms().table.shape[0] >= 4
+    for word in ("aic", "llf", "resid", "HC1_se", "cov_HC0", "condition_number", "converged", "get_margeff"):
+        with pytest.raises(NotAvailableError, match=r"not available: \w+ \w+"):
+            getattr(r, word)
+
+
+@EVERY
+def test_covariances_are_words_that_mean_something_or_say_why(name):
+    """Whatever statsmodels' fit takes: the covariance there is, its small-sample factor, or the reason."""
+    made, options = build(name), {key: value for key, value in MODELS[name][2].items() if key != "cov_type"}
+    ours = MODELS[name][3]
+    spending = spending_of(name, {"epsilon": math.inf})
+    served = {ours, "HC1"} if ours == "HC0" else {ours} - {"mixed rows"}
+    served |= {"nonrobust", "HC0", "HC1"} if name in TOTALS else set()
+    for word in ("nonrobust", "HC0", "HC1", "HC2", "HC3", "HAC", "cluster"):
+        if word in served:
+            assert made.fit(**spending, **options, cov_type=word).cov_type == word
+            continue
+        with pytest.raises(pi.errors.PrivinfError, match=r"(\w+\W+){8}") as refused:
+            made.fit(**spending, **options, cov_type=word)
+        assert not isinstance(refused.value, pi.errors.UnforeseenError)
+    with pytest.raises(NotAvailableError, match="cluster is the schema's unit"):
+        made.fit(**spending, **options, cov_kwds={"groups": [1]})

@@ -3,12 +3,19 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
 import privinf as pi
-from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError, SchemaError
+from privinf.errors import (
+    ArgumentError,
+    DependentRowsWarning,
+    NotAvailableError,
+    NotPositiveDefiniteError,
+    SchemaError,
+)
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 
@@ -300,3 +307,48 @@ def test_score_intervals_without_noise_are_the_shadows_of_the_wald_ellipse(frame
     for end in found.loc["x1"]:
         at_end = r.score_test({"x1": float(end)})
         assert at_end.statistic == pytest.approx(stats.chi2.ppf(0.95, 2), rel=1e-6)
+
+
+def people(rows=3, count=400, seed=0):
+    """Rows of persons whose errors and columns go together."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(count), rows)
+    x = np.clip(np.repeat(rng.uniform(-1, 1, count), rows) + 0.1 * rng.uniform(-1, 1, rows * count), -1, 1)
+    shared = np.repeat(rng.normal(0, 0.3, count), rows)
+    y = np.clip(0.5 * x + shared + 0.1 * rng.standard_normal(rows * count), -2, 2)
+    return pd.DataFrame({"who": who, "x": x, "y": y})
+
+
+def test_cluster_is_the_word_for_a_schemas_unit():
+    """Of records it is statsmodels' (without its factor); a total refuses it, and OLS several rows a unit."""
+    data, columns = people(), {"x": (-1.0, 1.0), "y": (-2.0, 2.0)}
+    schema = pi.Schema(columns, unit="who", max_rows=3)
+    theirs = smf.ols("y ~ x", data).fit(
+        cov_type="cluster", cov_kwds={"groups": data.who, "use_correction": False}, use_t=False
+    )
+    local = pi.MomentOLS.from_formula("y ~ x", data, schema=schema, trust="local")
+    modulated = pi.ModulatedOLS.from_formula("y ~ x", data, schema=schema)
+    for made in (local, modulated):
+        r = made.fit(epsilon=math.inf, cov_type="cluster")
+        assert r.cov_type == "cluster"
+        np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-8)
+        np.testing.assert_allclose(r.conf_int(), theirs.conf_int(), rtol=1e-8)
+        for other in ("HC0", "HC1"):
+            with pytest.raises(ArgumentError, match="several rows belong to one 'who'"):
+                made.fit(epsilon=math.inf, cov_type=other)
+    total = pi.MomentOLS.from_formula("y ~ x", data, schema=schema)
+    with pytest.raises(NotAvailableError, match="no products with one another"):
+        total.fit(epsilon=math.inf, cov_type="cluster")
+    with pytest.raises(NotAvailableError, match="one row a unit"):
+        pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)
+    r = total.fit(epsilon=math.inf)
+    assert "take rows as independent" in str(r.summary())
+    for ask in (r.conf_int, lambda: r.t_test("x"), lambda: r.wald_test("x")):
+        with pytest.warns(DependentRowsWarning, match="one 'who' has up to 3"):
+            ask()
+    single = pi.Schema(columns, unit="who")
+    once = data.iloc[::3]
+    robust = smf.ols("y ~ x", once).fit(cov_type="HC0")
+    for model in (pi.OLS, pi.MomentOLS):
+        r = model.from_formula("y ~ x", once, schema=single).fit(epsilon=math.inf, cov_type="cluster")
+        np.testing.assert_allclose(r.bse, robust.bse, rtol=1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -59,13 +60,18 @@ class JointResults(SparseResults):
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
 
     def conf_int(
-        self, alpha: float = 0.05, method: IntervalMethod = "wald", *, bias_bound: bool = False
+        self,
+        alpha: float = 0.05,
+        method: IntervalMethod = "wald",
+        cols: Sequence[str | int] | None = None,
+        *,
+        bias_bound: bool = False,
     ) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1.
 
         Parameters
         ----------
-        alpha, method
+        alpha, method, cols
             As for `Results.conf_int`.
         bias_bound : bool
             Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
@@ -78,10 +84,10 @@ class JointResults(SparseResults):
         NotAvailableError
             The fit released no bound.
         """
-        ends = super().conf_int(alpha, method)
+        ends = super().conf_int(alpha, method, cols)
         if not bias_bound:
             return ends
-        slack = self.bias_bound.to_numpy()
+        slack = self.bias_bound[ends.index].to_numpy()
         return pd.DataFrame(ends.to_numpy() + np.column_stack([-slack, slack]), ends.index)
 
     def simultaneous(
