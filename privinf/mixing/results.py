@@ -210,10 +210,8 @@ class MixingResults(Results):
 
         Parameters
         ----------
-        exog : DataFrame or array
-            New rows by column name, or an array with the regressors in order, with or without the constant.
-        transform : bool
-            False: `exog` is the design matrix although the model has a formula.
+        exog, transform
+            As for `Results.predict`; an array may leave out the constant.
         which : {"mean", "linear"}
             "linear" is not kept inside bounds.
         """

@@ -16,9 +16,7 @@ from privinf.mechanisms import Moments
 from privinf.moments import equation, records
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.effects import MOST_COLUMNS, absorbing, check_effects
 from privinf.schema import Schema
-from privinf.schema.calls import absorbed
 from privinf.typing import (
     Bounds,
     ColumnLike,
@@ -221,6 +219,8 @@ class MomentOLS(ReleaseModel):
         """
         effects: tuple[str, ...] = ()
         if isinstance(formula, str) and "|" in formula:
+            from privinf.schema.calls import absorbed
+
             formula, effects = absorbed(formula, schema)
         if not rows.is_federation(data):
             trust = rows.check_trust(trust, "central", ONE_PLACE)
@@ -246,6 +246,8 @@ class MomentOLS(ReleaseModel):
 
     def _leaving_out(self, effects: tuple[str, ...]) -> Self:
         if effects:
+            from privinf.results.effects import MOST_COLUMNS, check_effects
+
             check_effects(self.mechanism.design, effects, most=MOST_COLUMNS)
         self._effects = effects
         return self
@@ -333,7 +335,11 @@ class MomentOLS(ReleaseModel):
             settings=equation.caveats(release, system),
         )  # fmt: skip
         found = small_sampled(found._noted(equation.advice_of(found, system)), scaled)
-        return absorbing(found, self._effects) if self._effects else found
+        if not self._effects:
+            return found
+        from privinf.results.effects import absorbing
+
+        return absorbing(found, self._effects)
 
     def __repr__(self) -> str:
         if self._federated:
