@@ -356,6 +356,13 @@ def release_cov_type(release: Release) -> CovWord:
     return "HC0" if robust else "nonrobust"
 
 
+def without(found: Results, effects: tuple[str, ...]) -> Results:
+    """Return a result without the coefficients of these terms; see `privinf.results.effects`."""
+    from privinf.results.effects import absorbing
+
+    return absorbing(found, effects)
+
+
 ROW_SUMS = (
     "cov_type='cluster': the residual moments of a total are a sum over rows, e^2 x x' of each, in which the "
     "rows of one unit have no products with one another. MomentOLS(trust='local') and ModulatedOLS release "

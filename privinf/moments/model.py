@@ -335,11 +335,7 @@ class MomentOLS(ReleaseModel):
             settings=equation.caveats(release, system),
         )  # fmt: skip
         found = small_sampled(found._noted(equation.advice_of(found, system)), scaled)
-        if not self._effects:
-            return found
-        from privinf.results.effects import absorbing
-
-        return absorbing(found, self._effects)
+        return equation.without(found, self._effects) if self._effects else found
 
     def __repr__(self) -> str:
         if self._federated:

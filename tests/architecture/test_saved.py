@@ -58,6 +58,7 @@ def test_the_archive_is_whole_and_small():
     assert kinds >= {"moments", "random-mixing", "gaussian-rows", "joined random-mixing"}
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.DependentRowsWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("slug", TOLD["results"])
 def test_a_saved_result_says_what_it_said(saved, slug):
@@ -75,6 +76,7 @@ def test_a_saved_release_holds_what_it_held(saved, slug):
     assert repr(release)
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.DependentRowsWarning")
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("slug", TOLD["again"])
 def test_a_saved_release_is_fitted_again(saved, slug):
