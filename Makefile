@@ -39,6 +39,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/one_curator.py
 	$(BIN)/python benchmarks/one_release.py
 	$(BIN)/python benchmarks/formulas.py
+	$(BIN)/python benchmarks/effects.py
 	$(BIN)/python benchmarks/logistic.py
 	$(BIN)/python benchmarks/score_tests.py
 	$(BIN)/python benchmarks/find_bounds.py

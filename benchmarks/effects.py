@@ -1,6 +1,6 @@
 """Slopes beside absorbed effects, ``y ~ x + z | firm``, and clustered by a schema's unit: coverage, flags.
 
-    python -m benchmarks.effects      # about 4 minutes of one core
+    python benchmarks/effects.py      # about 4 minutes of one core
 
 Simulated: x goes with the effects (half of its variance is between firms), errors are of unequal variance for
 OLS, which does not assume otherwise, and of equal variance for MomentOLS, whose default does.
@@ -67,10 +67,10 @@ def cell(model, levels, n, epsilon):
             width.append(r.bse / theirs)
     share = np.mean(held, axis=0) if held else [math.nan] * 2
     wide = pd.DataFrame(width).median() if width else {"x": math.nan, "z": math.nan}
-    covered = ", ".join(f"{one:.3f}" for one in share)
+    covered = ", ".join(f"{one:.3f}" for one in share) if held else "-"
     return [
         model.__name__, str(levels), f"{n:,}", f"{epsilon:g}", str(len(held)), str(flagged), str(none), covered,
-        f"{wide['x']:.1f}, {wide['z']:.1f}",
+        f"{wide['x']:.1f}, {wide['z']:.1f}" if held else "-",
     ]  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def clusters(model, options, mu, *, grouped):
 
 PAGE = """# Absorbed effects, and clusters
 
-    python -m benchmarks.effects
+    python benchmarks/effects.py
 
 `y ~ x + z | firm`, {fits} fits a row, new rows and new noise each, delta 1e-6; half of the variance of x is between
 firms, whose factor is declared public. "covers": how many of the 95% intervals of x and z hold the true slopes, among

@@ -18,9 +18,8 @@ from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
 from privinf.results.context import Context
 from privinf.results.provenance import DescribedResults
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, Withheld
 from privinf.results.summary import Wording, summarize, summarize_as_frames
-from privinf.results.withheld import Withheld
 from privinf.typing import BootstrapMethod, Floats, RngLike
 from privinf.validation import as_generator, check_count, shown
 

@@ -19,7 +19,7 @@ from privinf.inference.delta_method import (
 )
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_df
-from privinf.results.withheld import ROWS_STAY
+from privinf.results.rendering import ROWS_STAY
 from privinf.schema import Design
 from privinf.schema.reading import named_rows, require_columns
 from privinf.typing import ColumnsLike, Floats, LossName, Names

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.results.withheld import Withheld
+from privinf.results.rendering import Withheld
 
 WITHHELD = {name for name in vars(Withheld) if not name.startswith("_")}
 SQUARES = {"ssr", "ess", "mse_resid", "mse_model", "mse_total"}

@@ -14,7 +14,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
 from privinf.results import Results, compare
-from privinf.results.withheld import Withheld
+from privinf.results.rendering import Withheld
 from privinf.schema import Design
 
 
