@@ -9,7 +9,7 @@ import privinf as pi
 from privinf.results.rendering import Withheld
 
 WITHHELD = {name for name in vars(Withheld) if not name.startswith("_")}
-SQUARES = {"ssr", "ess", "mse_resid", "mse_model", "mse_total"}
+SQUARES = {"centered_tss", "ssr", "ess", "mse_resid", "mse_model", "mse_total"}
 
 
 def score_tests_are_consistent(results):
