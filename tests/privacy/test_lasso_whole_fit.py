@@ -370,8 +370,8 @@ MUTANTS = {
     "parts and steps spend the whole budget, counted once": (WHOLE, {}, 3000),
 }  # fmt: skip
 # Here double the loss of a Gaussian release stands out most of what zCDP allows, by so many draws.
-# Proved of the claim 1.998: 2.520 for CR, 2.363 for b - a; of 0.358, which is what a ledger without the scores
-# says, 0.393 by 2,250 draws and 0.426 by 3,000. At delta = .05 and 50 records, where four of ten
+# Proved of the claim 1.998: 2.520 for CR, 2.363 for b - a; of 0.358, all that a ledger without
+# scores says, 0.393 by 2,250 draws and 0.426 by 3,000. At delta = .05 and 50 records, where four of ten
 # fits refused before their scores, it was not.
 BROKEN = {"epsilon": 2.0, "delta": 0.2}
 UNSEEN = {"half noise"}  # by the count of what is spent: it takes the stated noise for granted
