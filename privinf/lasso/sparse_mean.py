@@ -18,9 +18,10 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
 from privinf.mechanisms.local.signs import SignChannel
 from privinf.typing import ArrayLike, Floats, RngLike, SourceName
-from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_number
 
 MeanInterval = Literal["exact", "delta"]
+LARGEST_SCALE = 1e150  # its square is a finite double
 
 
 @doors
@@ -215,7 +216,7 @@ def sparse_mean(
     >>> found.selected.tolist(), bool(abs(found.params[0] - 0.4) < 0.1), round(found.privacy.epsilon(1e-6), 3)
     ([0], True, 1.0)
     """
-    check_positive(scale, "scale")
+    scale = check_number(scale, "scale", low=0.0, high=LARGEST_SCALE, open_low=True)
     channel = SignChannel(epsilon)
     given = samples_by_machine
     samples = list(given.values() if isinstance(given, Mapping) else given)
@@ -248,7 +249,7 @@ def sparse_mean(
         privacy=PrivacyReport.of(sent.entries, ledger),
         entries=sent.entries,
         counts=counts,
-        scale=float(scale),
+        scale=scale,
     )
 
 

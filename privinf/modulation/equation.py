@@ -19,7 +19,7 @@ from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
 from privinf.typing import Adjacency, Flags, Floats, Json, ResponseMode, SensitivityRule
-from privinf.validation import check_count, check_positive
+from privinf.validation import check_count, check_flag, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
 
@@ -325,11 +325,11 @@ def release_rounds(
             f"directions={count} must be fewer than the {mechanism.columns} private column(s) in the "
             "iterative protocol, which keeps them orthogonal to the coefficients"
         )
+    hidden = None if progress is None else not check_flag(progress, "progress")
     session = mechanism.open(rows, rounds=check_count(rounds, "rounds"), **terms)
     public = np.random.default_rng(mechanism.public_seed)
     design, private = mechanism.design, mechanism.design.private
     beta = np.zeros(len(private))
-    hidden = None if progress is None else not progress
     for index in tqdm(range(rounds), desc="modulated rounds", disable=hidden):
         above = beta[private] if count < mechanism.columns else None
         directions = orthonormal_directions(public, count, mechanism.columns, orthogonal_to=above)
