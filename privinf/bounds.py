@@ -34,7 +34,7 @@ from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import ColumnKind, Floats, Json, SpendingWords, Table
-from privinf.validation import check_fraction
+from privinf.validation import check_count, check_fraction
 
 # n mu of one column, below which no bound is worth its price.
 LEAST_SIGNAL = 100.0
@@ -220,6 +220,7 @@ def find_bounds(
     (True, ('a', 'b'))
     """
     shares = check_fraction(clip, "clip"), check_fraction(rare, "rare")
+    max_rows = check_count(max_rows, "max_rows")
     budget = Spending.of(spending, ledger)
     named = None if columns is None else checked_names(columns)
     rows = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])

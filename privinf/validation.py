@@ -32,6 +32,11 @@ def shown(value: object) -> str:
     return type(value).__name__
 
 
+def shown_name(value: object) -> str:
+    """Return how a message may tell a name that is not known: a short text as it is, of all else the type."""
+    return shown(value) if isinstance(value, str) else type(value).__name__
+
+
 def counted(number: int, noun: str) -> str:
     """Return ``1 round``, ``2 rounds``."""
     return f"{number} {noun}" + "s" * (number != 1)

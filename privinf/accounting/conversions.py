@@ -258,6 +258,10 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
         return 0.0 if rho == 0.0 else 1.0
     # At this x, rho (1 + 2x) - eps > 2 sqrt(rho) while log((1+x)/x) <= 1/x <= sqrt(rho).
     high = epsilon / (2.0 * rho) + 1.0 / math.sqrt(rho) + 1.0
+    if math.isinf(high):  # epsilon^2 / rho is beyond the doubles, and delta below them
+        return 0.0
+    if rho - epsilon > 700.0:  # the root is below exp(-700), and delta 1 in doubles
+        return 1.0
     x = _root(lambda u: rho * (1.0 + 2.0 * u) - epsilon - math.log1p(1.0 / u), high)
     log_delta = x * ((1.0 + x) * rho - epsilon) - x * math.log1p(1.0 / x) - math.log1p(x)
     return min(1.0, math.exp(min(0.0, log_delta)))

@@ -18,7 +18,7 @@ from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
 from privinf.typing import PlainValue, SumRelation
-from privinf.validation import check_choice, shown
+from privinf.validation import check_choice, shown, shown_name
 
 MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
@@ -143,7 +143,7 @@ class Rounds:
         asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in asked:
             if name not in self._rows:
-                raise ArgumentError(f"no site that answers is called {name!r}")
+                raise ArgumentError(f"no site that answers is called {shown_name(name)}")
         if not asked:
             raise ArgumentError("sites must name at least one site")
         if "bits" in args:

@@ -32,7 +32,7 @@ from privinf.typing import (
     Table,
     Trust,
 )
-from privinf.validation import check_choice, shown
+from privinf.validation import check_choice, shown_name
 
 if TYPE_CHECKING:
     from privinf.federation import Federation
@@ -223,7 +223,7 @@ def _public_name(item: str | int, names: Sequence[str]) -> str:
         return names[int(item)]
     if item in names:
         return str(item)
-    raise SchemaError(f"public column {shown(item)} is not among the columns: {', '.join(names)}")
+    raise SchemaError(f"public column {shown_name(item)} is not among the columns: {', '.join(names)}")
 
 
 # ---- what doors refuse

@@ -55,7 +55,7 @@ class Fit:
     def __post_init__(self) -> None:
         check_choice(self.stabilization, Stabilization, "stabilization")
         check_choice(self.target, Target, "target")
-        check_number(self.ridge, "ridge", low=0.0)
+        object.__setattr__(self, "ridge", check_number(self.ridge, "ridge", low=0.0))
         if self.ridge > 0.0 and self.stabilization == "fuller":
             raise ArgumentError("ridge= and stabilization='fuller' are alternatives: choose one")
         if self.ridge == 0.0 and self.stabilization == "ridge":
@@ -63,7 +63,7 @@ class Fit:
         if self.ridge > 0.0:
             object.__setattr__(self, "stabilization", "ridge")
         if self.fuller is not None:
-            check_positive(self.fuller, "fuller")
+            object.__setattr__(self, "fuller", check_positive(self.fuller, "fuller"))
             if self.stabilization != "fuller":
                 raise ArgumentError("fuller= belongs to stabilization='fuller'")
         if self.target == "penalized" and self.ridge == 0.0:

@@ -14,6 +14,7 @@ from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.schema.declared import Numeric
 from privinf.schema.intervals import Interval
 from privinf.typing import Bounds, ColumnKind, ColumnsLike, Pair, Table
+from privinf.validation import shown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ def public_flags(names: Sequence[str], public: Iterable[str]) -> list[bool]:
         raise SchemaError("public must be a list of column names")
     declared = set(public)
     if unknown := sorted(declared - set(names), key=str):
-        raise SchemaError(f"public column {unknown[0]!r} is not among {', '.join(names)}")
+        raise SchemaError(f"public column {shown_name(unknown[0])} is not among {', '.join(names)}")
     return [name in declared for name in names]
 
 
@@ -66,7 +67,7 @@ def aligned_bounds(
 def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[str, Any]:
     if isinstance(bounds, Mapping):
         if unknown := [name for name in bounds if name not in names]:
-            raise SchemaError(f"bounds name {unknown[0]!r}, which is not among {', '.join(names)}")
+            raise SchemaError(f"bounds name {shown_name(unknown[0])}, which is not among {', '.join(names)}")
         return dict(bounds)
     try:
         pairs = list(bounds)
@@ -89,11 +90,11 @@ def checked_pair(name: str, pair: Pair) -> Interval:
     try:
         low, high = pair
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"column {name!r}: bounds must be a pair (low, high)") from None
+        raise SchemaError(f"column {shown_name(name)}: bounds must be a pair (low, high)") from None
     try:
         return Numeric(low, high).interval
     except SchemaError as error:
-        raise SchemaError(f"column {name!r}: {error}") from None
+        raise SchemaError(f"column {shown_name(name)}: {error}") from None
 
 
 def labelled(X: ColumnsLike | Table) -> Any:

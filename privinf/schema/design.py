@@ -148,6 +148,8 @@ class Design(DesignFields):
             On reversed, equal or infinite bounds, unknown or repeated names.
         """
         listed = checked_names(names)
+        if not isinstance(response, str) or not response:
+            raise SchemaError("response must be the response's name")
         private = [not flag for flag in public_flags(listed, public)]
         if constant is None and CONSTANT in listed and not private[listed.index(CONSTANT)]:
             constant = listed.index(CONSTANT)

@@ -114,16 +114,16 @@ def test_a_stream_that_is_needed_twice_is_collected_or_spooled(frame, tmp_path, 
 
 def test_a_table_that_changes_after_the_charge_is_told_with_it(frame, tmp_path, monkeypatch):
     path = written(frame, tmp_path / "t.parquet")
-    read = reading.number_blocks
+    check = reading.require_columns
     passes = []
 
     def changing(*args):
         if passes:
             written(frame[:60], Path(path))
         passes.append(1)
-        return read(*args)
+        return check(*args)
 
-    monkeypatch.setattr(reading, "number_blocks", changing)
+    monkeypatch.setattr(reading, "require_columns", changing)
     ledger = pi.Ledger()
     with pytest.raises(AlignmentError, match=r"other rows than when it was read first.*the charge stands"):
         pi.Moments(SCHEMA, "y ~ x").release(path, cov_type="HC0", ledger=ledger, **SPEND)

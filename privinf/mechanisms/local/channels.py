@@ -16,7 +16,7 @@ from privinf.schema.declared import Level
 from privinf.schema.reading import Reader
 from privinf.schema.terms import Column, Indicator, Piece, Plain
 from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
-from privinf.validation import check_choice, check_positive
+from privinf.validation import check_choice, check_positive, shown_name
 
 ZERO_ONE: tuple[Level, ...] = (0, 1)
 SIGNS: tuple[Level, ...] = (-1, 1)
@@ -86,7 +86,8 @@ class FeaturePlan:
         if unknown := [name for name in named if name not in names]:
             known = ", ".join(names) or "none"
             raise ArgumentError(
-                f"response_shares names {unknown[0]!r}, which is not under randomized response: {known}"
+                f"response_shares names {shown_name(unknown[0])}, which is not under randomized response: "
+                f"{known}"
             )
         return tuple(check_positive(named.get(name, 1.0), f"response_shares[{name!r}]") for name in names)
 
