@@ -35,7 +35,10 @@ FEW_DECIDE = (
 )
 CUT = (
     "About {:.0f} of {} records passed the clip of the scores and counted with its size; the intervals allow "
-    "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond."
+    "for a shift of up to {:.2f} standard errors of a coefficient from what lies beyond, which is taken to "
+    "go on as the layer below the clip. If all that the counts show beyond lay to one side along a "
+    "coefficient, it would be {:.1f}; what fewer than some {:.0f} records hold there may hide from the "
+    "counts."
 )
 STEP = "The last step was {:.1f} of its own standard errors long (root mean square)."
 # Standard errors of the middle slope over those without noise, and clips in usual lengths, from which on.
@@ -88,9 +91,12 @@ def heavy_tail(ratio: float) -> str:
 
 
 def notes_of(
-    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification
+    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification, most: Floats
 ) -> tuple[str, ...]:
-    """Return the footnotes of least squares by a second look."""
+    """Return the footnotes of least squares by a second look.
+
+    `most` is the shift of each coefficient if all that counts see beyond the clip were along it.
+    """
     notes = []
     if strength.weak:
         name, cause = weakest_column(rows, look.pilot.gram, look.pilot.edge)
@@ -100,7 +106,8 @@ def notes_of(
         notes.append(f"H{heavy[1:]}.")
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())
-        notes.append(CUT.format(look.clip.cut, rows.total, shift))
+        worst = float((most / estimate.bse).max())
+        notes.append(CUT.format(look.clip.cut, rows.total, shift, worst, look.clip.hidden))
     if look.score_sd > 0.0:
         notes += [*_costs(rows, look, estimate), STEP.format(look.length)]
     return tuple(notes)

@@ -308,7 +308,8 @@ def second_look_results(
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
     strength, measures = identified(look), look.measures
-    context = description.context(rows, *notes_of(rows, look, estimate, strength))
+    most = look.most_bias(transform)
+    context = description.context(rows, *notes_of(rows, look, estimate, strength, most))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict()}
     freed = rows.total / max(rows.total - rows.p, 1)
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None

@@ -165,6 +165,10 @@ class SecondLook:
         size = np.linalg.norm(R, axis=1)
         return self.clip.bias(R @ self.upper, self.upper_sd * size, size / self.n)
 
+    def most_bias(self, transform: Floats) -> Floats:
+        """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""
+        return np.asarray(self.clip.beyond * np.linalg.norm(transform @ self.influence, axis=1) / self.n)
+
 
 @dataclass(frozen=True, eq=False)
 class LookedScores(LargeSample):

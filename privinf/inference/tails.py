@@ -17,6 +17,8 @@ from privinf.typing import Floats
 
 # A count is seen where it passes so many sds of its noise.
 SEEN = 2.5
+# A count of so many sds more is seen in all but a fortieth of releases.
+SURE = 2.0
 # Slopes of the power law beyond the last count that is seen.
 FLATTEST, STEEPEST = 1.5, 8.0
 FLATTEST_SQUARES = 1.1
@@ -58,6 +60,9 @@ class Tail:
     rows : int
     seen : bool
         Whether any count passed its noise.
+    hidden : float
+        How many terms the noise of the counts can hide at once: fewer than this go unseen in one release in
+        forty, at the last threshold that is used.
     """
 
     thresholds: Floats
@@ -66,6 +71,7 @@ class Tail:
     top: float
     rows: int
     seen: bool = True
+    hidden: float = 0.0
 
     def excess(self, clips: Floats) -> Floats:
         """Return X(c), the integral of N from c to the top: the sum over rows of (t - c)+."""
@@ -144,7 +150,9 @@ def tail_of(
         apart = math.log(thresholds[last] / thresholds[other])
         alpha = math.log(max(kept[other] / kept[last], 1.0)) / apart
     alpha = min(max(alpha, flattest), STEEPEST)
-    return Tail(thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)))
+    return Tail(
+        thresholds[: last + 1], kept, alpha, top, rows, bool(len(passed)), (seen + SURE) * float(sd[last])
+    )
 
 
 def squared(tail: Tail) -> Tail:
@@ -184,6 +192,10 @@ class Clip:
         X(tau) - X(C): the most that the upper layer can hold, by the counts.
     cut : float
         N(C): how many terms pass C, by the counts.
+    beyond : float
+        X(C): what lies beyond C, by the counts.
+    hidden : float
+        Terms that the counts' noise can hide at once.
     """
 
     low: float
@@ -192,6 +204,8 @@ class Clip:
     weight: float
     layer: float
     cut: float = 0.0
+    beyond: float = 0.0
+    hidden: float = 0.0
 
     @property
     def reach(self) -> float:
@@ -236,7 +250,7 @@ def layered(tail: Tail, dimension: int, mu: float) -> Clip:
     beyond, both = (float(part) for part in tail.excess(np.array([clip, low])))
     layer = max(both - beyond, 0.0)
     ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, beyond / layer)
-    return Clip(low, clip, ratio, 1.0 + BEYOND * ratio, layer, tail.above(clip))
+    return Clip(low, clip, ratio, 1.0 + BEYOND * ratio, layer, tail.above(clip), beyond, tail.hidden)
 
 
 def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:

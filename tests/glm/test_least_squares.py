@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -62,6 +63,29 @@ def test_one_sided_tails_are_warned_of_or_covered():
         assert ("Heavy tail" in str(fit.summary()).replace("\n", " ")) == heavy
     assert warned >= 5
     assert missed <= 5
+
+
+def test_the_summary_says_how_many_records_off_the_line_may_hide():
+    """Groups far out that miss the line: below the number that is said some go unseen, above it none."""
+    hidden = {90: 0, 600: 0}
+    for group, seed in [(group, seed) for group in hidden for seed in range(4, 8)]:
+        rng = np.random.default_rng([23, seed])
+        far = np.arange(30_000) < group
+        x = np.where(far, 0.95, 0.1 * rng.uniform(-1, 1, 30_000))
+        y = 0.5 * x + 0.1 * rng.standard_normal(30_000) - 0.3 * far
+        X = pi.add_constant(pd.DataFrame({"x": x}))
+        fit = pi.OLS(y, X, bounds=[(-1, 1)], y_bounds=(-2, 2)).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        few = int(re.search(r"what fewer than some (\d+) records", " ".join(fit.notes))[1])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit.conf_int()
+        exact = sm.OLS(y, X).fit().params["x"]
+        lost = abs(fit.params["x"] - exact) > 3.0 * fit.bse["x"] and not caught
+        hidden[group] += lost
+        assert 90 < few < 600
+        assert not lost or group < few
+    assert hidden[90] > 0
+    assert hidden[600] == 0
 
 
 @pytest.mark.parametrize("cov_type", ["HC0", "nonrobust"])

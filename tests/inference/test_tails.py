@@ -74,5 +74,6 @@ def test_clips_grow_with_the_budget_and_layers_cost_what_one_release_costs():
         assert low + high == pytest.approx(1.0)
         noise2 = (2 * clip.low) ** 2 / low + clip.weight**2 * (2 * (clip.high - clip.low)) ** 2 / high
         assert noise2 == pytest.approx((2 * clip.reach) ** 2)
+        assert clip.beyond == pytest.approx(float(tail.excess(np.array([clip.high]))[0]))
     assert clips[-1].ratio == 0.0
     assert best_clip(tail, lambda c: (c - 2.0) ** 2) == pytest.approx(2.0, rel=0.02)
