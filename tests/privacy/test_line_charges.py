@@ -90,8 +90,8 @@ def releases(cap):
         mechanism = pi.Moments(public, "y ~ a + b", trust=trust)
         secure, plain = (mechanism.release(data, mu=1e-3, rng=rng) for rng in (None, 0))
         width = secure.arrays["moments"].shape[-1]
-        # In a total every one of a person's rows was rounded; locally every row's message is.
-        numbers = width * (cap**2 if trust == "central" else cap)
+        # A total is an exact sum that is rounded once; locally every row's message is.
+        numbers = width * (1 if trust == "central" else cap)
         yield f"moments, {trust}", secure.entries[0], plain.entries[0], numbers
     secure, plain = (pi.Modulation(public, "y ~ a + b").release(data, mu=1e-3, rng=rng) for rng in (None, 0))
     columns = secure.arrays["features"].shape[-1]
@@ -149,9 +149,8 @@ PEELING = {
     "roundings of values": Mutant("noise.source", "grid_inflation", "grid_step(scale) *", "0.0 *"),
 }
 GRIDS = {
-    "a person's rows in totals": Mutant("mechanisms.moments", "Moments._line", "rows_per_unit**2", "1"),
-    "a person's rows once in totals": Mutant(
-        "mechanisms.moments", "Moments._line", "rows_per_unit**2", "rows_per_unit"
+    "the rounding of a total": Mutant(
+        "mechanisms.moments", "Moments._line", "rows_per_unit if local else 1)", "rows_per_unit if local else 0)"
     ),
     "a person's local rows": Mutant(
         "mechanisms.moments", "Moments._line", "(rows_per_unit if local else", "(1 if local else"

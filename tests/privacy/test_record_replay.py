@@ -75,11 +75,11 @@ def changed(name, place, attribute, value):
 def test_a_warning_that_looks_at_rows_is_seen():
     original = moments.RowPasses
 
-    def talkative(design, rows, *given):
+    def talkative(design, rows, *given, **more):
         encoded = encode(design, rows)
         if np.abs(encoded.private).max() < 0.999 or encoded.response.min() < -0.999:
             warnings.warn("some response is at its lower bound", PrivinfWarning, stacklevel=2)
-        return original(design, rows, *given)
+        return original(design, rows, *given, **more)
 
     found = changed("MomentOLS central", moments, "RowPasses", talkative)
     assert [text for text in found.differences if text.startswith("warnings")]
@@ -88,10 +88,10 @@ def test_a_warning_that_looks_at_rows_is_seen():
 def test_an_error_that_looks_at_rows_is_seen():
     original = moments.RowPasses
 
-    def strict(design, rows, *given):
+    def strict(design, rows, *given, **more):
         if rows.features["a"].min() < -1.0:
             raise SchemaError("column 'a' is outside its bounds")
-        return original(design, rows, *given)
+        return original(design, rows, *given, **more)
 
     assert changed("MomentOLS central", moments, "RowPasses", strict).differences
 

@@ -104,6 +104,7 @@ ROW_DOORS = {
     "privinf.mechanisms.mixing.plan",
     "privinf.mechanisms.mixing.theory",
     "privinf.mechanisms.moments",
+    "privinf.mechanisms.replications",  # for simulated tables, in coverage studies
     "privinf.mechanisms.residual_plan",  # for the plan of the second round, of public numbers
     "privinf.mechanisms.rows",
     "privinf.mechanisms.samples",
