@@ -150,7 +150,7 @@ PEELING = {
 }
 GRIDS = {
     "the rounding of a total": Mutant(
-        "mechanisms.moments", "Moments._line", "rows_per_unit if local else 1)", "rows_per_unit if local else 0)"
+        "mechanisms.moments", "Moments._line", "if local else 1)", "if local else 0)"
     ),
     "a person's local rows": Mutant(
         "mechanisms.moments", "Moments._line", "(rows_per_unit if local else", "(1 if local else"
