@@ -307,7 +307,7 @@ def second_look_results(
     )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
-    strength, measures = identified(look), look.measures
+    strength, measures = identified(look, names), look.measures
     most = look.most_bias(transform)
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -15,10 +16,15 @@ from privinf.glm.newton import step_noise
 from privinf.inference.linear_scores import LargeSample
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
+from privinf.results.constraints import term_of
+from privinf.results.effects import LEAST_STRENGTH
 from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
 WEAKEST = 0.0
+# Beside two or more indicators of one factor, whose effects may be large where the Hessian's floor shrinks
+# them: below it intervals of effects fell short (benchmarks/results/effects_reported.md).
+WEAKEST_EFFECTS = LEAST_STRENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +300,15 @@ def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores 
     return LookedScores.from_dict(settings["scores"]) if "scores" in settings else None
 
 
-def identified(look: SecondLook) -> Identification:
+def identified(look: SecondLook, names: Sequence[str]) -> Identification:
     """Return whether the last Hessian was more than noise in every direction.
 
     Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
-    in some direction: the last one mends that, unless it is noise itself.
+    in some direction: the last one mends that, unless it is noise itself. Where a term of `names` has two or
+    more indicators, the threshold is that of absorbed effects, which are the same fit.
     """
     edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
     smallest = look.strength * edge if edge > 0.0 else 1.0
-    return Identification(look.strength, WEAKEST, look.strength < WEAKEST, smallest, edge)
+    terms = Counter(term_of(name) for name in names if "[T." in name)
+    least = WEAKEST_EFFECTS if max(terms.values(), default=0) > 1 else WEAKEST
+    return Identification(look.strength, least, look.strength < least, smallest, edge)

@@ -9,7 +9,7 @@ import statsmodels.formula.api as smf
 
 import privinf as pi
 from privinf.errors import NotAvailableError, SchemaError
-from privinf.results.effects import MOST_COLUMNS
+from privinf.results.effects import LEAST_STRENGTH, MOST_COLUMNS
 
 FIRMS = [f"f{k:02d}" for k in range(8)]
 YEARS = [2001, 2002, 2003]
@@ -145,3 +145,20 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
         quiet = made.fit(mu=2000.0, rng=1)
         assert not any("costs most" in note for note in quiet.notes)
         assert not any("costs most" in note for note in made.fit(epsilon=math.inf).notes)
+
+
+def test_a_fit_is_as_weak_with_its_effects_as_without(data):
+    weak = []
+    for seed in range(8):
+        both = [
+            pi.OLS.from_formula(formula, data, schema=schema_of()).fit(epsilon=2.0, delta=1e-6, rng=seed)
+            for formula in ("y ~ x + z + C(firm)", "y ~ x + z | firm")
+        ]
+        assert both[0].identification == both[1].identification
+        strength = both[0].identification
+        assert strength.threshold == LEAST_STRENGTH
+        assert strength.weak == (strength.statistic < LEAST_STRENGTH)
+        weak.append(strength.weak and strength.statistic > 0.0)
+    assert any(weak)
+    plain = pi.OLS.from_formula("y ~ x + z", data, schema=schema_of()).fit(epsilon=2.0, delta=1e-6, rng=0)
+    assert plain.identification.threshold == 0.0
