@@ -22,8 +22,8 @@ from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
 WEAKEST = 0.0
-# Beside two or more indicators of one factor, whose effects may be large where the Hessian's floor shrinks
-# them: below it intervals of effects fell short (benchmarks/results/effects_reported.md).
+# Beside two or more indicators of one factor: below it intervals of effects fell short
+# (benchmarks/results/effects_reported.md).
 WEAKEST_EFFECTS = LEAST_STRENGTH
 
 
