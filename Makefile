@@ -114,6 +114,8 @@ gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cel
 bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and polars -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/table_sums.py
+	$(BIN)/python benchmarks/streamed_release.py
+	$(BIN)/python benchmarks/pushed.py
 
 clean:
 	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache

@@ -24,7 +24,7 @@ from bought_laws import OWN, PAGE, Law
 from tables import RESULTS
 
 from privinf.accounting import calibrate_mu
-from privinf.bounds import LEAST_SIGNAL
+from privinf.bounds.finding import LEAST_SIGNAL
 from privinf.inference.quantiles import find_range
 from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
 from privinf.noise import SimulationNoise

@@ -21,7 +21,7 @@ from scipy.stats import chi2
 
 import privinf as pi
 from privinf.accounting import gaussian_mu
-from privinf.inference.restricted_scores import restricted_score_test
+from privinf.inference.score_sets import restricted_score_test
 from privinf.inference.score_test import identification
 from privinf.moments.equation import NoisyTotals
 

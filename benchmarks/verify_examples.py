@@ -31,21 +31,21 @@ from privinf.iwp.root import solve_root
 from privinf.iwp.score_test import score_test
 from privinf.iwp.sgd import theory_step
 from privinf.iwp.solving import example_system
-from privinf.iwp.theory import (
+from privinf.mechanisms import RandomizedResponse
+from privinf.noise import SimulationNoise
+from studies.examples import LOGIT, classification_design, examples_target, labelled_examples, staged_examples
+from studies.theory.noisy_gradients import (
     gradient_constant,
     largest_gradient_variance,
     printed_variance_bound,
     sgd_error_bound,
 )
-from privinf.iwp.transforms.bernoulli import (
+from studies.transforms.variances import (
     bernoulli_variance,
     exponential_variance,
     quadratic_variance,
     response_variances,
 )
-from privinf.mechanisms import RandomizedResponse
-from privinf.noise import SimulationNoise
-from studies.examples import LOGIT, classification_design, examples_target, labelled_examples, staged_examples
 
 RADIUS, DELTA, NORMAL = math.sqrt(2.0), 1e-5, 1.959963984540054
 

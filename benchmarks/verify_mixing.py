@@ -36,13 +36,6 @@ from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED, IDENTIFIED, identification_forecast
 from privinf.mixing.equation import MixedLeastSquares
-from privinf.mixing.theory import (
-    Regression,
-    mixed_rows_bound,
-    mixed_rows_exponent,
-    single_rows_bound,
-    single_rows_exponent,
-)
 from studies.mixing import (
     MIXING_PARTIES,
     PeopleSums,
@@ -50,6 +43,13 @@ from studies.mixing import (
     mixing_design,
     mixing_sums,
     noisy_rows_gram,
+)
+from studies.theory.mixed_rows import (
+    Regression,
+    mixed_rows_bound,
+    mixed_rows_exponent,
+    single_rows_bound,
+    single_rows_exponent,
 )
 
 monte_carlo = partial(replicated, progress=False)
@@ -557,7 +557,7 @@ def bounds(scale: float) -> None:
             "bounds", "Theorems 1 and 2 beside simulation, epsilon 1", rows, started,
             "Paper 5's design, without residual error unless said (then .2 U(-1, 1)); sums over people are at their mean "
             "(their own error is far smaller), the paper's noise, theorem 2's k. Exponents are as printed, without constants: the theorems "
-            "promise exp(-constant x exponent). With constants (`privinf.mixing.theory`) the bounds fall below 1/2 "
+            "promise exp(-constant x exponent). With constants (`studies.theory.mixed_rows`) the bounds fall below 1/2 "
             f"from n = 10^{first['DGM']:g} (theorem 1) and 10^{first['RMGM']:g} (theorem 2) on: true, and of no use "
             "at any real size, because the proofs bound matrices entry by entry. Slope of the log of the median error on "
             f"log n over the last four sizes: {slopes or 'none yet'}; the theorems promise -1/2 and -1/4.",

@@ -12,8 +12,9 @@ from .accounting.files import LedgerFile as LedgerFile
 from .accounting.ledger import Ledger as Ledger
 from .accounting.planning import plan as plan
 from .accounting.report import PrivacyReport as PrivacyReport
-from .bounds import FoundSchema as FoundSchema
-from .bounds import find_bounds as find_bounds
+from .bounds.finding import find_bounds as find_bounds
+from .bounds.found import FoundSchema as FoundSchema
+from .bounds.found import load_schema as load_schema
 from .glm.first_order import DOME as DOME
 from .glm.first_order import DPSGD as DPSGD
 from .glm.first_order import DPAdam as DPAdam
@@ -98,6 +99,7 @@ __all__ = [
     "join",
     "load_release",
     "load_results",
+    "load_schema",
     "open_rows",
     "open_table",
     "plan",

@@ -26,6 +26,7 @@ import numpy as np
 from privinf.errors import StorageError
 from privinf.schema import Design
 from privinf.typing import Adjacency, LabelKind, MixingKind, MixingMethod, SensitivityRule, Trust
+from privinf.validation import ReadRows
 
 # ---- numbers of a law
 
@@ -84,7 +85,10 @@ class ModulationLaw(Law):
 
 
 class MomentsLaw(Law):
-    """Noise of moments, in which the response counts `response_weight` times, and of residual moments."""
+    """Noise of moments, in which the response counts `response_weight` times, and of residual moments.
+
+    These are of rows, or, where `units` says how many rows one has at most, of units.
+    """
 
     response_weight: Scale
     scale: Scale
@@ -94,6 +98,7 @@ class MomentsLaw(Law):
     residual_bound: NotRequired[Bound]
     residual_scale: NotRequired[Scale]
     residual_largest: NotRequired[Bound]
+    units: NotRequired[Count]
 
 
 class AnswerLaw(TypedDict):
@@ -276,7 +281,7 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
     if not expected.arrays.keys() <= arrays.keys() <= known.keys():
         raise StorageError("the release lacks an array of its kind, or has one too many")
     for name, array in arrays.items():
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        if array.dtype.kind not in "biuf" or not _finite(array):
             raise StorageError(f"the release's array {name!r} has entries that are no finite numbers")
         axes = next((one for one in map(str.split, known[name].split("|")) if len(one) == array.ndim), [])
         # An axis that is not known yet is learnt from the first array that has it.
@@ -284,6 +289,11 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
             sizes.setdefault(axis, size) != size for axis, size in zip(axes, array.shape, strict=True)
         ):
             raise StorageError(f"the release's array {name!r} has not the shape of its kind")
+
+
+def _finite(array: np.ndarray[Any, Any]) -> bool:
+    blocks = array if isinstance(array, ReadRows) else [array]
+    return all(bool(np.isfinite(block).all()) for block in blocks)
 
 
 def _check_lengths(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -13,16 +14,29 @@ import numpy as np
 from privinf.accounting import LedgerEntry, Released
 from privinf.accounting.released import appended
 from privinf.doors import door, doors
-from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.fitting.registry import TASKS, named
 from privinf.release_kinds import check_kind
+from privinf.row_groups import row_arrays, row_parquet, write_groups
 from privinf.schema import Design
-from privinf.sealed import reads
-from privinf.storage import read_container, write_container
+from privinf.sealed import reads, written_whole
+from privinf.storage import (
+    digest_of,
+    read_container,
+    read_manifest,
+    write_container,
+    write_manifest,
+)
 from privinf.typing import PlainValue, RngLike
-from privinf.validation import check_count, check_vacant
+from privinf.validation import ReadRows, check_count, check_path, check_vacant
 
-FORMAT = "privinf-release"
+FORMAT, ROW_FORMAT = "privinf-release", "privinf-rows"
+ROW_SUFFIX = ".parquet"
+WITHOUT_NOISE = (
+    "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
+    "release with a finite epsilon"
+)
+CHARGE_STANDS = "The release was charged before, and the charge stands"
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
@@ -63,6 +77,9 @@ class Release(Released):
     def __post_init__(self) -> None:
         frozen = {}
         for name, array in self.arrays.items():
+            if isinstance(array, ReadRows):
+                frozen[name] = array
+                continue
             view = np.asarray(array).view()
             view.flags.writeable = False
             frozen[name] = view
@@ -195,10 +212,7 @@ class Release(Released):
             The release carries no noise (epsilon = inf): it must not leave the process.
         """
         if self.law.get("noise_free", False):
-            raise NotAvailableError(
-                "a release made with epsilon=inf holds the rows themselves and refuses to be saved: "
-                "release with a finite epsilon"
-            )
+            raise NotAvailableError(WITHOUT_NOISE)
         target = check_vacant(path, overwrite)
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
@@ -211,12 +225,113 @@ class Release(Released):
 
 @door
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
-    """Read a release that `Release.save` wrote.
+    """Read a release that `Release.save` wrote, or one of rows in Parquet, which stay in the file.
 
     Raises
     ------
     StorageError
-        The file is truncated, corrupted, foreign or of a newer version, or `key` does not fit.
+        The file is truncated, corrupted, foreign or of a newer version, or `key` does not fit; a Parquet file
+        has no JSON beside it, since its release was not finished.
     """
+    if check_path(path).name.lower().endswith(ROW_SUFFIX):
+        return _read_rows(check_path(path), key)
     arrays, header = read_container(path, format=FORMAT, key=key)
     return Release.from_parts(arrays, header)
+
+
+# ---- releases of rows, in Parquet
+
+
+def rows_target(path: object, *, noise_free: bool) -> Path | None:
+    """Return where a release of rows is to be written, None for memory; checks it before the charge.
+
+    Raises
+    ------
+    ArgumentError
+        It does not end in .parquet, or there is such a file.
+    NotAvailableError
+        The release would carry no noise; pyarrow is not installed.
+    """
+    if path is None:
+        return None
+    target = check_vacant(path)
+    if not target.name.lower().endswith(ROW_SUFFIX) or not target.parent.is_dir():
+        raise ArgumentError(
+            f"to={str(target)!r}: name a file that ends in {ROW_SUFFIX}, in a folder that is there"
+        )
+    if noise_free:
+        raise NotAvailableError(WITHOUT_NOISE)
+    row_parquet()
+    return target
+
+
+def write_rows(
+    target: Path | None, release: Release, blocks: Iterable[Mapping[str, np.ndarray[Any, Any]]]
+) -> Release:
+    """Write a release whose rows come in blocks, and return it with its rows in the file.
+
+    Parameters
+    ----------
+    target : Path or None
+        Of `rows_target`; None: there is one block, which stays in memory. Beside a file stands its JSON,
+        ``<name>.json``, with the SHA-256 of the rows: it is written last, by renaming, and without it a
+        Parquet file is no release.
+    release : Release
+        All but the arrays of rows.
+    blocks : iterable of mapping
+        Arrays by name, of the same rows: (rows,) or (rows, width).
+
+    Raises
+    ------
+    StorageError
+        The disk is full, say. What was written is removed, and the message says that the charge stands.
+    """
+    if target is None:
+        return replace(release, arrays={**release.arrays, **next(iter(blocks))})
+    kinds = dict[str, Any]()
+    try:
+        with written_whole(target) as stream:
+            digest = write_groups(stream, blocks, kinds)
+        small = {name: array.tolist() for name, array in release.arrays.items()}
+        header = {**release.header(), "small": small, "rows": kinds}
+        write_manifest(_manifest(target), header, {"rows": digest}, format=ROW_FORMAT)
+    except PrivinfError as error:
+        target.unlink(missing_ok=True)
+        told: Exception = type(error)(f"{error}. {CHARGE_STANDS}")
+    except (OSError, ValueError) as error:  # of the system, and of pyarrow
+        target.unlink(missing_ok=True)
+        why = getattr(error, "strerror", None) or "the disk is full, or gone"
+        told = StorageError(
+            f"{target} could not be written ({why}), and nothing of it is a release: free some room, or name "
+            f"another folder. {CHARGE_STANDS}"
+        )
+    else:
+        return replace(release, arrays={**release.arrays, **row_arrays(target, kinds, release.nobs)})
+    raise told
+
+
+def _read_rows(path: Path, key: bytes | None) -> Release:
+    """Return a release of rows, once its JSON and the digest of all its bytes are right."""
+    beside = _manifest(path)
+    if path.is_file() and not beside.is_file():
+        raise StorageError(
+            f"{path} is no release: {beside.name} is not beside it, so that it was not finished"
+        )
+    header, digests = read_manifest(beside, format=ROW_FORMAT, key=key)
+    if digest_of(path) != digests.get("rows"):
+        raise StorageError(
+            f"{path} is corrupted, or belongs to another {beside.name}: its checksum does not match"
+        )
+    row_parquet()
+    return _opened(path, header)
+
+
+@reads("a release of rows")
+def _opened(path: Path, header: Mapping[str, Any]) -> Release:
+    arrays = row_arrays(path, header["rows"], header["nobs"])
+    small = {name: np.asarray(values) for name, values in header["small"].items()}
+    return Release.from_parts({**arrays, **small}, header)
+
+
+def _manifest(path: Path) -> Path:
+    return path.with_name(path.name + ".json")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
 from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError, UnforeseenError
-from privinf.validation import check_path
+from privinf.validation import check_path, check_vacant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,6 +145,22 @@ def written_whole(path: Path, *, private: bool = False, lasting: bool = False) -
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def save_text(path: str | PathLike[str], text: str, *, overwrite: bool = False) -> None:
+    """Write a text file as a whole, for people and other programs.
+
+    Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
+    StorageError if it cannot be written.
+    """
+    target = check_vacant(path, overwrite)
+    try:
+        with written_whole(target) as stream:
+            stream.write(text.encode())
+        return
+    except OSError as problem:
+        error = StorageError(f"{target} cannot be written ({problem.strerror or type(problem).__name__})")
+    raise error
 
 
 def _open_private(path: str, flags: int) -> int:

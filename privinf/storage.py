@@ -18,12 +18,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from privinf.errors import ArgumentError, StorageError
-from privinf.sealed import parse_json, reads, unreadable, written_whole
+from privinf.sealed import parse_json, read_bytes, reads, unreadable, written_whole
 from privinf.validation import check_path
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -80,13 +81,7 @@ def write_container(
     """
     _checked_key(key)
     stored = {_checked_name(name): _plain(name, array) for name, array in sorted(arrays.items())}
-    content = {
-        "container": CONTAINER,
-        "container_version": CONTAINER_VERSION,
-        "format": format,
-        "version": version,
-        "header": header,
-    }
+    content = _content(header, format, version)
     _canonical(content)  # refuse a header that is not JSON before the disk is touched
     target = check_path(path)
     with written_whole(target, private=private) as stream:
@@ -115,19 +110,49 @@ def read_container(
     raise told
 
 
+def write_manifest(
+    path: Path, header: Mapping[str, Any], digests: Mapping[str, str], *, format: str, version: int = 1
+) -> None:
+    """Write the manifest of a file that stands beside it, with the file's SHA-256, atomically."""
+    with written_whole(path) as stream:
+        stream.write(_sealed(_content(header, format, version), digests, None))
+
+
+def read_manifest(
+    path: Path, *, format: str, version: int = 1, key: bytes | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return (header, digests) that `write_manifest` wrote; errors as for `read_container`."""
+    manifest = _checked_manifest(read_bytes(path, "a manifest"), path)
+    _check_identity(manifest, path, format, version)
+    digests = _check_tag(manifest, path, key)
+    return manifest["header"], digests
+
+
+def _content(header: Mapping[str, Any], format: str, version: int) -> dict[str, Any]:
+    return {
+        "container": CONTAINER,
+        "container_version": CONTAINER_VERSION,
+        "format": format,
+        "version": version,
+        "header": header,
+    }
+
+
 def _write_archive(stream: IO[bytes], arrays: Arrays, content: dict[str, Any], key: bytes | None) -> None:
     digests = {}
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(_member(name + ".npy"), "w", force_zip64=True) as member:
-                hashing = _HashingWriter(member)
+                hashing = HashingWriter(member)
                 np.lib.format.write_array(hashing, array, version=(1, 0), allow_pickle=False)
             digests[name] = hashing.digest.hexdigest()
-        manifest = {**content, "arrays": digests}
-        method, tag = _tag(_canonical(manifest), key)
-        archive.writestr(
-            _member(MANIFEST), _canonical({**manifest, "integrity": {"method": method, "tag": tag}})
-        )
+        archive.writestr(_member(MANIFEST), _sealed(content, digests, key))
+
+
+def _sealed(content: dict[str, Any], digests: Mapping[str, str], key: bytes | None) -> bytes:
+    manifest = {**content, "arrays": digests}
+    method, tag = _tag(_canonical(manifest), key)
+    return _canonical({**manifest, "integrity": {"method": method, "tag": tag}})
 
 
 def _read_archive(
@@ -137,7 +162,7 @@ def _read_archive(
     try:
         with zipfile.ZipFile(stream) as archive:
             _check_members(archive, path, stream.seek(0, os.SEEK_END))
-            manifest = _read_manifest(archive, path)
+            manifest = _checked_manifest(archive.read(MANIFEST), path)
             _check_identity(manifest, path, format, version)
             digests = _check_tag(manifest, path, key)
             return _read_arrays(archive, digests, path), manifest["header"]
@@ -157,8 +182,8 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
         raise StorageError(f"{path} is truncated or corrupted: its parts are larger than the file")
 
 
-def _read_manifest(archive: zipfile.ZipFile, path: Any) -> dict[str, Any]:
-    manifest = parse_json(archive.read(MANIFEST), f"the manifest of {path}", constants=True)
+def _checked_manifest(text: bytes, path: Any) -> dict[str, Any]:
+    manifest = parse_json(text, f"the manifest of {path}", constants=True)
     if not isinstance(manifest, dict) or manifest.get("container") != CONTAINER:
         raise StorageError(f"{path} is not a privinf file: its manifest is another program's")
     return manifest
@@ -238,16 +263,34 @@ def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-class _HashingWriter:
-    """A binary stream that hashes what passes through it."""
+class HashingWriter:
+    """A binary stream that hashes what passes through it; closing it leaves the stream open."""
+
+    closed = False
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self.digest = hashlib.sha256()
 
-    def write(self, block: Any) -> int:
+    def write(self, block: bytes) -> int:
+        """Write and hash."""
         self.digest.update(block)
         return self._stream.write(block)
+
+    def flush(self) -> None:
+        """Do nothing: whoever opened the stream flushes it."""
+
+    close = flush
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file (StorageError if it cannot be read)."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as problem:
+        told = unreadable(path, problem)
+    raise told
 
 
 def _tag(content: bytes, key: bytes | None) -> tuple[str, str]:

@@ -40,6 +40,7 @@ Calibration = Literal["exact", "classic"]
 ClipRule = Literal["auto", "bounds"]
 ColumnKind = Literal["number", "levels"]
 CovType = Literal["nonrobust", "HC0"]  # what a release is made for
+MomentsCov = Literal["nonrobust", "HC0", "cluster"]  # what moments are released for
 CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # what a fit may be asked for
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
@@ -110,7 +111,8 @@ __all__ = [
     "Calibration", "ClipRule", "ColumnKind", "ColumnLike", "ColumnsLike", "CovType", "CovWord",
     "CurvedFamily", "DiameterChoice",
     "Family", "Flags", "Floats", "Integers", "IntervalMethod", "Json", "Label", "LabelChoice", "LabelKind",
-    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod", "Multipliers", "Names", "NoiseChoice",
+    "LossName", "Margins", "Missing", "MixingKind", "MixingMethod",
+    "MomentsCov", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
     "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule",
     "ShareMethod", "SitePairs",

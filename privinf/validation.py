@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal
 from difflib import get_close_matches
 from os import PathLike
@@ -12,12 +12,69 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.typing import Floats, RngLike
 
 LONGEST_SHOWN = 80
+READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
+
+
+class ReadRows:
+    """Rows, or a column of them, that are read where they are wanted: slices of it are arrays.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    read : callable (start, stop) -> ndarray
+        Rows ``start .. stop - 1``.
+    dtype : dtype
+    """
+
+    __slots__ = ("_read", "dtype", "shape")
+
+    def __init__(
+        self, shape: tuple[int, ...], read: Callable[[int, int], Any], dtype: DTypeLike = float
+    ) -> None:
+        self.shape, self._read, self.dtype = shape, read, np.dtype(dtype)
+
+    @classmethod
+    def of(cls, function: Callable[..., Floats], width: int, *arrays: Floats) -> ReadRows:
+        """Return a function of blocks of arrays, shape (rows, width)."""
+        shape = (len(arrays[0]), width)
+        return cls(shape, lambda start, stop: function(*(array[start:stop] for array in arrays)))
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        if not isinstance(rows, slice):
+            return np.asarray(self)[rows]
+        start, stop, step = rows.indices(len(self))
+        if stop - start <= READ_ROWS:
+            return self._read(start, max(start, stop))[::step]
+        parts = (self._read(at, min(at + READ_ROWS, stop)) for at in range(start, stop, READ_ROWS))
+        ahead = range(start, stop, READ_ROWS)
+        return np.concatenate(
+            [part[(start - at) % step :: step] for at, part in zip(ahead, parts, strict=True)]
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield blocks of rows."""
+        for start in range(0, len(self), READ_ROWS):
+            yield self[start : start + READ_ROWS]
+
+    def __matmul__(self, other: Floats) -> Floats:
+        return np.concatenate([part @ other for part in self])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self[:], dtype=dtype)
 
 
 def shown(value: object) -> str:
@@ -136,7 +193,10 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
     """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise.
 
     Without `copy` it is `value` itself where it can be: rows, which are only read, may fill the memory.
+    `ReadRows` stay what they are: whoever made them has seen that they are finite.
     """
+    if isinstance(value, ReadRows) and value.ndim == ndim:
+        return cast(Floats, value)
     try:
         given = np.asarray(value)
         casting: Literal["unsafe", "no"] = "unsafe" if given.dtype.kind in "biufO" else "no"

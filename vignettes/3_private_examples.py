@@ -503,7 +503,9 @@ for number, (loss, title) in zip((2, 6), PAPER_LOSSES.items(), strict=True):
         draw_curves(axes[i, 0], study, shown)
         draw_curves(axes[i, 1], study, averaged_curves(study, X, y))
         axes[i, 0].set(title=f"{TASKS[name][2]}: mean loss", ylabel="test loss above the least")
-        axes[i, 1].set(title=f"{TASKS[name][2]}: loss of the mean θ", ylim=axes[i, 0].get_ylim())
+        axes[i, 1].set(title=f"{TASKS[name][2]}: loss of the mean θ")
+        low, high = zip(*(ax.get_ylim() for ax in axes[i]), strict=True)
+        plt.setp(axes[i], ylim=(min(low), max(high)))  # one scale, on which every line is seen
     for ax in axes[1]:
         ax.set_xlabel("batches of 50")
     shared_legend(fig, axes[0, 0])

@@ -288,7 +288,7 @@ def homogeneous_section() -> None:
     say(
         """
         **Over many data sets, and where the paper's assumptions fail**, as last measured (the cells of this design in
-        `benchmarks/lasso_gauntlet.py`, few fits each; width: median over the non-private interval on the true
+        `benchmarks/lasso_gauntlet.py`; width: median over the non-private interval on the true
         support):
         """
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from privinf.accounting.calibration import exact, float_down, sqrt_down
 from privinf.accounting.conversions import gaussian_epsilon, gaussian_mu, rho_to_epsilon
-from privinf.accounting.exact import exact, float_down, sqrt_down
 from privinf.accounting.losses import (
     ApproximateLoss,
     ConcentratedLoss,

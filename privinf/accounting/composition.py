@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from privinf.accounting.calibration import binary_losses, is_tractable
 from privinf.accounting.conversions import (
     gaussian_epsilon,
     hockey_stick,
@@ -16,7 +17,6 @@ from privinf.accounting.conversions import (
     rho_to_epsilon,
     smallest_epsilon,
 )
-from privinf.accounting.exact import binary_losses, is_tractable
 from privinf.accounting.losses import (
     ApproximateLoss,
     ConcentratedLoss,
@@ -227,10 +227,6 @@ def compose(losses: Iterable[Loss]) -> Total:
     ----------
     losses : iterable of Loss
         In any order; empty gives the total that reveals nothing.
-
-    Returns
-    -------
-    Total
 
     Raises
     ------

@@ -20,6 +20,7 @@ from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive
 
 _TINY = 5e-324
+_FAR = 1e3  # sds: beyond 39 of them a normal tail is 0 in doubles
 _SQRT2 = math.sqrt(2.0)
 _SMALLEST_DELTA = 1e-300
 
@@ -57,9 +58,9 @@ def _upper_half(epsilon: Floats, mu: float) -> Floats:
 
     With t = eps/mu - mu/2 the second term e^eps Phi(-t - mu) is e^(-t^2/2) erfcx((t + mu)/sqrt 2) / 2.
     """
-    t = epsilon / mu - mu / 2.0
-    near = np.maximum(t, -1.0)
     with np.errstate(over="ignore", under="ignore"):
+        t = np.minimum(epsilon / mu - mu / 2.0, _FAR)
+        near = np.maximum(t, -1.0)
         decay = 0.5 * np.exp(-0.5 * t * t)
         far = erfcx((t + mu) / _SQRT2)
         if mu < 1e-5:  # the difference of two erfcx is a derivative times mu: exact to mu^2
@@ -300,6 +301,13 @@ def _root(function: Callable[[float], float], high: float) -> float:
     low = high / 2.0
     while function(low) > 0.0:
         low /= 2.0
+
+    def value(log: float) -> float:
+        return function(math.exp(log))
+
+    bottom, top = math.log(low), math.log(high)
+    if value(top) <= 0.0 or value(bottom) > 0.0:  # an end's logarithm was rounded to the root's other side
+        return high if value(top) <= 0.0 else low
     from scipy.optimize import brentq  # a third of the import time of the package
 
-    return math.exp(float(brentq(lambda v: function(math.exp(v)), math.log(low), math.log(high), xtol=1e-14)))
+    return math.exp(float(brentq(value, bottom, top, xtol=1e-14)))

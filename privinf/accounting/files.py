@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
@@ -20,7 +20,7 @@ from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, PrivinfError, StorageError
 from privinf.sealed import read_text, sealed_json, written_whole
-from privinf.validation import check_path
+from privinf.validation import check_path, check_vacant
 
 _PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
 
@@ -74,6 +74,14 @@ class LedgerFile(Ledger):
         account = FileAccount(check_path(path).resolve(), budget, name)
         enlist(account)
         self._account, self._scope = account, ()
+
+    @classmethod
+    def create(cls, path: str | PathLike[str], budget: Budget, name: str = "person") -> Self:
+        """Make the file of a new ledger, empty, and open it (ArgumentError if there is one)."""
+        check_vacant(path)
+        made = cls(path, budget, name)
+        made._account.record(())
+        return made
 
 
 class FileAccount(Account):

@@ -115,10 +115,6 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
     delta : float
         In (0, 1): where epsilon is reported.
 
-    Returns
-    -------
-    PlanReport
-
     Raises
     ------
     ArgumentError

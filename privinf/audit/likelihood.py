@@ -104,10 +104,6 @@ def audit_mechanism(
     exact_mu, exact_epsilon : float, optional
         Exact loss on this pair; the audit is blind if it proves less than 0.85 of it.
 
-    Returns
-    -------
-    AuditResult
-
     Raises
     ------
     ArgumentError

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-from privinf.cli.outputs import SafeGroup
+from privinf.cli.fits import fit_command
+from privinf.cli.inputs import read_toml
+from privinf.cli.outputs import FILE, SafeGroup
 from privinf.cli.plans import plan_group
-from privinf.cli.releases import fit_command, join_command, release_command
+from privinf.cli.releases import join_command, release_command
+from privinf.cli.schemas import completion_command, ledger_group, schema_group
 from privinf.cli.sites import site_group
+from privinf.errors import ArgumentError
 
 __all__ = ["main"]
 
@@ -15,12 +22,20 @@ __all__ = ["main"]
 @click.group(
     cls=SafeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
+@click.option("--config", type=FILE, help="TOML file of options: [fit] epsilon = 1; what is typed wins.")
 @click.version_option(package_name="privinf")
-def main() -> None:
-    """Regression without pooling the rows of several data holders.
+@click.pass_context
+def main(ctx: click.Context, config: Path | None) -> None:
+    """Statistical inference from private data: results, standard errors, and what they cost in privacy.
 
     \b
-    Different columns of the same people:
+    One table, one curator:
+    1. privinf schema suggest   write down what is public: columns, bounds, levels; check it
+    2. privinf ledger create    set the limit of what may ever be released
+    3. privinf fit --schema     fit a regression to the rows; or privinf release --schema, and fit it later
+
+    \b
+    Different columns of the same people, at several parties:
     1. Together:     privinf plan new    agree on people, columns with bounds, and budgets
     2. Each holder:  privinf release     turn its own rows into one file that may leave the house
     3. The analyst:  privinf fit         run a regression on those files alone
@@ -29,11 +44,36 @@ def main() -> None:
     The same columns of different people:
     Each site:       privinf site        answer named sums under its own policy and budget
 
-    Holders never see one another's rows, and the analyst sees none. Every file that leaves a holder says what
-    it may reveal about one person (epsilon, delta). Errors leave everything as it was: exit code 2, nothing
-    spent, nothing half-written.
+    Every file that leaves a holder says what it may reveal about one person (epsilon, delta). Errors leave
+    everything as it was: exit code 2, nothing spent, nothing half-written, unless the message says so.
     """  # noqa: D301
+    if config is not None:
+        assert isinstance(ctx.command, click.Group)
+        ctx.default_map = _defaults(ctx, ctx.command, read_toml(config), str(config))
 
 
-for command in (plan_group, release_command, join_command, fit_command, site_group):
-    main.add_command(command)
+def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return options of a configuration by the names that click gives them; what is none is refused."""
+    found: dict[str, Any] = {}
+    for name, item in content.items():
+        command = group.get_command(ctx, name)
+        if command is None or not isinstance(item, dict):
+            raise ArgumentError(f"{where}: [{name}] is no command; there are {', '.join(group.commands)}")
+        if isinstance(command, click.Group):
+            found[name] = _defaults(ctx, command, item, f"{where}, {name}")
+            continue
+        known = {
+            word: one.name for one in command.params for word in one.opts if isinstance(one, click.Option)
+        }
+        if unknown := [word for word in item if f"--{word}" not in known]:
+            raise ArgumentError(f"{where}: [{name}] has no option {unknown[0]!r}; see privinf {name} --help")
+        found[name] = {known[f"--{word}"]: value for word, value in item.items()}
+    return found
+
+
+COMMANDS = (
+    schema_group, ledger_group, fit_command, release_command, plan_group, join_command, site_group,
+    completion_command,
+)  # fmt: skip
+for one in COMMANDS:
+    main.add_command(one)

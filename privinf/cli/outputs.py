@@ -1,4 +1,4 @@
-"""What every command does with files and errors: no file overwritten or left half, no traceback, no value."""
+"""What every command writes, and how it fails: no file overwritten or left half, no traceback, no value."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from typing import Any, TypeVar
 
 import click
 
+from privinf.accounting import Ledger, PrivacyReport
 from privinf.errors import ArgumentError, PrivinfError, PrivinfWarning, UnforeseenError
-from privinf.sealed import written_whole
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+NO_LEDGER = (
+    "Note: without --ledger nothing remembers this release; a second one of the same people would add to "
+    "what is known about them."
+)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -34,10 +38,22 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise ArgumentError(f"{path} is there already: choose another name, or replace it with --overwrite")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file as a whole."""
-    with written_whole(path) as stream:
-        stream.write(text.encode())
+def report_line(report: PrivacyReport) -> str:
+    """Return what was spent, in one line, epsilon first."""
+    noise = report.stamp or "secure noise"
+    spent = f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g}"
+    return f"{spent}, {report.relation}, trust {report.trust}; {noise}"
+
+
+def ledger_line(ledger: Ledger, path: Path) -> str:
+    """Return what a ledger's people have spent, in one line, epsilon first."""
+    assert ledger.budget is not None  # a ledger file has a limit
+    spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
+    delta = spent.default_delta
+    return (
+        f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "
+        f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}"
+    )
 
 
 class Refusal(click.ClickException):

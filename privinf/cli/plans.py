@@ -10,14 +10,14 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import click
 
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
 from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.mechanisms.blocks import read_roster
 from privinf.mechanisms.mixing.party import PartyPlan
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED
 from privinf.schema import Factor, Numeric, Schema
-from privinf.sealed import parse_json, read_text
+from privinf.sealed import parse_json, read_text, save_text
 from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
 
 Declared = Numeric | Factor
@@ -104,7 +104,7 @@ def new_command(**given: Unpack[NewOptions]) -> None:
     check_free(given["out"], given["overwrite"])
     plan = _plan_of(given)
     report = _described(plan, given["rsquared"])
-    write_text(given["out"], plan.to_json() + "\n")
+    save_text(given["out"], plan.to_json() + "\n", overwrite=given["overwrite"])
     click.echo(report)
     click.echo(f"written: {given['out']}")
 

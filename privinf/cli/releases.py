@@ -1,17 +1,12 @@
-"""``privinf release``, ``join`` and ``fit``: from a holder's rows to a file, and from files to a regression.
-
-``release`` is the one command of these that reads rows, at their holder; ``join`` and ``fit`` are the
-analyst's, and read releases only.
-"""
+"""``privinf release`` and ``join``: a holder's rows become a file, the files of all parties one."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
 import click
 import pandas as pd
@@ -19,102 +14,160 @@ from tqdm import tqdm
 
 from privinf.accounting import Budget, Ledger, PrivacyReport
 from privinf.accounting.files import LedgerFile
-from privinf.cli.outputs import FILE, NEW_FILE, Refusal, check_free, overwrite_option, write_text
+from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
+from privinf.cli.outputs import (
+    FILE,
+    NEW_FILE,
+    NO_LEDGER,
+    Refusal,
+    check_free,
+    ledger_line,
+    overwrite_option,
+    report_line,
+)
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.mechanisms.blocks import TableRows, open_table
 from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mechanisms.moments import Moments
+from privinf.mechanisms.reading import open_rows
 from privinf.mixing.joined import JOINED
-from privinf.mixing.results import MixingResults
-from privinf.models import BGMOLS, DGMOLS, RMGMOLS, join
+from privinf.models import join
 from privinf.releases import Release, load_release
-from privinf.results.rendering import PrivateSummary
 from privinf.typing import Integers, Missing
 
-NO_LEDGER = (
-    "Note: without --ledger nothing remembers this release; a second one of the same people would add to "
-    "what is known about them."
-)
+
+class ReleaseOptions(TypedDict):
+    """Options of ``privinf release``, as click reads them."""
+
+    plan_file: Path | None
+    party: str | None
+    schema_file: Path | None
+    formula: str | None
+    terms: tuple[str, ...]
+    data: Path
+    out: Path
+    ledger_file: Path | None
+    budget_epsilon: float | None
+    budget_delta: float | None
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    roster: Path | None
+    missing: Missing
+    seed: int | None
+    quiet: bool
+    overwrite: bool
 
 
 @click.command("release")
-@click.option("--plan", "plan_file", type=FILE, required=True, help="The public plan, plan.json.")
-@click.option("--party", required=True, help="Which party of the plan you are.")
+@click.option("--plan", "plan_file", type=FILE, help="The public plan of several parties, plan.json.")
+@click.option("--party", help="Which party of the plan you are.")
+@click.option("--schema", "schema_file", type=FILE,
+              help="Without a plan: the schema of one table, schema.toml (privinf schema).")  # fmt: skip
+@click.option("--formula", help="With --schema: make the release for this regression.")
+@click.option("--term", "terms", multiple=True,
+              help="With --schema: a column, C(column), a:b or I(a**2). Repeat it.")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), required=True,
-              help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, one row a person.")  # fmt: skip
+              help="Your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of them.")  # fmt: skip
 @click.option("--out", type=NEW_FILE, required=True, help="The file that may leave the house, .npz.")
 @click.option("--ledger", "ledger_file", type=NEW_FILE,
               help="Account of all that was ever released about these people.")  # fmt: skip
 @click.option("--budget-epsilon", type=float, help="Limit of a new ledger: epsilon of all releases together.")
-@click.option("--budget-delta", type=float, help="The delta of that limit; default: the plan's.")
+@click.option("--budget-delta", type=float, help="The delta of that limit; default: the plan's, or --delta.")
+@spending_options
 @click.option("--roster", type=FILE, help="File whose id column lists the people: says how many are missing.")
 @click.option("--missing", type=click.Choice(get_args(Missing)), default="raise", show_default=True,
               help="Missing values: refuse, or put in the middle of the public bounds.")  # fmt: skip
-@click.option("--seed", type=int, help="Simulation only: noise that whoever knows the seed can remove.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
 @overwrite_option
-def release_command(
-    plan_file: Path,
-    party: str,
-    data: Path,
-    out: Path,
-    ledger_file: Path | None,
-    budget_epsilon: float | None,
-    budget_delta: float | None,
-    roster: Path | None,
-    missing: Missing,
-    seed: int | None,
-    quiet: bool,
-    overwrite: bool,
-) -> None:
+def release_command(**given: Unpack[ReleaseOptions]) -> None:
     """Turn your rows into one file of noisy sums that may leave the house.
 
     \b
-    privinf release --plan plan.json --party clinic_b --data rows.parquet \\
-        --ledger clinic_b.ledger --budget-epsilon 2 --out clinic_b.npz
+    One table of all columns: sums for every regression among them (privinf fit)
+      privinf release --schema schema.toml --data rows.parquet --epsilon 1 --delta 1e-6 \\
+          --ledger study.ledger --out moments.npz
 
-    Runs on your own machine and sends nothing. Rows are aligned by the plan's id column; people who are
-    missing, too many or there twice are refused. First everything is checked and the rows are read; then the
-    ledger is charged, or refuses; then noise is drawn and the file is written.
+    \b
+    One of several parties with columns of the same people
+      privinf release --plan plan.json --party clinic_b --data rows.parquet \\
+          --ledger clinic_b.ledger --budget-epsilon 2 --out clinic_b.npz
+
+    Runs on your own machine and sends nothing. With a plan, rows are aligned by its id column; people who
+    are missing, too many or there twice are refused, and the plan says what is spent. First everything is
+    checked and the rows are read; then the ledger is charged, or refuses; then noise is drawn and the file
+    is written.
     """  # noqa: D301
-    check_free(out, overwrite)
-    plan = MixingPlan.load(plan_file)
+    check_free(given["out"], given["overwrite"])
+    if (given["plan_file"] is None) == (given["schema_file"] is None):
+        raise ArgumentError("give --plan and --party, or the --schema of one table")
+    release, told, ledger = _of_party(given) if given["plan_file"] else _of_table(given)
+    try:
+        release.save(given["out"], overwrite=given["overwrite"])
+    except StorageError as problem:
+        raise Refusal(f"{problem}; the release is charged to the ledger and lost") from None
+    if not given["quiet"]:
+        click.echo(told)
+        click.echo(ledger_line(ledger, given["ledger_file"]) if given["ledger_file"] else NO_LEDGER)
+        click.echo(f"written: {given['out']}")
+
+
+def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
+    """Return one party's release, what is told of its privacy, and the ledger."""
+    for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
+        if given[word]:
+            name = "--term" if word == "terms" else f"--{word}"
+            raise ArgumentError(f"{name} belongs to --schema: the plan says what is released and spent")
+    assert given["plan_file"] is not None
+    plan, party = MixingPlan.load(given["plan_file"]), given["party"]
+    if party is None:
+        raise ArgumentError(f"say which party you are: --party, one of {', '.join(plan.parties)}")
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
         raise NotAvailableError("the plan gives this party epsilon=inf: a release without noise is no file")
-    ledger = _ledger(ledger_file, budget_epsilon, budget_delta, plan, party)
+    ledger = _ledger(given, plan.party(party).delta)
     ledger.check(plan.losses(party))
-    if roster is not None and plan.id is None:
+    if given["roster"] is not None and plan.id is None:
         raise ArgumentError("--roster needs an id column, and the plan has none")
-    rows = open_table(data, schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=roster)
-    release = _released(plan, party, rows, ledger, missing=missing, seed=seed, quiet=quiet)
-    try:
-        release.save(out, overwrite=overwrite)
-    except StorageError as problem:
-        raise Refusal(
-            f"{out} cannot be written ({problem}); the release is charged to the ledger and lost"
-        ) from None
-    if not quiet:
-        click.echo(_privacy_line(plan, party, release))
-        click.echo(_ledger_line(ledger, ledger_file) if ledger_file else NO_LEDGER)
-        click.echo(f"written: {out}")
+    rows = open_table(
+        given["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=given["roster"]
+    )
+    release = _released(plan, party, rows, ledger, given)
+    return release, _privacy_line(plan, party, release), ledger
+
+
+def _of_table(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
+    """Return the second moments of one table, what is told of their privacy, and the ledger."""
+    for word in ("party", "roster"):
+        if given[word] is not None:
+            raise ArgumentError(f"--{word} belongs to --plan")
+    assert given["schema_file"] is not None
+    schema = read_schema_file(given["schema_file"])
+    if given["formula"] is not None and given["terms"]:
+        raise ArgumentError("--formula and --term are two ways to say what is released: choose one")
+    terms = None if given["formula"] is not None else list(given["terms"] or schema.columns)
+    moments = Moments(schema, given["formula"], columns=terms, missing=given["missing"])
+    ledger = _ledger(given, given["delta"])
+    rows = open_rows(given["data"], progress=False if given["quiet"] else None)
+    release = moments.release(rows, ledger=ledger, **spending_of(given))
+    report = PrivacyReport.of(release.entries, ledger, delta=given["delta"])
+    return release, f"privacy of one {report.unit}: {report_line(report)}", ledger
 
 
 def _released(
-    plan: MixingPlan,
-    party: str,
-    rows: TableRows,
-    ledger: Ledger,
-    *,
-    missing: Missing,
-    seed: int | None,
-    quiet: bool,
+    plan: MixingPlan, party: str, rows: TableRows, ledger: Ledger, given: ReleaseOptions
 ) -> Release:
-    mechanism = plan.mechanism(party, missing=missing)
+    mechanism = plan.mechanism(party, missing=given["missing"])
     if rows.ids_sha256:  # so that the join sees whether all parties hold the same people
         mechanism.labels = dataclasses.replace(mechanism.labels, ids=rows.ids_sha256)
     spending: dict[str, Any] = plan.party(party).spending
     return mechanism.release(
-        _ShownRows(rows, quiet), **spending, calibration=plan.calibration, ledger=ledger, rng=seed
+        _ShownRows(rows, given["quiet"]),
+        **spending,
+        calibration=plan.calibration,
+        ledger=ledger,
+        rng=given["seed"],
     )
 
 
@@ -134,21 +187,18 @@ class _ShownRows:
                 bar.update(len(block))
 
 
-def _ledger(
-    path: Path | None, epsilon: float | None, delta: float | None, plan: MixingPlan, party: str
-) -> Ledger:
-    if epsilon is None and delta is not None:
+def _ledger(given: ReleaseOptions, delta: float | None) -> Ledger:
+    """Return the ledger that is charged: of a file, which may be new, or one that nothing keeps."""
+    path, epsilon, stated = given["ledger_file"], given["budget_epsilon"], given["budget_delta"]
+    if epsilon is None and stated is not None:
         raise ArgumentError("--budget-delta belongs to --budget-epsilon")
     if path is None:
         if epsilon is not None:
             raise ArgumentError("--budget-epsilon is the limit of a ledger: name its file, --ledger")
         return Ledger()
     if epsilon is None:
-        if not path.exists():
-            raise ArgumentError(f"there is no ledger at {path}: give its limit, --budget-epsilon")
-        return LedgerFile(path)
-    stated = plan.party(party).delta if delta is None else delta
-    if not stated:
+        return open_ledger(path, "or give its limit, --budget-epsilon")
+    if not (stated := delta if stated is None else stated):
         raise ArgumentError("the limit needs a delta: --budget-delta")
     return LedgerFile(path, Budget(epsilon=epsilon, delta=stated))
 
@@ -166,19 +216,6 @@ def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:
     )
 
 
-def _ledger_line(ledger: Ledger, path: Path) -> str:
-    assert ledger.budget is not None  # a ledger file has a limit
-    delta = ledger.budget.delta
-    spent = PrivacyReport.of(ledger.entries, delta=delta)
-    return (
-        f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "
-        f"{ledger.budget.epsilon(spent.default_delta):.4g} at delta {spent.default_delta:g}"
-    )
-
-
-JoinedTarget = Literal["population", "sample"]
-
-SUMMARIES = (".txt", ".html", ".csv", ".tex")
 RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
 
 
@@ -196,7 +233,7 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
     Prints what the files reveal together about one person, and what each party's file reveals alone.
     """  # noqa: D301
     check_free(out, overwrite)
-    joined = _joined(files)
+    joined = joined_files(files)
     if plan_file is not None:
         _check_plan(joined, MixingPlan.load(plan_file))
     joined.save(out, overwrite=overwrite)
@@ -204,51 +241,8 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
     click.echo(f"\nwritten: {out}")
 
 
-@click.command("fit")
-@click.argument("formula")
-@RELEASES
-@click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
-@click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
-@click.option("--target", type=click.Choice(["population", "sample"]), default="population",
-              show_default=True, help="Intervals for the population, or for these very people.")  # fmt: skip
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
-@click.option("--summary", type=NEW_FILE,
-              help="Write the summary to a file that ends in .html, .txt, .csv or .tex.")  # fmt: skip
-@overwrite_option
-def fit_command(
-    formula: str,
-    files: tuple[Path, ...],
-    plain: bool,
-    shrink: bool,
-    target: JoinedTarget,
-    alpha: float,
-    summary: Path | None,
-    overwrite: bool,
-) -> None:
-    """Regress one released column on others; costs no further privacy, as often as you like.
-
-    \b
-    privinf fit "glucose ~ age + bmi" clinic_a.npz clinic_b.npz --summary out.html
-    privinf fit "bmi ~ age + sex" joined.npz
-
-    FILES are the releases of the parties, or one joined file. The default fit is corrected for the noise, and
-    its standard errors hold sampling and privacy noise together.
-    """  # noqa: D301
-    if plain and shrink:
-        raise ArgumentError("--plain and --shrink are different fits: choose one")
-    if summary is not None:
-        check_free(summary, overwrite)
-        if summary.suffix.lower() not in SUMMARIES:
-            raise ArgumentError(f"{summary}: a summary ends in {', '.join(SUMMARIES)}")
-    result = _fitted(_joined(files), formula, plain=plain, shrink=shrink, target=target)
-    made = result.summary(alpha=alpha)
-    click.echo(made.as_text())
-    if summary is not None:
-        write_text(summary, _rendered(made, summary.suffix.lower(), formula))
-        click.echo(f"\nwritten: {summary}")
-
-
-def _joined(files: tuple[Path, ...]) -> Release:
+def joined_files(files: tuple[Path, ...]) -> Release:
+    """Return the releases of all parties as one."""
     found = [load_release(path) for path in files]
     if len(found) == 1 and found[0].kind.startswith(JOINED):
         return found[0]
@@ -261,23 +255,3 @@ def _check_plan(joined: Release, plan: MixingPlan) -> None:
     missing = [name for name in plan.parties if name not in joined.law["parties"]]
     if missing:
         raise AlignmentError(f"the file(s) of {', '.join(missing)} are missing: the plan names them")
-
-
-def _fitted(
-    joined: Release, formula: str, *, plain: bool, shrink: bool, target: JoinedTarget
-) -> MixingResults:
-    if joined.law["method"] == "random-mixing":
-        model: RMGMOLS | DGMOLS = RMGMOLS.from_release(joined)
-    else:
-        model = (BGMOLS if plain else DGMOLS).from_release(joined)
-    return model.regress(formula, debias=not plain, shrink=shrink, target=target)
-
-
-def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
-    if suffix == ".html":
-        head = (
-            f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{html.escape(title)}</title></head>'
-        )
-        return f"{head}<body>\n{made.as_html()}\n</body></html>\n"
-    render = {".txt": made.as_text, ".csv": made.as_csv, ".tex": made.as_latex}[suffix]
-    return render() + "\n"

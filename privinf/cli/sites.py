@@ -12,13 +12,13 @@ from typing import Any, TypedDict, Unpack
 import click
 
 from privinf.accounting import Budget
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option, write_text
+from privinf.cli.inputs import read_schema_file
+from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
 from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
-from privinf.schema import Schema
-from privinf.sealed import parse_json, read_text
+from privinf.sealed import parse_json, read_text, save_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
 TERMS = tuple(one.name for one in fields(SitePolicy))
@@ -91,7 +91,7 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
             raise ArgumentError(f"site {name!r} stands twice")
         keys[name] = key.strip().lower()
     roster = Roster(keys)
-    write_text(out, roster.to_json() + "\n")
+    save_text(out, roster.to_json() + "\n", overwrite=overwrite)
     click.echo(f"{len(roster)} sites, digest {roster.digest}\nwritten: {out}")
 
 
@@ -106,7 +106,7 @@ def design_command(formula: str, schema_file: Path) -> None:
 
     No row is read: a design follows from the formula and the schema.
     """  # noqa: D301
-    design = _schema(schema_file).design(formula)
+    design = read_schema_file(schema_file).design(formula)
     click.echo(f"{', '.join(design.names)}", err=True)
     for digest in dict.fromkeys((design.digest, design.conditioned().digest)):
         click.echo(digest)
@@ -171,16 +171,12 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     """Return what a site is made of but its ledger."""
     policy = _policy(files["policy_file"])
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
-    schema, formula = _schema(files["schema_file"]), files["formula"]
+    schema, formula = read_schema_file(files["schema_file"]), files["formula"]
     design = schema if formula is None else schema.design(formula)
     rows = table_rows(data, [*schema.columns], schema)
     if not len(rows):
         raise SchemaError(f"{data.name} has no rows: a site needs at least one")
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
-
-
-def _schema(path: Path) -> Schema:
-    return Schema.from_dict({"unit": None, "max_rows": 1} | _object(path))
 
 
 def _policy(path: Path) -> SitePolicy:

@@ -11,8 +11,8 @@ is clipped by the model that uses the schema.
 
 from __future__ import annotations
 
-from privinf.datasets.record import Dataset
-from privinf.datasets.wheel import LOADERS
+from privinf.datasets.wheel import LOADERS, Dataset
+from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.fitting.registry import studied
 
@@ -20,6 +20,7 @@ NAMES = ("co2", "fair", "modechoice", "randhie")
 PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")
 
 
+@door
 def load(name: str, **options: str | int | None) -> Dataset:
     """Return a data set by name.
 

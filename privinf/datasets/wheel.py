@@ -1,22 +1,86 @@
-"""The tables of the statsmodels wheel, each with a public schema and the texts that belong to it."""
+"""A `Dataset`, and those of the statsmodels wheel: each has a public schema and texts that belong to it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from privinf.datasets.record import Dataset, record, wheel_table
-from privinf.schema import Numeric
+from privinf.schema import Numeric, Schema
 from privinf.validation import check_choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CO2_TEXT = """\
+WheelTable = Literal["co2", "fair", "modechoice", "randhie"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Dataset:
+    """A data set ready for a private regression of one column on all others.
+
+    Attributes
+    ----------
+    name : str
+    data : DataFrame, shape (n, d + 1)
+        float64, no missing values; the columns of `schema`, in its order.
+    response : str
+    schema : Schema
+        Public bounds from the codebook, never from the rows.
+    description, source, licence : str
+    """
+
+    name: str
+    data: pd.DataFrame
+    response: str
+    schema: Schema
+    description: str
+    source: str
+    licence: str
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the d other columns."""
+        return [name for name in self.data.columns if name != self.response]
+
+    @property
+    def X(self) -> pd.DataFrame:
+        """The features, shape (n, d), without a constant."""
+        return self.data[self.features]
+
+    @property
+    def y(self) -> pd.Series:
+        """The response, shape (n,)."""
+        return self.data[self.response]
+
+    @property
+    def formula(self) -> str:
+        """The response on every feature, with an intercept."""
+        return f"{self.response} ~ {' + '.join(self.features)}"
+
+    def __repr__(self) -> str:
+        n, columns = self.data.shape
+        return f"<Dataset {self.name}: {self.response} on {columns - 1} features, {n} rows>"
+
+
+def wheel_table(name: WheelTable) -> pd.DataFrame:
+    """Return a table that lies in the statsmodels wheel."""
+    data: pd.DataFrame = import_module(f"statsmodels.datasets.{name}").load_pandas().data
+    return data
+
+
+def record(name: str, data: pd.DataFrame, response: str, columns: Mapping[str, Any], **texts: str) -> Dataset:
+    """Return the record of `data`, cut to the declared columns and put in their order."""
+    return Dataset(name, data[list(columns)].astype("float64"), response, Schema(columns), **texts)
+
+
+CO2_TEXTS = {
+    "description": """\
 Weekly mean CO2 concentration at Mauna Loa, March 1958 to December 2001: 2,284 weeks. The 59 weeks without a
 measurement are interpolated linearly.
 
@@ -24,12 +88,13 @@ features="harmonic": t, t^2, t^3 with t running from -1 (first week) to 1 (last)
 and two cycles a year. features="lags": the concentrations of the seven weeks before; the first weeks, which
 have no such past, are filled with the first concentration. Concentrations are bounded by 300 and 400 ppm:
 ice cores and spot measurements put the air of those decades well inside.
-"""
-CO2_SOURCE = (
-    "Keeling, C. D. and Whorf, T. P. (2004), Atmospheric CO2 concentrations derived from flask air samples "
-    "at sites in the SIO network, CDIAC; statsmodels.datasets.co2"
-)
-CO2_LICENCE = "public domain"
+""",
+    "source": (
+        "Keeling, C. D. and Whorf, T. P. (2004), Atmospheric CO2 concentrations derived from flask air "
+        "samples at sites in the SIO network, CDIAC; statsmodels.datasets.co2"
+    ),
+    "licence": "public domain",
+}
 Features = Literal["harmonic", "lags"]
 CO2_BOUNDS = Numeric(300.0, 400.0, unit="ppm")
 CO2_LAGS = 7
@@ -58,7 +123,7 @@ def load_co2(*, features: Features = "harmonic") -> Dataset:
     bounds = Numeric(-1.0, 1.0) if features == "harmonic" else CO2_BOUNDS
     columns = {"co2": CO2_BOUNDS, **dict.fromkeys(made.columns, bounds)}
     made.insert(0, "co2", co2)
-    return record("co2", made, "co2", columns, description=CO2_TEXT, source=CO2_SOURCE, licence=CO2_LICENCE)
+    return record("co2", made, "co2", columns, **CO2_TEXTS)
 
 
 def _harmonics(co2: pd.Series) -> pd.DataFrame:
@@ -77,7 +142,8 @@ def _lags(co2: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({f"lag{k}": co2.shift(k).bfill() for k in range(1, CO2_LAGS + 1)})
 
 
-FAIR_TEXT = """\
+FAIR_TEXTS = {
+    "description": """\
 Answers of 6,366 married women to a questionnaire of Redbook magazine, 1974 (Fair, 1978).
 
 All columns but the last are codes, and the codebook lists them, so the bounds are known beforehand:
@@ -86,12 +152,13 @@ than 1) to 23 (more than 10, oldest child 18 or over); children 0 to 5.5 (five o
 to 4 (strongly); educ 9 (grade school) to 20 (advanced degree); occupation and occupation_husb 1 (student)
 to 6 (professional with advanced degree). affairs is a rate, encounters a year, which has no greatest code:
 it is bounded by 10, and larger values are clipped.
-"""
-FAIR_SOURCE = (
-    "Fair, R. C. (1978), A theory of extramarital affairs, Journal of Political Economy 86, 45-61; "
-    "statsmodels.datasets.fair"
-)
-FAIR_LICENCE = "distributed with statsmodels with permission of the author"
+""",
+    "source": (
+        "Fair, R. C. (1978), A theory of extramarital affairs, Journal of Political Economy 86, 45-61; "
+        "statsmodels.datasets.fair"
+    ),
+    "licence": "distributed with statsmodels with permission of the author",
+}
 FAIR_COLUMNS = {
     "yrs_married": Numeric(0.5, 23.0, unit="years"),
     "rate_marriage": Numeric(1.0, 5.0, unit="code"),
@@ -105,19 +172,8 @@ FAIR_COLUMNS = {
 }
 
 
-def load_fair() -> Dataset:
-    """Return yrs_married and the 8 other columns (n = 6366).
-
-    Examples
-    --------
-    >>> load_fair()
-    <Dataset fair: yrs_married on 8 features, 6366 rows>
-    """
-    texts = {"description": FAIR_TEXT, "source": FAIR_SOURCE, "licence": FAIR_LICENCE}
-    return record("fair", wheel_table("fair"), "yrs_married", FAIR_COLUMNS, **texts)
-
-
-MODECHOICE_TEXT = """\
+MODECHOICE_TEXTS = {
+    "description": """\
 Choice of travel mode, 1987: 210 travellers, four alternatives each, 840 rows (Greene and Hensher, 1997).
 
 gc, the generalised cost, is in-vehicle cost plus the value of the travel time. mode is coded 1 (air),
@@ -127,12 +183,13 @@ to a day, incomes up to 100 thousand dollars, groups up to 6.
 
 The identifier `individual` is dropped, as the paper has it, which makes every row a client. A traveller has
 four rows with the same income and group size: a claim for one row is not a claim for one traveller.
-"""
-MODECHOICE_SOURCE = (
-    "Greene, W. H. and Hensher, D. (1997), Multinomial logit and discrete choice models; "
-    "statsmodels.datasets.modechoice"
-)
-MODECHOICE_LICENCE = "public domain"
+""",
+    "source": (
+        "Greene, W. H. and Hensher, D. (1997), Multinomial logit and discrete choice models; "
+        "statsmodels.datasets.modechoice"
+    ),
+    "licence": "public domain",
+}
 MODECHOICE_COLUMNS = {
     "gc": Numeric(0.0, 300.0, unit="dollars"),
     "mode": Numeric(1.0, 4.0, unit="code"),
@@ -145,19 +202,8 @@ MODECHOICE_COLUMNS = {
 }
 
 
-def load_modechoice() -> Dataset:
-    """Return gc and the 7 other columns (n = 840).
-
-    Examples
-    --------
-    >>> load_modechoice()
-    <Dataset modechoice: gc on 7 features, 840 rows>
-    """
-    texts = {"description": MODECHOICE_TEXT, "source": MODECHOICE_SOURCE, "licence": MODECHOICE_LICENCE}
-    return record("modechoice", wheel_table("modechoice"), "gc", MODECHOICE_COLUMNS, **texts)
-
-
-RANDHIE_TEXT = """\
+RANDHIE_TEXTS = {
+    "description": """\
 RAND Health Insurance Experiment, 20,190 person-years (Cameron and Trivedi, 2005).
 
 lncoins = ln(coinsurance + 1), coinsurance in percent, so at most ln 101. fmde = ln(max(1, MDE / (.01
@@ -169,12 +215,13 @@ year, is bounded by 52, one a week. Larger values are clipped.
 
 People were followed for three or five years, so a person has several rows; the identifier is not in the
 table. A claim for one row is not a claim for one person.
-"""
-RANDHIE_SOURCE = (
-    "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; "
-    "statsmodels.datasets.randhie"
-)
-RANDHIE_LICENCE = "public domain"
+""",
+    "source": (
+        "RAND Corporation; Cameron, A. C. and Trivedi, P. K. (2005), Microeconometrics; "
+        "statsmodels.datasets.randhie"
+    ),
+    "licence": "public domain",
+}
 ResponseName = Literal["lncoins", "fmde"]
 _INDICATOR = Numeric(0.0, 1.0)
 RANDHIE_COLUMNS = {
@@ -210,10 +257,16 @@ def load_randhie(*, response: ResponseName = "lncoins") -> Dataset:
     """
     check_choice(response, ResponseName, "response")
     columns = {response: RANDHIE_COLUMNS[response], **RANDHIE_COLUMNS}
-    texts = {"description": RANDHIE_TEXT, "source": RANDHIE_SOURCE, "licence": RANDHIE_LICENCE}
-    return record("randhie", wheel_table("randhie"), response, columns, **texts)
+    return record("randhie", wheel_table("randhie"), response, columns, **RANDHIE_TEXTS)
 
 
-LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType({
-    "co2": load_co2, "fair": load_fair, "modechoice": load_modechoice, "randhie": load_randhie,
-})  # fmt: skip
+LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
+    {
+        "co2": load_co2,
+        "fair": lambda: record("fair", wheel_table("fair"), "yrs_married", FAIR_COLUMNS, **FAIR_TEXTS),
+        "modechoice": lambda: record(
+            "modechoice", wheel_table("modechoice"), "gc", MODECHOICE_COLUMNS, **MODECHOICE_TEXTS
+        ),
+        "randhie": load_randhie,
+    }
+)

@@ -1,28 +1,122 @@
-"""A site in a process of its own: rows, key and ledger behind a unix socket, away from pushed code."""
+"""A site in a process of its own: rows, key and ledger behind a unix socket, away from pushed code.
+
+Messages are lengths, a JSON header with the text, and plain arrays; never a pickle.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import os
 import shutil
 import socket
+import struct
 import threading
+import time
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
-from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply
 from privinf.federation.site import NOTHING, Site
 from privinf.validation import check_count, check_positive
 
 log = logging.getLogger(__name__)
-
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
+MAGIC = b"privinf1"
+HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the arrays
+ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
+LARGEST = 1 << 28
+CHUNK = 1 << 20
+FOREIGN = "the message is not one of privinf"
+
+
+def frame(message: Message, **header: str) -> list[bytes]:
+    """Return a message as bytes, part by part; `header` holds further texts."""
+    text, arrays = message
+    little = {
+        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        for name, array in arrays.items()
+    }
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in little.items()]
+    head = json.dumps({**header, "text": text, "arrays": shapes}).encode()
+    size = sum(array.nbytes for array in little.values())
+    return [HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values())]
+
+
+def unframe(head: bytes, body: bytes) -> tuple[dict[str, Any], Message]:
+    """Return what `frame` wrote, without the lengths: further texts and message; else StorageError."""
+    arrays: dict[str, NDArray[Any]] = {}
+    start = 0
+    try:
+        header = json.loads(head)
+        text = header.pop("text")
+        for name, dtype, shape in header.pop("arrays"):
+            if not isinstance(name, str) or name in arrays:
+                raise StorageError(FOREIGN)
+            if not isinstance(shape, list) or not all(type(one) is int and one >= 0 for one in shape):
+                raise StorageError(FOREIGN)
+            stop = start + ITEM_BYTES[dtype] * math.prod(shape)
+            arrays[name] = _array(body[start:stop], dtype, shape)
+            start = stop
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise StorageError(FOREIGN) from None
+    if start != len(body) or not all(isinstance(value, str) for value in (text, *header.values())):
+        raise StorageError(FOREIGN)
+    return header, (text, arrays)
+
+
+def _array(content: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
+    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)
+    # A flag of 2 would count twice in a sum.
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise StorageError(FOREIGN)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def send(connection: socket.socket, message: Message, timeout: float, **header: str) -> None:
+    """Send a message within the time; OSError if it is not taken."""
+    end = time.monotonic() + timeout
+    for part in filter(None, frame(message, **header)):  # who has all hangs up: nothing more may be sent
+        connection.settimeout(_left(end))
+        connection.sendall(part)
+
+
+def receive(connection: socket.socket, timeout: float, largest: int) -> tuple[dict[str, Any], Message]:
+    """Return a message that arrives within the time: OSError if none does, StorageError if it is no such."""
+    end = time.monotonic() + timeout
+    magic, head, body = HEAD.unpack(_exactly(connection, HEAD.size, end))
+    if magic != MAGIC:
+        raise StorageError(FOREIGN)
+    if head + body > largest:
+        raise StorageError(f"the message is larger than {largest} bytes")
+    return unframe(_exactly(connection, head, end), _exactly(connection, body, end))
+
+
+def _exactly(connection: socket.socket, size: int, end: float) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        connection.settimeout(_left(end))
+        part = connection.recv(min(CHUNK, size - len(received)))
+        if not part:
+            raise ConnectionResetError("the connection ended")
+        received += part
+    return bytes(received)
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0.0:
+        raise TimeoutError("too late")
+    return left
 
 
 @doors
@@ -135,10 +229,8 @@ class SiteDaemon:
         if name != self.name:
             return self._refusal(ArgumentError(f"this is not the site {name!r}"))
         reply = self._site.handle(query, self.name)
-        log.info(
-            "%s: %s, position %d: %s",
-            self.name, ascii(query.op)[1:-1], query.sequence, reply.error or "answered",
-        )  # fmt: skip
+        asked, found = ascii(query.op)[1:-1], reply.error or "answered"
+        log.info("%s: %s, position %d: %s", self.name, asked, query.sequence, found)
         return reply
 
     def _refusal(self, problem: Exception) -> Reply:
@@ -153,9 +245,7 @@ class SiteDaemon:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self._close()
 
@@ -199,12 +289,11 @@ class RemoteSite:
         StorageError
             What came back is no answer.
         """
-        text, arrays = query.pack()
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(self._timeout)
                 connection.connect(self._path)
-                send(connection, (text, arrays), self._timeout, to=name)
+                send(connection, query.pack(), self._timeout, to=name)
                 _, message = receive(connection, self._timeout, LARGEST)
         except OSError as problem:
             raise AlignmentError(
@@ -223,9 +312,6 @@ def _question(message: tuple[dict[str, Any], Message]) -> tuple[str, Query]:
     if set(header) != {"to"} or not isinstance(header["to"], str):
         raise StorageError("the message names no site")
     return header["to"], Query.unpack(text, arrays)
-
-
-# The socket.
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:
@@ -255,10 +341,9 @@ def _clear(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
-            probe.connect(str(path))
+            with suppress(TimeoutError):
+                probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-        except TimeoutError:
-            pass
     raise FileExistsError("another daemon is there: stop it first")

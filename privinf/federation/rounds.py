@@ -15,6 +15,7 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Pri
 from privinf.federation.messages import Federation, Query, Reply, check_alike, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
+from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design
 from privinf.typing import PlainValue, SumRelation
@@ -140,6 +141,8 @@ class Rounds:
         """Check everything that can be checked before a charge."""
         if not isinstance(op, str) or op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {shown(op)}; there are {', '.join(SITE_OPS)}")
+        if isinstance(sites, str):
+            raise ArgumentError("sites must be a list of names, not one text")
         asked = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in asked:
             if name not in self._rows:
@@ -149,8 +152,9 @@ class Rounds:
         if "bits" in args:
             raise ArgumentError("bits is the server's to choose")
         plain = Query(op, args).args  # refuses what no transport carries
-        most = max(self._rows[name] for name in asked)
-        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), most), asked
+        sizes = [self._rows[name] for name in asked]
+        plain = {**plain, "bits": exact_bits(sum(sizes))}
+        return SITE_OPS[op], SITE_OPS[op].reach(plain, len(self._design.names), max(sizes)), asked
 
     def _spend(self, entries: tuple[LedgerEntry, ...], asked: Sequence[str]) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""

@@ -36,7 +36,7 @@ from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.noise import NoiseSource, get_source, grid_step
-from privinf.noise.lattice import LARGEST_STEP
+from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
@@ -220,7 +220,8 @@ class TrustedServer(Rounds):
         )
         scale, entry = line.calibrated(self._noise)
         if scale > 0.0 and self._noise.secure:
-            _check_room(sum(reach.units(self._rows[name]) for name in asked) * reach.bound, scale)
+            size = sum(reach.units(self._rows[name]) for name in asked) * reach.bound
+            _check_room(size, scale, LARGEST_STEP if known.sums is None else LARGEST_SUM)
         entry = self._marked(entry)
         query = self._query(known, args, (entry,), asked, noisy=scale > 0.0)
         question = question_of(query)
@@ -232,10 +233,6 @@ class TrustedServer(Rounds):
 
         It is charged unless its line, all of it, stands in the ledger: then it is a repeat, costs nothing,
         and gives the same bytes. Sites know a question again, and answer it at no charge.
-
-        Parameters
-        ----------
-        planned : PlannedSum
 
         Raises
         ------
@@ -272,7 +269,8 @@ class TrustedServer(Rounds):
             del total
             return self._asked_anew(planned, answered)
         if scale > 0.0:
-            total = self._source(query, question, answered, total).perturb(total, scale)
+            size = sum(reach.units(self._rows[name]) for name in answered) * reach.bound
+            total = _noised(total, scale, size, self._source(query, question, answered, total))
         return NoisySum(total, self._count(answered), answered, scale, planned.mu, lines)
 
     def scalar(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
@@ -386,7 +384,8 @@ class TrustedServer(Rounds):
     def _query(
         self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], asked: list[str], *, noisy: bool
     ) -> Query:
-        bits = exact_bits(self._count(asked)) if noisy and self._noise.secure else 0
+        exact = noisy and (self._noise.secure or op.sums is not None)
+        bits = exact_bits(self._count(asked)) if exact else 0
         return Query(
             op.name, {**args, "bits": bits}, op.version, self._digest, self._session, self._next(),
             tuple(entry.to_dict() for entry in entries),
@@ -446,6 +445,15 @@ class TrustedServer(Rounds):
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
 
 
-def _check_room(reach: float, scale: float) -> None:
-    if 2.0 * reach / grid_step(scale) >= LARGEST_STEP:
+def _noised(total: Floats, scale: float, size: float, source: NoiseSource) -> Floats:
+    """Return a sum of entries up to `size` with its noise; sums of many rows as integers of 62 digits."""
+    step = grid_step(scale)
+    if not source.secure or 2.0 * size < step * LARGEST_STEP:
+        return source.perturb(total, scale)
+    steps = np.clip(np.rint(total / step), -LARGEST_SUM, LARGEST_SUM).astype(np.int64)
+    return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
+
+
+def _check_room(reach: float, scale: float, most: float = LARGEST_STEP) -> None:
+    if 2.0 * reach / grid_step(scale) >= most:
         raise SensitivityError("the sum is too large against the noise for its fixed-point grid")

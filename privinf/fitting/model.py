@@ -16,7 +16,7 @@ from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.typing import CovWord, Missing, SpendingWords, Table
+from privinf.typing import AnyPath, CovWord, Missing, SpendingWords, Table
 from privinf.validation import check_cov_type, check_words
 
 # ---- covariances
@@ -145,6 +145,7 @@ STATSMODELS = {
     "scale": "takes the residual variance as known: it is estimated from the release",
     "use_correction": "is the factor of HC1: ask for cov_type='HC1'",
 }
+RELEASE_WORDS = (*WORDS, "to")
 NO_LEVEL = "name what may be spent: epsilon= with delta=, mu= or rho="
 
 
@@ -186,11 +187,29 @@ def spending_of(
     return told
 
 
-# ---- models of one release
+# ---- models
+
+
+RAW_ROWS = ("data", "endog", "exog", "orig_endog", "orig_exog", "wendog", "wexog")
+NOT_SHOWN = (
+    "{}: a model shows no rows; what they release is in the result, names in result.model.exog_names, and "
+    "the rows are where you took them from"
+)
+
+
+class Rowless:
+    """A model that shows no rows: statsmodels' attributes that hold some say why they are not there."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in RAW_ROWS:
+            raise NotAvailableError(NOT_SHOWN.format(name))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 @doors
-class ReleaseModel:
+class ReleaseModel(Rowless):
     """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
 
     Subclasses set `mechanism_class` (of mechanisms with ``release(rows, ...)``) and `kind`, and implement
@@ -261,17 +280,21 @@ class ReleaseModel:
         model._release = release.require(cls.kind, cls.__name__)
         return model
 
-    def release(self, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]) -> Release:
+    def release(
+        self, *, to: AnyPath | None = None, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+    ) -> Release:
         """Release the rows once: see the ``release`` of the mechanism for what is sent.
 
         Parameters
         ----------
+        to : path, optional
+            Of a release of rows: a Parquet file that is written block by block.
         ledger : Ledger, optional
             Instead of the model's own.
         epsilon, delta, mu, rho, calibration, rng, source
             What may be spent, and on whose noise; without `rng` the noise is secure.
         """
-        return self._released(ledger, spending_of(spending, self.refused))
+        return self._released(ledger, spending_of({**spending, "to": to}, self.refused, RELEASE_WORDS))
 
     def _released(self, ledger: Ledger | None, spending: Mapping[str, Any]) -> Release:
         if self._rows is None:

@@ -28,14 +28,13 @@ Thakurta 2022, arXiv 2210.17520), whose squared prices add up to mu^2 at most on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privinf.errors import ConvergenceError
-from privinf.glm.questions import LOWEST, MEAT, Counting, Questions
+from privinf.glm.questions import LOWEST, MEAT, Asked, Counting, Questions
 from privinf.glm.second_look import Measures, Pilot, SecondLook
 from privinf.inference.tails import LAYER, Clip, best_clip, layered, quantile_of, shrunk
 from privinf.typing import Floats
@@ -140,22 +139,24 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
     norm = gram_clip(asked, pilot, price)
     clip, share = chosen_clip(asked, pilot, price)
     both = asked.args(pilot, {"low": clip.low, "high": clip.high, "weight": clip.weight})
-    hessian, hessian_sd = asked.matrix("whitened.hessian", price, "Hessian", {**both, "clip": norm})
+    low, high = clip.shares()
+    last: tuple[Asked, float] = ("whitened.meat", MEAT, "meat", both), 0.0
+    if not asked.looks.robust:
+        last = asked.squares(pilot)
+    found = asked.together([
+        ("whitened.hessian", price, "Hessian", {**both, "clip": norm}),
+        ("whitened.score", share * low, "scores", asked.args(pilot, {"low": 0.0, "high": clip.low})),
+        ("whitened.score", share * high, "scores, upper layer",
+         asked.args(pilot, {"low": clip.low, "high": clip.high})),
+        last[0],
+    ])  # fmt: skip
+    hessian, hessian_sd = asked.mean_matrix(found[0])
+    lower, upper = found[1:3]
     edge = hessian_sd * math.sqrt(2.0 * p)
     values, vectors = floored(hessian, LAST_FLOOR * edge)
-    low, high = clip.shares()
-    lower = asked.vector(
-        "whitened.score", share * low, "scores", asked.args(pilot, {"low": 0.0, "high": clip.low})
-    )
-    upper = asked.vector(
-        "whitened.score",
-        share * high,
-        "scores, upper layer",
-        asked.args(pilot, {"low": clip.low, "high": clip.high}),
-    )
     scores = lower.values + clip.weight * upper.values
     step = vectors @ ((vectors.T @ scores) / values) / n
-    meat, meat_sd, measures = last_moments(asked, pilot, moments, both, hessian, step)
+    meat, meat_sd, measures = last_moments(asked, pilot, moments, (found[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     return SecondLook(
@@ -165,9 +166,11 @@ def second_look(asked: Questions, pilot: Pilot, moments: Floats, *, again: bool)
 
 
 def last_moments(
-    asked: Questions, pilot: Pilot, moments: Floats, both: Mapping[str, Any], hessian: Floats, step: Floats
+    asked: Questions, pilot: Pilot, moments: Floats, last: tuple[Any, float], hessian: Floats, step: Floats
 ) -> tuple[Floats, float, Measures]:
     """Return the meat of the clipped scores, the sd of its noise, and mean squares.
+
+    `last` is the release of the meat, or of squared residuals with the sum of what lies beyond their clip.
 
     Where errors are taken to have equal variance, the meat is s2 H, s2 the mean of (clipped) squares of
     residuals at the pilot, less what the step takes of it.
@@ -175,10 +178,11 @@ def last_moments(
     p = asked.p
     theta = pilot.theta + pilot.unit * pilot.whitening.T @ step
     if asked.looks.robust:
-        meat, sd = asked.matrix("whitened.meat", MEAT, "meat", both)
+        meat, sd = asked.mean_matrix(last[0])
         residual = pilot.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
     else:
-        residual = asked.squares(pilot) - pilot.unit**2 * float(step @ hessian @ step)
+        squares = (float(last[0].values[0]) + last[1]) / asked.n
+        residual = squares - pilot.unit**2 * float(step @ hessian @ step)
     if math.isinf(asked.mu):
         ends = np.append(-theta, 1.0)
         residual = float(ends @ moments @ ends)

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.fitting.model import SITES_NOISE, spending_of
+from privinf.fitting.model import SITES_NOISE, Rowless, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -47,7 +47,7 @@ from privinf.validation import check_choice
 
 
 @doors
-class GLM:
+class GLM(Rowless):
     r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
 
     Sites come by `from_arrays`, or by `from_formula` from a federation.
@@ -227,7 +227,8 @@ class GLM:
         ledger: Ledger | None,
         roles: Roles = NO_ROLES,
     ) -> Self:
-        self._rows = glm_rows(held.placed(trust, zero_out=True), family, radius, residual_clip, roles)
+        placed = held.placed(trust, zero_out=True, passes=True)
+        self._rows = glm_rows(placed, family, radius, residual_clip, roles)
         self._trust, self.ledger = trust, check_ledger(ledger)
         return self
 

@@ -10,18 +10,20 @@ these weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from privinf.accounting.budget import ROUNDING
+from privinf.federation import NoisySum
 from privinf.glm.rows import GlmRows
 from privinf.glm.second_look import Pilot
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import FLATTEST, SEEN, Tail, best_clip, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
+from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.tails import counts_above
 from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget
@@ -35,6 +37,9 @@ LOWEST, MOST_THRESHOLDS = 0.7, 120
 CELLS, BEYOND = 64, 0.01
 # A count that is this many sds of its noise may be nothing.
 UNSEEN = 2.0
+
+# A statistic, its share of mu^2, its label and its arguments.
+Asked: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +212,25 @@ class Questions:
         found = self.sums.asked_matrix(op, {**self.units, **args}, label, self.price(share))
         return found.values / self.n, float(found.scale) / self.n
 
+    def together(self, asked: Sequence[Asked]) -> list[Any]:
+        """Release several sums, (op, share, label, args) each, that do not wait for one another."""
+        return self.sums.asked_together([
+            (op, {**self.units, **args}, label, self.price(share)) for op, share, label, args in asked
+        ])  # fmt: skip
+
+    def mean_matrix(self, found: NoisySum) -> tuple[Floats, float]:
+        """Return the mean of a symmetric statistic that was released as a vector, and its diagonal's sd."""
+        return from_isometric(found.values) / self.n, float(found.scale) / self.n
+
     def args(self, pilot: Pilot, more: Mapping[str, PlainValue]) -> dict[str, Any]:
         """Return what statistics of residuals are told of the pilot, and of the user's clip."""
         clip = {} if self.looks.clip is None else {"residual_clip": self.looks.clip}
         return pilot.args({**clip, **more})
 
-    def squares(self, pilot: Pilot) -> float:
-        """Return the mean of squared residuals at the pilot; it pays for a meat.
+    def squares(self, pilot: Pilot) -> tuple[Asked, float]:
+        """Return what asks for the squared residuals at the pilot, paid as a meat, and what lies beyond them.
 
-        They are clipped where counts say, and what the counts see beyond is added.
+        They are clipped where counts say, and what the counts see beyond is to be added.
         """
         beyond, bound2 = 0.0, min(self.residual(pilot.theta), self.looks.clip or math.inf) ** 2
         if pilot.residuals is not None and self.looks.rule == "auto":
@@ -223,8 +238,7 @@ class Questions:
             bound2 = best_clip(tail, lambda c: (c / mu) ** 2 + tail.excess(c) ** 2)
             beyond = float(tail.excess(np.array([bound2]))[0])
         args = pilot.args({"residual_clip": math.sqrt(bound2)})
-        found = self.vector("whitened.square", MEAT, "squared residuals", args)
-        return (float(found.values[0]) + beyond) / self.n
+        return ("whitened.square", MEAT, "squared residuals", args), beyond
 
     def tail(self, pilot: Pilot, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""

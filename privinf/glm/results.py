@@ -19,7 +19,7 @@ from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import LookedScores, SecondLook, identified
+from privinf.glm.second_look import LookedScores, SecondLook, exclusive, identified
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms
@@ -307,7 +307,8 @@ def second_look_results(
     )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
-    strength, measures = identified(look, names), look.measures
+    seen = exclusive(look.pilot, rows.limits[0], rows.design.constant)
+    strength, measures = identified(look, names, effects=seen), look.measures
     most = look.most_bias(transform)
     context = description.context(rows, *notes_of(rows, look, estimate, strength, most))
     context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict()}

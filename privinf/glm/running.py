@@ -14,7 +14,8 @@ from privinf.accounting import GaussianLoss, Ledger, PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
-from privinf.federation.local import Curator, LocalSites
+from privinf.federation.curator import Curator, TableByPasses
+from privinf.federation.local import LocalSites
 from privinf.fitting.model import CURVED_HC1, Covariance
 from privinf.fitting.solve import small_sampled
 from privinf.glm.advice import curved_notes, misfits, unsettled_reason
@@ -100,6 +101,8 @@ def _run(
         entries = kept.entries if isinstance(kept, CheckpointedServer) else ledger.entries[before:]
         report = PrivacyReport.of(entries, ledger=ledger, delta=plan.delta)
         options = _options(rows, trust, request) | more
+        if (passes := getattr(kept, "passes", None)) is not None:
+            options["Passes over the table"] = str(passes)
         return FitDescription(model, method, options, trajectory, sums.traffic, report)
 
     if plan.curved:
@@ -197,18 +200,19 @@ def sums_of(
     if request.max_colluding and trust != "secure-sum":
         raise ArgumentError('max_colluding= belongs to trust="secure-sum"')
     options: dict[str, Any] = {"ledger": ledger, "rng": rng, "relation": request.relation}
-    own = rows.federation.own_rows(rows.design) if isinstance(rows.federation, LocalSites) else None
+    sites = rows.federation
+    if isinstance(sites, TableByPasses) and folder is not None:
+        sites = sites.collected()
+    own = sites.own_rows(rows.design) if isinstance(sites, (LocalSites, TableByPasses)) else None
     asked: Curator | TrustedServer | CheckpointedServer
     if trust == "central" and folder is None and own is not None:
         asked = Curator(own[1], name=own[0], **options)
     else:
         options["design"] = None if rows.design.schema is None else rows.design
         if trust == "secure-sum":
-            server: TrustedServer = SecureServer(
-                rows.federation, max_colluding=request.max_colluding, **options
-            )
+            server: TrustedServer = SecureServer(sites, max_colluding=request.max_colluding, **options)
         else:
-            server = TrustedServer(rows.federation, trust=trust, **options)
+            server = TrustedServer(sites, trust=trust, **options)
         asked = server if folder is None else CheckpointedServer(server, folder)
     constant = rows.design.constant if rows.family == "poisson" else None
     return GlmSums(asked, rows.model, rows.total, rows.p, *rows.limits, constant, clients)

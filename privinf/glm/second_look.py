@@ -22,9 +22,11 @@ from privinf.typing import Flags, Floats, PlainValue, SamplingKind
 
 # Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
 WEAKEST = 0.0
-# Beside two or more indicators of one factor: below it intervals of effects fell short
-# (benchmarks/results/effects_reported.md).
+# Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
+# short (benchmarks/results/effects_reported.md).
 WEAKEST_EFFECTS = LEAST_STRENGTH
+# In sds of the noise, how near moments come to those of columns of zeros and ones that exclude one another.
+NEAR_ENDS, NEAR_NONE = 3.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,15 +302,36 @@ def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores 
     return LookedScores.from_dict(settings["scores"]) if "scores" in settings else None
 
 
-def identified(look: SecondLook, names: Sequence[str]) -> Identification:
+def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
+    """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
+
+    By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
+    bounds are -1 and 1: all values are at an end where E z^2 = 1, and E z z' + E z + E z' + 1, four times
+    the share of rows in which both are 1, is 0. Without one, columns from 0 up exclude each other if E z z'
+    is 0.
+    Independent columns that are 1 in few rows look alike.
+    """
+    gram, sd = pilot.gram, pilot.edge / math.sqrt(2.0 * len(pilot.gram))
+    if constant is None:
+        both, noise, kept = gram, sd / math.sqrt(2.0), low >= 0.0
+    else:
+        mean = gram[constant]
+        both, noise = (gram + mean[:, None] + mean + 1.0) / 4.0, sd * math.sqrt(1.5) / 4.0
+        kept = np.abs(np.diag(gram) - 1.0) <= NEAR_ENDS * sd
+        kept[constant] = False
+    pairs = np.triu(np.outer(kept, kept), 1)
+    return bool((both[pairs] <= NEAR_NONE * noise).any())
+
+
+def identified(look: SecondLook, names: Sequence[str], *, effects: bool = False) -> Identification:
     """Return whether the last Hessian was more than noise in every direction.
 
     Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
     in some direction: the last one mends that, unless it is noise itself. Where a term of `names` has two or
-    more indicators, the threshold is that of absorbed effects, which are the same fit.
+    more indicators, or columns look so (`effects`), the threshold is that of absorbed effects, the same fit.
     """
     edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
     smallest = look.strength * edge if edge > 0.0 else 1.0
     terms = Counter(term_of(name) for name in names if "[T." in name)
-    least = WEAKEST_EFFECTS if max(terms.values(), default=0) > 1 else WEAKEST
+    least = WEAKEST_EFFECTS if effects or max(terms.values(), default=0) > 1 else WEAKEST
     return Identification(look.strength, least, look.strength < least, smallest, edge)

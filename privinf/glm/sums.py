@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict
 
@@ -144,6 +144,16 @@ class GlmSums:
         """Release a vector sum."""
         found = self.server.vector_sum(op, args, label=label, mu=mu)
         self.traffic.add(label, args, len(found.values))
+        return found
+
+    def asked_together(self, asked: Sequence[tuple[str, Mapping[str, Any], str, float]]) -> list[Any]:
+        """Release several sums, (op, args, label, mu) each: by one pass where rows are read by passes."""
+        together = getattr(self.server, "vector_sums", None)
+        if together is None:
+            return [self.asked(*one) for one in asked]
+        found: list[Any] = together(asked)
+        for (_, args, label, _), one in zip(asked, found, strict=True):
+            self.traffic.add(label, args, len(one.values))
         return found
 
     def asked_matrix(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> Any:

@@ -17,7 +17,7 @@ from privinf.inference.linear_scores import (
     refuse_dependent_rows,
 )
 from privinf.typing import Flags, Floats, SamplingKind
-from privinf.validation import check_array, check_number
+from privinf.validation import ReadRows, check_array, check_number
 
 # Share of each column's noise variance that keeps the noise's metric regular.
 REGULAR = 1e-9
@@ -107,30 +107,29 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         n, p = features.shape
         if n == 0 or p == 0 or response.shape != (n,):
             raise ArgumentError(f"X of shape {features.shape} and y of shape {response.shape} do not match")
-        self.n = n
-        self.noise_cov = _noise_covariance(noise_cov, p)
+        self.n, self.noise_cov = n, _noise_covariance(noise_cov, p)
         self.y_noise_var = check_number(y_noise_var, "y_noise_var", low=0.0)
-        self._cross: Floats = (
-            np.zeros(p) if y_noise_cross is None else check_array(y_noise_cross, "y_noise_cross", ndim=1)
-        )
+        cross = np.zeros(p) if y_noise_cross is None else y_noise_cross
+        self._cross: Floats = check_array(cross, "y_noise_cross", ndim=1)
         if self._cross.shape != (p,):
             raise ArgumentError(f"y_noise_cross must have {p} entries, got {len(self._cross)}")
         self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
         directions, cumulants = _fourth_components(fourth_directions, fourth_cumulants, p)
         self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
-        self._shared_response_noise = shared_response_noise
-        self._units = Units(n, groups)
+        self._shared_response_noise, self._units = shared_response_noise, Units(n, groups)
         given = check_weights(weights, n)
         self._X, self._y = self._units.sort(features), self._units.sort(response)
         self._weights = None if given is None else self._units.sort(given)
         self._mean_weight = 1.0 if given is None else float(given.mean())
         self.cov_type = "HC0" if groups is None else "cluster"
-        self._gram, cross = self._moments(self._weights)
-        self.g: Floats = cross - self._mean_weight * self._cross
+        self._gram, products = self._moments(self._weights)
+        self.g: Floats = products - self._mean_weight * self._cross
         self.A: Floats = self._gram - self._mean_weight * self.noise_cov
 
-    def scores(self, beta: Floats) -> Floats:
-        """Return psi of the m units, shape (m, p), clusters in the order of their codes, times m/n."""
+    def scores(self, beta: Floats) -> Floats | None:
+        """Return psi of the m units, (m, p), in the order of their codes, times m/n; None of `ReadRows`."""
+        if isinstance(self._X, ReadRows):
+            return None
         scores = np.empty((self._units.count, self.g.shape[0]))
         for rows, units in self._units.blocks():
             scores[units] = self._units.totals(self._row_scores(rows, beta), units)
@@ -255,12 +254,13 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
 
     def _moments(self, weights: Floats | None) -> tuple[Floats, Floats]:
         """Return mean w x x' and mean w x y."""
-        if weights is None:
-            return self._X.T @ self._X / self.n, self._X.T @ self._y / self.n
+        if weights is None and not isinstance(X := self._X, ReadRows):
+            return X.T @ X / self.n, X.T @ self._y / self.n
         gram, cross = np.zeros((self._X.shape[1],) * 2), np.zeros(self._X.shape[1])
         for rows, _ in self._units.blocks():
-            weighted = self._X[rows] * weights[rows, None]
-            gram += weighted.T @ self._X[rows]
+            X = self._X[rows]
+            weighted = X if weights is None else X * weights[rows, None]
+            gram += weighted.T @ X
             cross += weighted.T @ self._y[rows]
         return (gram + gram.T) / (2 * self.n), cross / self.n
 

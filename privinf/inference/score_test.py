@@ -60,10 +60,6 @@ def score_test(
         Columns under test: all that have noise (the default), and any others. The rest, noise-free, are
         concentrated out.
 
-    Returns
-    -------
-    ScoreTestResult
-
     Raises
     ------
     ArgumentError
@@ -170,10 +166,6 @@ def identification(system: LinearScores, *, threshold: float | None = None) -> I
     system : LinearScores
     threshold : float, optional
         Default 3.5 / sqrt(d), d the number of noisy columns.
-
-    Returns
-    -------
-    Identification
 
     Notes
     -----

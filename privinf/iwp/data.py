@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from privinf.errors import ArgumentError
 from privinf.iwp.noise import Combinations, LabelNoise, ResponseColumns
 from privinf.typing import Flags, Floats
-from privinf.validation import check_array, check_number
+from privinf.validation import ReadRows, check_array, check_number
 
 _CELLS = 1 << 13  # evaluations of a block: a dozen columns of it stay in the cache
 
@@ -160,5 +160,6 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
         raise ArgumentError(f"columns under response must be distinct positions in 0..{X.shape[1] - 1}")
     if noise[columns].any():
         raise ArgumentError("a column under randomized response must have noise variance 0")
-    for response in responses:
-        response.check_sent(X)
+    for block in X if isinstance(X, ReadRows) else [X]:
+        for response in responses:
+            response.check_sent(block)

@@ -12,7 +12,7 @@ from privinf.iwp.data import Examples
 from privinf.iwp.forms import ConditionalForm, ExponentialForm, Form, PoissonForm, SeriesForm
 from privinf.iwp.noise import Combinations, LabelNoise
 from privinf.iwp.nonlinear import SIGNED, MultinomialEngine, ScalarEngine
-from privinf.iwp.transforms.series import exponential_derivatives, logistic_derivatives, quadratic_derivatives
+from privinf.iwp.transforms import exponential_derivatives, logistic_derivatives, quadratic_derivatives
 from privinf.typing import Floats
 
 DERIVATIVES = {

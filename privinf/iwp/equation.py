@@ -15,7 +15,7 @@ from privinf.iwp.data import Examples
 from privinf.iwp.engines import engine_for, ignoring_noise
 from privinf.iwp.noise import LabelNoise, ResponseColumns
 from privinf.typing import Flags, Floats, LossName
-from privinf.validation import check_choice, check_count, check_number
+from privinf.validation import ReadRows, check_choice, check_count, check_number
 
 Correction = Literal["exact", "conditional", "series", "none"]
 
@@ -159,8 +159,10 @@ class ExampleScores:
         self._penalty = self.ridge * np.tile(self.penalized, classes)
         self._last: tuple[bytes, Floats, Floats] | None = None
 
-    def scores(self, theta: Floats) -> Floats:
-        """Return psi of all records, shape (n, p); the penalty is part of it."""
+    def scores(self, theta: Floats) -> Floats | None:
+        """Return psi of all records, shape (n, p), penalty included; None of rows that are not in memory."""
+        if isinstance(self.data.X, ReadRows):
+            return None
         scores = np.empty((self.n, self.p))
         for rows in self.blocks():
             scores[rows] = self._engine.scores(theta, rows)

@@ -19,7 +19,7 @@ from privinf.iwp.newton import has_stable_bread
 from privinf.iwp.nonlinear import SIGNED
 from privinf.iwp.root import regression_calibration
 from privinf.iwp.sgd import BATCH, Gradient, Schedule, SGDPath, default_decay, sgd, theory_step
-from privinf.iwp.transforms.series import series_coefficients
+from privinf.iwp.transforms import series_coefficients
 from privinf.typing import Floats, Integers
 from privinf.validation import as_generator, check_array
 
@@ -106,10 +106,6 @@ def fit_sgd(
     keep : int
         Keep about this many iterates for a picture of the pass.
 
-    Returns
-    -------
-    ExampleSGD
-
     Raises
     ------
     ArgumentError
@@ -167,10 +163,6 @@ def fit_sgd(
 
 def example_gradient(system: ExampleScores) -> Gradient:
     """Return the mean gradient of the corrected, penalised loss over a slice of records.
-
-    Parameters
-    ----------
-    system : ExampleScores
 
     Returns
     -------

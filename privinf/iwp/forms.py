@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from privinf.iwp.transforms.series import series_coefficients
+from privinf.iwp.transforms import series_coefficients
 from privinf.typing import Floats
 
 

@@ -47,6 +47,7 @@ from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.declared import Level
 from privinf.typing import (
+    AnyPath,
     ArrayLike,
     BinaryMechanism,
     Bounds,
@@ -288,17 +289,22 @@ class IWPGLM(ReleaseModel):
         check_release(release)
         return model
 
-    def release(self, *, ledger: Ledger | None = None, **spending: Unpack[ExampleSpending]) -> Release:
+    def release(
+        self, *, to: AnyPath | None = None, ledger: Ledger | None = None, **spending: Unpack[ExampleSpending]
+    ) -> Release:
         """Release every example once.
 
         Parameters
         ----------
+        to : path, optional
+            A Parquet file that is written block by block (see `Modulation.release`).
         ledger : Ledger, optional
             Instead of the model's own.
         epsilon_x, epsilon_y, epsilon, shares, delta, calibration, rng, source
             As for `fit`.
         """
-        return self._released(ledger, spending_of(spending, self.refused, ExampleSpending.__annotations__))
+        words = (*ExampleSpending.__annotations__, "to")
+        return self._released(ledger, spending_of({**spending, "to": to}, self.refused, words))
 
     def fit(
         self,

@@ -9,13 +9,19 @@ from typing import cast
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.iwp.transforms.bernoulli import inverse_weights
 from privinf.release_kinds import ExamplesLaw
 from privinf.releases import Release
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_number
 
 MOST_COMBINATIONS = 64
+
+
+def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
+    """Return ``(1{sent = l} - Q)/(P - Q)`` from the indicators (b, k) of the levels as sent."""
+    if other == 0.0:
+        return indicators
+    return np.asarray((indicators - other) / (keep - other), dtype=np.float64)
 
 
 def examples_law(release: Release) -> ExamplesLaw:

@@ -14,7 +14,7 @@ from privinf.iwp.data import Examples
 from privinf.iwp.engines import DERIVATIVES
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.newton import STEPS, has_stable_bread, newton
-from privinf.iwp.transforms.series import choose_truncation, truncation_bias
+from privinf.iwp.transforms import choose_truncation, truncation_bias
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count
 
@@ -25,10 +25,6 @@ _STEPS = 15
 
 def regression_calibration(system: ExampleScores) -> Floats:
     r"""Return the regression-calibration estimate, a start for the corrected score.
-
-    Parameters
-    ----------
-    system : ExampleScores
 
     Returns
     -------
@@ -78,10 +74,6 @@ def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 
         Quadratic, exponential or logistic, of any correction but the naive one.
     candidates : sequence of int, default (1, 2, 3)
 
-    Returns
-    -------
-    int
-
     Raises
     ------
     ArgumentError
@@ -117,10 +109,6 @@ def series_bias(system: ExampleScores, params: Floats) -> float:
     system : ExampleScores
         Of correction "series".
     params : (p,) array
-
-    Returns
-    -------
-    float
 
     Raises
     ------

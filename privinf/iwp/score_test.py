@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import CHI_SQUARE, kept_columns
-from privinf.inference.restricted_scores import COLLINEAR_SCORES, Restriction
+from privinf.inference.score_sets import COLLINEAR_SCORES, Restriction
 from privinf.inference.score_test import THRESHOLD, Identification, ScoreTestResult
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.newton import newton
@@ -75,10 +75,6 @@ def score_test(
         Values of the tested coefficients, in the units of the system; default zero.
     tested : (p,) bool array, optional
         Parameters under test: all of columns that have noise (the default), and any others.
-
-    Returns
-    -------
-    ScoreTestResult
 
     Raises
     ------
@@ -194,7 +190,7 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
 
 
 def restricted_score_test(system: ExampleScores, R: Floats, q: Floats, *, near: Floats) -> ScoreTestResult:
-    """Test ``R theta = q`` as `privinf.inference.restricted_scores` does; errors are those of `score_test`.
+    """Test ``R theta = q`` as `privinf.inference.score_sets` does; errors are those of `score_test`.
 
     The coefficients that are left free are looked for from those of `near`, shape (p,), then from zero.
     """
@@ -281,10 +277,6 @@ def identification(
     params : (p,) array
     threshold : float, optional
         Default 3.5 / sqrt(d), d the number of parameters of noisy columns.
-
-    Returns
-    -------
-    Identification
 
     Notes
     -----

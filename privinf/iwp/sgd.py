@@ -146,10 +146,6 @@ def sgd(
     keep : int
         Keep about this many iterates along the pass, for a picture of it; 0: the start and the last.
 
-    Returns
-    -------
-    SGDPath
-
     Raises
     ------
     ArgumentError
@@ -222,10 +218,6 @@ def theory_step(
         Stands for the distance of the start from the optimum.
     decay : float
         Steps fall like t^-decay; the sum of all steps stays the same.
-
-    Returns
-    -------
-    float
 
     Raises
     ------

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -22,8 +23,9 @@ from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, ex
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
+from privinf.schema import Design
 from privinf.typing import ArrayLike, Floats, LossName
-from privinf.validation import as_generator, check_array, check_choice, shown
+from privinf.validation import ReadRows, as_generator, check_array, check_choice, shown
 
 SolvingMethod = Literal["newton", "sgd"]
 DEFAULT_CORRECTION: dict[str, Correction] = {
@@ -197,14 +199,8 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     """
     design, law = release.design, examples_law(release)
     private = np.flatnonzero(design.private)
-    X = np.asarray(release.arrays["features"], dtype=np.float64)
-    if len(private) < len(design.names) or not centred:
-        X = np.empty((release.nobs, len(design.names)))
-        X[:, private] = release.arrays["features"]
-        X[:, ~design.private] = release.arrays["public"]
-    if not centred:
-        center, scale = sent_units(release)
-        X += center / scale
+    shift = 0.0 if centred else np.divide(*sent_units(release))
+    X: Any = _whole(design, shift, release.arrays["features"], release.arrays["public"])
     noise = np.zeros(len(design.names))
     noise[private[law["gaussian"]]] = law["scale"] ** 2
     responses = tuple(
@@ -221,10 +217,22 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     )  # fmt: skip
 
 
+def _whole(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:
+    """Return all columns of a design, in its order, shifted; of rows that are in a file, block by block."""
+    if isinstance(features, ReadRows):
+        return ReadRows.of(partial(_whole, design, shift), len(design.names), features, public)
+    if design.private.all() and not np.any(shift):
+        return np.asarray(features, dtype=np.float64)
+    X = np.empty((len(features), len(design.names)))
+    X[:, design.private], X[:, ~design.private] = features, public
+    X += shift
+    return X
+
+
 def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     """Return the labels as the loss takes them, and their noise."""
     design, label = release.design, examples_law(release)["label"]
-    sent = release.arrays["labels"]
+    sent = np.asarray(release.arrays["labels"])
     if "levels" in label:
         return sent, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
     scale = float(label.get("scale", 0.0))
@@ -289,7 +297,8 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
         bare = Estimate(root.params, None, names, system.n, weak_reason=root.reason)
         return ExampleFit(bare, None, method, {})
     scores = system.scores(root.params)
-    cov = sandwich(system.jacobian(root.params), score_meat(scores, system.n), system.n)
+    meat = system.meat(root.params) if scores is None else score_meat(scores, system.n)
+    cov = sandwich(system.jacobian(root.params), meat, system.n)
     if not is_positive_definite(cov):
         return ExampleFit(
             Estimate(root.params, None, names, system.n, weak_reason=SINGULAR), None, method, {}
@@ -323,7 +332,7 @@ def unstarted(
 
 
 def _with_cov(
-    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...], scores: Floats
+    system: ExampleScores, params: Floats, cov: Floats, names: tuple[str, ...], scores: Floats | None
 ) -> tuple[Estimate, Floats | None]:
     """Return the estimate, and the covariance without noise where it is identified."""
     known = _clean_cov(system, params)

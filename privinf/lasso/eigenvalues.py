@@ -196,12 +196,6 @@ def restricted_eigenvalues(
 def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVariance:
     """Release the variance of the errors of a sparse regression.
 
-    Parameters
-    ----------
-    sums : SparseSums
-    fit : SparseFit
-    rho : float
-
     Raises
     ------
     NotAvailableError

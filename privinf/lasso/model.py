@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.fitting.model import check_made, spending_of
+from privinf.fitting.model import Rowless, check_made, spending_of
 from privinf.fitting.rows import (
     ModelRows,
     is_federation,
@@ -48,7 +48,7 @@ from privinf.typing import (
 
 
 @doors
-class DebiasedLasso:
+class DebiasedLasso(Rowless):
     r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
 
     Parameters

@@ -182,6 +182,6 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     p = len(half)
     scale = np.asarray(x_scale, dtype=np.float64)
     scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
-    if len(scale) != p or not (scale > 0.0).all():
-        raise ArgumentError(f"x_scale must be positive: one number, or {p} of them")
+    if len(scale) != p or not (scale > half * 1e-300).all():
+        raise ArgumentError(f"x_scale must be positive, of the columns' size: one number, or {p} of them")
     return np.where(bounded, scale, 1.0)

@@ -180,10 +180,6 @@ def sparse_mean(
     rng, source
         Seeded simulation noise, or the secure source.
 
-    Returns
-    -------
-    SparseMeanResult
-
     Raises
     ------
     ArgumentError, SchemaError, AlignmentError, BudgetExceededError

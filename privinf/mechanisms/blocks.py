@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import pandas as pd
 
 from privinf.doors import door
-from privinf.errors import AlignmentError, SchemaError
-from privinf.mechanisms.files import Source, require_columns
-from privinf.mechanisms.reading import checked_blocks
+from privinf.errors import AlignmentError, NotAvailableError, SchemaError
+from privinf.mechanisms.files import Source, Types, require_columns
+from privinf.mechanisms.passes import check_levels
+from privinf.mechanisms.reading import checked_blocks, evened
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
-from privinf.mechanisms.rows import ALIGNED, Rows, as_rows, refuse_unordered
+from privinf.mechanisms.rows import (
+    ALIGNED,
+    MESSAGES,
+    EncodedRows,
+    Rows,
+    as_rows,
+    encode,
+    needed,
+    refuse_unordered,
+)
 from privinf.mechanisms.tables import source_of
-from privinf.schema import Schema
+from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.typing import ColumnKind, Integers, Missing, Table
-from privinf.validation import check_count
+from privinf.validation import READ_ROWS, check_count
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -115,10 +128,6 @@ def open_table(
     roster : table, optional
         A table with an id column that lists the people, to say how many are missing or too many.
 
-    Returns
-    -------
-    TableRows
-
     Raises
     ------
     SchemaError
@@ -167,6 +176,106 @@ def open_table(
             "compare them with the roster that the parties agreed on"
         )
     return TableRows(source, schema, alignment, state)
+
+
+class RecordBlocks(Generic[T]):
+    """Records of a table that need not fit in memory, for releases of one message a row.
+
+    Parameters
+    ----------
+    design : Design
+    rows : Rows
+    columns : sequence of str
+        Those that are read.
+    encoded : callable (Rows, seen) -> T
+        Makes of some rows what noise is for; `seen` as for `encode`.
+    whole : bool
+        One block of all rows, in memory.
+
+    Notes
+    -----
+    **Privacy.** Reads every row once a pass; holds `READ_ROWS` of them, raw: not pickled and not shown.
+    Blocks have that many rows, the last one fewer, whatever those of the source have.
+    """
+
+    __slots__ = ("_columns", "_design", "_encoded", "_kept", "_rows", "n")
+
+    def __init__(
+        self,
+        design: Design,
+        rows: Rows,
+        columns: Sequence[str],
+        encoded: Callable[[Rows, set[str] | None], T],
+        *,
+        whole: bool,
+    ) -> None:
+        refuse_unordered(rows, MESSAGES)
+        self.n, self._kept = 0, list[T]()
+        if whole:
+            held = rows.opened(columns, design.schema)
+            self._kept, self.n = [encoded(held, None)], len(held)
+        elif design.schema is not None and design.schema.unit is not None:
+            raise NotAvailableError(
+                "to= is for rows of different people: with a unit, save(path) of a release in memory"
+            )
+        self._design, self._rows, self._columns, self._encoded = design, rows, columns, encoded
+
+    def checked(self) -> RecordBlocks[T]:
+        """Return itself once a pass has checked and counted all rows."""
+        for _ in self if self.n == 0 else ():
+            pass
+        return self
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield what is sent of each block.
+
+        Raises
+        ------
+        SchemaError, AlignmentError
+            As `encode`; the table has other rows than in the pass before.
+        """
+        if self._kept:
+            yield from self._kept
+            return
+        seen, n = set[str](), 0
+        for part in self._parts():
+            n += len(part)
+            yield self._encoded(part, seen)
+        check_levels(self._design, seen)
+        if n < (p := len(self._design.columns)):
+            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+        if self.n not in (0, n):
+            raise AlignmentError("the table has other rows than when it was read first: start again")
+        self.n = n
+
+    def _parts(self) -> Iterator[Rows]:
+        features, response = self._rows.features, self._rows.response
+        if isinstance(features, Source):
+            types: Types = self._design.schema or "guessed"
+            for frame in evened(checked_blocks(features, self._columns, types)):
+                yield replace(self._rows, features=frame)
+            return
+        for start in range(0, len(self._rows), READ_ROWS):
+            part = slice(start, start + READ_ROWS)
+            rows = features.iloc[part] if isinstance(features, pd.DataFrame) else features[part]
+            yield replace(self._rows, features=rows, response=None if response is None else response[part])
+
+    def __repr__(self) -> str:
+        return "<RecordBlocks, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def encoded_blocks(
+    design: Design, rows: Rows, weights: str | None, *, whole: bool
+) -> RecordBlocks[EncodedRows]:
+    """Return the blocks of `encode`."""
+
+    def encoded(part: Rows, seen: set[str] | None) -> EncodedRows:
+        return encode(design, part, weights, seen=seen)
+
+    return RecordBlocks(design, rows, needed(design, weights), encoded, whole=whole)
 
 
 def table_rows(

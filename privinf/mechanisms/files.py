@@ -56,10 +56,10 @@ class Source:
     """
 
     __slots__ = ()
-
     ordered: bool = True
     repeatable: bool = True
     progress: bool | None = None
+    pushes: bool = False  # whether a database makes the sums, and no row is read
 
     @property
     def name(self) -> str:
@@ -280,7 +280,7 @@ def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:
         return None
     if types == "texts" or column not in types:
         return ()
-    declared = types[column]
+    declared = types.columns[column]
     if isinstance(declared, Factor) and isinstance(declared.levels[0], str):
         return tuple(map(str, declared.levels))
     return None

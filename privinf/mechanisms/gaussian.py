@@ -12,8 +12,9 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
-from privinf.doors import door
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.doors import door, warn
+from privinf.errors import ArgumentError, LargeDeltaWarning, SensitivityError
+from privinf.mechanisms.sums import EXACT_BITS
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.schema import Design
@@ -276,3 +277,22 @@ def noisy_scalar(
         number = held(np.array([number_of(given)]), scale)
         noisy = number if scale == 0.0 else spending.source.perturb(number, scale)
     return ReleasedNumber(noisy.item(), recorded, scale)
+
+
+def check_room(largest: float, scale: float, source: NoiseSource) -> None:
+    """Raise SensitivityError if doubles may not hold a sum, of size up to `largest`, exactly on the grid."""
+    if scale > 0.0 and source.secure and largest / grid_step(scale) > 2.0**EXACT_BITS:
+        raise SensitivityError(
+            "the total does not fit into the fixed-point grid of so little noise: spend less, or epsilon=inf "
+            "for no noise"
+        )
+
+
+def warn_of_large_delta(delta: float | None, n: int) -> None:
+    """Warn (LargeDeltaWarning) that a delta of 1/n or more protects a total of n records too little."""
+    if delta is not None and delta * n >= 1.0:
+        warn(
+            f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
+            "such a claim; name a delta far below 1/n",
+            LargeDeltaWarning,
+        )

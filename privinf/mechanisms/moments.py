@@ -6,37 +6,43 @@ A curator's totals are the statistics that sites are asked for (`privinf.mechani
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
-from privinf.doors import doors, warn
-from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SchemaError, SensitivityError
-from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
-from privinf.mechanisms.passes import OwnSum, PlainSums, RowPasses
-from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
-from privinf.mechanisms.rows import (
-    BLOCK,
-    MESSAGES,
-    EncodedRows,
-    Rows,
-    as_rows,
-    encode,
-    refuse_unordered,
-    weight_bound,
+from privinf.doors import doors
+from privinf.errors import (
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    SchemaError,
+    SensitivityError,
 )
+from privinf.mechanisms.gaussian import (
+    Line,
+    Spending,
+    assumed,
+    check_room,
+    max_rows,
+    unit_name,
+    warn_of_large_delta,
+)
+from privinf.mechanisms.passes import OwnSum, RowPasses
+from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
+from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, weight_bound
 from privinf.mechanisms.statistics.block import SMALLEST
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
-from privinf.mechanisms.sums import EXACT_BITS
+from privinf.mechanisms.statistics.ops import PlainSums
+from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.noise import NoiseSource, grid_step
-from privinf.releases import Release
+from privinf.releases import CHARGE_STANDS, Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import CovType, Floats, Missing, SpendingWords, Trust
+from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
 from privinf.validation import check_choice, check_cov_type, check_flag, check_fraction, check_positive
 
 ROBUST_SHARE = 0.25
@@ -136,20 +142,25 @@ class Moments:
         self,
         rows: Any,
         *,
-        cov_type: CovType | None = None,
+        cov_type: MomentsCov | None = None,
         robust_share: float | None = None,
+        to: AnyPath | None = None,
         ledger: Ledger | None = None,
         **spending: Unpack[SpendingWords],
     ) -> Release:
-        """Release the second moments once; with ``cov_type="HC0"`` (central) the residual moments too.
+        """Release the second moments once; with "HC0" or "cluster" (central) the residual moments too.
 
         Parameters
         ----------
         rows : DataFrame, pair (y, X), or Rows
-        cov_type : {"nonrobust", "HC0"}, optional
+        cov_type : {"nonrobust", "HC0", "cluster"}, optional
             Trust "central": "nonrobust" (default), or "HC0", which spends `robust_share` (default .25) of
-            mu^2 on ``sum clip(e, E)^2 x x'`` with e the residuals from the first release. Local moments
-            always support HC0, at no share.
+            mu^2 on ``sum clip(e, E)^2 x x'`` with e the residuals from the first release; "cluster" spends it
+            on ``sum s s'`` over the schema's units, s the sum of e x over a unit's rows, shrunk to a norm C:
+            l2 sensitivity sqrt 2 C^2, however many rows one has. Local moments always support both, at no
+            share.
+        to : path, optional
+            Of local moments: as for `Modulation.release`.
         epsilon, delta, mu, rho, calibration, ledger, rng, source
             As for `Modulation.release`.
 
@@ -162,29 +173,31 @@ class Moments:
         LargeDeltaWarning
             trust "central" and delta >= 1/n.
         """
-        robust = self._wants_residuals(cov_type)
+        robust, units = self._wants_residuals(cov_type)
         if robust_share is not None and not robust:
-            raise ArgumentError("robust_share= belongs to cov_type='HC0' with trust='central'")
+            raise ArgumentError("robust_share= belongs to cov_type='HC0' or 'cluster' with trust='central'")
         share = check_fraction(ROBUST_SHARE if robust_share is None else robust_share, "robust_share")
         budget = Spending.of(spending, ledger)
+        if to is not None and self.trust != "local":
+            raise ArgumentError("to= is for releases of rows, trust='local': a total is saved by its save()")
         shares = [1.0 - share, share] if robust else [1.0]
         parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         budget.ledger.check([GaussianLoss(part) for part in parts])
         given = as_rows(rows, self.missing)
         if self.trust == "local":
-            refuse_unordered(given, MESSAGES)
-            return self._release_records(given, budget, parts[0])
-        passes = RowPasses(self.design, given, self.weights, passes=len(parts))
+            return self._release_records(given, budget, parts[0], to)
+        passes = RowPasses(self.design, given, self.weights, passes=len(parts), together=units > 0)
         reach, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        asked = self._asked(weight, reach, q2, robust=robust)
+        asked = self._asked(weight, reach, q2, robust=robust, units=units)
         lines = [self._line(one, part) for one, part in zip(asked, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
         sums = asked[0].over(passes, exact=scales[0] > 0.0)
         warn_of_large_delta(budget.delta, passes.n)
         for one, scale in zip(asked, scales, strict=True):
-            check_room(passes.n * one.reach.bound / max_rows(self.design), scale, budget.source)
+            most = passes.n if "unit_norm" in one.args else passes.n / max_rows(self.design)
+            check_room(most * one.reach.bound, scale, budget.source)
         recorded = budget.ledger.spend(*entries)
         arrays = {
             "moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public
@@ -192,12 +205,13 @@ class Moments:
         law = _law(self.trust, weight, scales[0], budget)
         if robust:
             full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
-            plan = ResidualPlan.of(full, MomentScale.of(self.design, weight, q2, passes.n, *scales))
+            known = MomentScale.of(self.design, weight, q2, passes.n, scales[0], scales[1], units)
+            plan = ResidualPlan.of(full, known)
             unit = plan.largest if law["noise_free"] else plan.bound
-            told = {
-                "response_factor": 1.0 / (unit * self.design.y_scale),
-                "coefficients": plan.coefficients / unit,
-            }
+            factor = 1.0 / (unit * self.design.y_scale)
+            told = {"response_factor": factor, "coefficients": plan.coefficients / unit}
+            if units:
+                told["residual_clip"], law["units"] = plan.residual / unit, units
             asked[1] = replace(asked[1], args={**asked[1].args, **told})
             second = _after_the_charge(asked[1], passes, exact=scales[1] > 0.0)
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
@@ -208,30 +222,54 @@ class Moments:
             }
         return Release("moments", arrays, law, self.design, recorded, passes.n)
 
-    def _release_records(self, rows: Rows, budget: Spending, mu: float) -> Release:
-        """Release every record's moments with noise of its own."""
-        encoded = encode(self.design, rows, self.weights)
-        q2 = float(_squared_norms(encoded.public).max(initial=0.0))
+    def _release_records(self, rows: Rows, budget: Spending, mu: float, to: AnyPath | None) -> Release:
+        """Release every record's moments with noise of its own: in memory, or to a file in blocks."""
+        from privinf.mechanisms.blocks import encoded_blocks  # not needed for totals
+
+        target = rows_target(to, noise_free=math.isinf(mu))
+        blocks = encoded_blocks(self.design, rows, self.weights, whole=target is None)
+        q2 = max(
+            float(np.einsum("ij,ij->i", block.public, block.public).max(initial=0.0)) for block in blocks
+        )
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
         (asked,) = self._asked(weight, np.full(self.layout.public, math.sqrt(q2)), q2, robust=False)
         scale, entry = self._line(asked, mu).calibrated(budget.source)
         recorded = budget.ledger.spend(entry)
-        blocks = [
-            block if scale == 0.0 else budget.source.perturb(block, scale)
-            for block in self._records(encoded, weight)
-        ]
-        arrays = {"moments": np.concatenate(blocks), "public": encoded.public, **encoded.beside}
         law = _law(self.trust, weight, scale, budget)
-        return Release("moments", arrays, law, self.design, recorded, len(encoded.response))
+        sent = (self._sent(block, weight, scale, budget.source) for block in blocks)
+        return write_rows(target, Release("moments", {}, law, self.design, recorded, blocks.n), sent)
 
-    def _wants_residuals(self, cov_type: CovType | None) -> bool:
+    def _sent(self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource) -> dict[str, Any]:
+        """Return the noisy moments of every record, and what goes beside them in clear."""
+        rows, columns, factors = self.layout.pairs()
+        n = len(encoded.response)
+        moments = np.empty((n, len(rows)))
+        for start in range(0, n, BLOCK):
+            part = slice(start, start + BLOCK)
+            y = weight * encoded.response[part]
+            z = np.column_stack([encoded.public[part], encoded.private[part], y])
+            block = z[:, rows] * (z[:, columns] * factors)
+            moments[part] = block if scale == 0.0 else source.perturb(block, scale)
+        return {"moments": moments, "public": encoded.public, **encoded.beside}
+
+    def _wants_residuals(self, cov_type: MomentsCov | None) -> tuple[bool, int]:
+        """Return whether residual moments are wanted, and of units of how many rows; 0: of rows."""
         if cov_type is not None:
-            check_cov_type(cov_type, CovType)
+            check_cov_type(cov_type, MomentsCov)
+        units = max_rows(self.design) if cov_type == "cluster" else 0
+        if cov_type == "cluster" and unit_name(self.design) == "record":
+            raise SchemaError("cov_type='cluster' takes the schema's unit: Schema(..., unit=, max_rows=)")
         if self.trust == "local" and cov_type == "nonrobust":
             raise ArgumentError('cov_type="nonrobust" is for trust="central"; local moments give HC0')
-        return cov_type == "HC0" and self.trust == "central"
+        if self.trust == "local" or cov_type in (None, "nonrobust"):
+            return False, 0
+        if units > BLOCK_ROWS:
+            raise NotAvailableError(f"cov_type='cluster' of totals takes units of up to {BLOCK_ROWS} rows")
+        return True, units if units > 1 else 0
 
-    def _asked(self, weight: float, reach: Floats, q2: float, *, robust: bool) -> list[OwnSum]:
+    def _asked(
+        self, weight: float, reach: Floats, q2: float, *, robust: bool, units: int = 0
+    ) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
         design, private = self.design, self.design.private
         told: dict[str, Any] = {
@@ -247,7 +285,10 @@ class Moments:
             # In units of their clipping bound, which the first release decides.
             residual = {"response_factor": 1.0, "coefficients": np.zeros(self.layout.size - 1)}
             told |= residual | {"residual_clip": 1.0}
-            asked.append(OwnSum.of("moments.residual", "residual moments", told, self.layout))
+            if units:
+                told["unit_norm"] = 1.0
+            label = f"residual moments, of each {unit_name(self.design)!r}" if units else "residual moments"
+            asked.append(OwnSum.of("moments.residual", label, told, self.layout))
         return asked
 
     def _line(self, asked: OwnSum, mu: float) -> Line:
@@ -267,16 +308,6 @@ class Moments:
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds),
         )
-
-    def _records(self, encoded: EncodedRows, weight: float) -> Iterator[Floats]:
-        """Yield the moments of every record, block by block."""
-        rows, columns, factors = self.layout.pairs()
-        for start in range(0, len(encoded.response), BLOCK):
-            part = slice(start, start + BLOCK)
-            z = np.column_stack(
-                [encoded.public[part], encoded.private[part], weight * encoded.response[part]]
-            )
-            yield z[:, rows] * (z[:, columns] * factors)
 
 
 def _design_of_columns(
@@ -308,7 +339,7 @@ def _after_the_charge(asked: OwnSum, passes: RowPasses, *, exact: bool) -> Momen
     try:
         return asked.over(passes, exact=exact)
     except PrivinfError as error:
-        problem = type(error)(f"{error}. The release was charged before, and the charge stands")
+        problem = type(error)(f"{error}. {CHARGE_STANDS}")
     raise problem
 
 
@@ -317,26 +348,3 @@ def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[st
         "trust": trust, "response_weight": weight, "scale": scale, "delta": budget.delta,
         "noise_free": math.isinf(budget.mu),
     }  # fmt: skip
-
-
-def check_room(largest: float, scale: float, source: NoiseSource) -> None:
-    """Raise SensitivityError if doubles may not hold a sum, of size up to `largest`, exactly on the grid."""
-    if scale > 0.0 and source.secure and largest / grid_step(scale) > 2.0**EXACT_BITS:
-        raise SensitivityError(
-            "the total does not fit into the fixed-point grid of so little noise: spend less, or epsilon=inf "
-            "for no noise"
-        )
-
-
-def warn_of_large_delta(delta: float | None, n: int) -> None:
-    """Warn (LargeDeltaWarning) that a delta of 1/n or more protects a total of n records too little."""
-    if delta is not None and delta * n >= 1.0:
-        warn(
-            f"delta={delta:g} is at least 1/n = {1.0 / n:.3g}: publishing one record at random would keep "
-            "such a claim; name a delta far below 1/n",
-            LargeDeltaWarning,
-        )
-
-
-def _squared_norms(x: Floats) -> Floats:
-    return np.asarray(np.einsum("ij,ij->i", x, x), dtype=np.float64)

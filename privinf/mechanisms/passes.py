@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.errors import AlignmentError, SchemaError
+from privinf.errors import AlignmentError, SchemaError, SensitivityError
+from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import Rows, needed, observation_weights, response_of, unit_codes
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
-from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.ops import PlainSums, Reach, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
-from privinf.schema import Design, Factor, Numeric
-from privinf.schema.declared import DAYS
+from privinf.schema import Design, Factor
 from privinf.schema.reading import NO_DECLARED_LEVEL
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 
 
 class RowPasses:
@@ -40,6 +40,15 @@ class RowPasses:
         Column of public observation weights.
     passes : int
         How many sums there will be.
+    together : bool
+        Whether blocks hold the rows of whole units, side by side, of a schema that has some.
+    stream : int, optional
+        Blocks have all columns side by side, as a site's, and its stream of public random numbers.
+
+    Attributes
+    ----------
+    read : int
+        How many passes there were.
 
     Raises
     ------
@@ -54,14 +63,27 @@ class RowPasses:
     **Privacy.** Holds raw rows: never leaves the mechanisms, is not pickled and not shown.
     """
 
-    __slots__ = ("_count", "_design", "_kept", "_names", "_plain", "_rows", "_seen", "_weights")
+    __slots__ = (
+        "_codes", "_count", "_design", "_kept", "_names", "_plain", "_rows", "_seen", "_stream", "_weights",
+        "read",
+    )  # fmt: skip
 
-    def __init__(self, design: Design, rows: Rows, weights: str | None = None, *, passes: int = 1) -> None:
-        self._design, self._weights = design, weights
+    def __init__(
+        self,
+        design: Design,
+        rows: Rows,
+        weights: str | None = None,
+        *,
+        passes: int = 1,
+        together: bool = False,
+        stream: int | None = None,
+    ) -> None:
+        self._design, self._weights, self._stream, self.read = design, weights, stream, 0
+        self._codes: Integers | None = None
         private = np.flatnonzero(design.private)
-        together = private[-1] - private[0] == len(private) - 1
-        self._kept = slice(int(private[0]), int(private[-1]) + 1) if together else private
-        self._names = _numeric_names(design) if weights is None else None
+        adjacent = private[-1] - private[0] == len(private) - 1
+        self._kept = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
+        self._names = numeric_names(design) if weights is None else None
         self._seen: set[str] = set()
         self._count: int | None = None
         self._plain = False
@@ -70,10 +92,10 @@ class RowPasses:
         if streamed and (rows.features.repeatable or passes + (not self._constant_alone) == 1):
             self._rows = rows
             return
-        self._hold(rows.opened(needed(design, weights), design.schema))
+        self._hold(rows.opened(needed(design, weights), design.schema), together)
 
-    def _hold(self, rows: Rows) -> None:
-        """Take rows that are in memory."""
+    def _hold(self, rows: Rows, together: bool) -> None:
+        """Take rows that are in memory; those of a unit are brought together."""
         design = self._design
         features, response = rows.features, rows.response
         if not (
@@ -88,16 +110,35 @@ class RowPasses:
             given = len(response_of(design, rows))
             raise AlignmentError(f"the response has {given} rows and the features have {n}")
         self._counted(n)
-        unit_codes(design.schema, rows)
+        if (codes := unit_codes(design.schema, rows)) is not None and together:
+            order = np.argsort(codes, kind="stable")
+            response = None if response is None else response_of(design, rows)[order]
+            features = features.iloc[order]
+            self._rows, self._codes = Rows(features, response, rows.missing), codes[order]
         self._plain = design.is_matrix(features) and isinstance(response, np.ndarray)
         self._plain = self._plain and self._weights is None
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
 
     @property
     def n(self) -> int:
-        """Number of rows, once a pass has counted them."""
+        """Number of rows, which a pass counts where nothing says it."""
+        if self._count is None and not self._rows.in_memory:
+            self._count = self._rows.features.known()
+        if self._count is None:
+            for _ in self.blocks():
+                pass
         assert self._count is not None
         return self._count
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the design."""
+        return len(self._design.columns)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows have places of their own."""
+        return self._rows.ordered
 
     def _counted(self, n: int) -> None:
         """Take the number of rows of a whole pass."""
@@ -117,9 +158,10 @@ class RowPasses:
         SchemaError
             A row is not what the design says. The message names the column and holds no value.
         """
+        self.read += 1
         if self._rows.in_memory:
-            for start in range(0, self.n, BLOCK_ROWS):
-                yield self._block(*self._read(slice(start, start + BLOCK_ROWS)), start)
+            for some in self._slices():
+                yield self._block(*self._read(some), some.start)
             return
         start = 0
         for part in self._parts():
@@ -129,7 +171,28 @@ class RowPasses:
                 yield self._block(*self._evaluated(part, None, self._seen), start)
             start += len(part)
         self._counted(start)
-        self._check_levels()
+        check_levels(self._design, self._seen)
+
+    def _slices(self) -> Iterator[slice]:
+        """Yield where blocks begin and end, none inside a unit's rows if they stand together."""
+        start, codes = 0, self._codes
+        while start < self.n:
+            end = min(start + BLOCK_ROWS, self.n)
+            if codes is not None and end < self.n:
+                end = int(np.searchsorted(codes, codes[end]))
+            yield slice(start, end)
+            start = end
+
+    def push(self, asked: OwnSum, *, exact: bool) -> MomentSums | None:
+        """Return the sum over all rows, if their database makes it; errors as for `add_rows`."""
+        if self._rows.in_memory or not self._rows.features.pushes:
+            return None
+        from privinf.mechanisms.pushed import add_rows
+
+        none, public = np.empty((0, len(self._design.columns))), int((~self._design.private).sum())
+        sums = asked.sums(self._site_block(none[:, self._kept], none[:, 0], none[:, :public], None, 0))
+        self._counted(add_rows(self._rows, self._design, sums, plain=exact and self._weights is None))
+        return sums
 
     def _parts(self) -> Iterator[Floats | pd.DataFrame]:
         """Yield the rows of a table that is read anew: arrays of its numbers, or frames."""
@@ -148,9 +211,15 @@ class RowPasses:
 
     def _of_numbers(self, numbers: Floats, start: int) -> SiteBlock:
         """Return response and private columns, as `_names` orders them, with the constant beside them."""
+        if self._stream is not None:
+            x = np.ones((len(numbers), self.width))
+            x[:, self._kept] = numbers[:, 1:]
+            return self._site_block(x, numbers[:, 0], None, None, start)
         return self._site_block(numbers[:, 1:], numbers[:, 0], np.ones((len(numbers), 1)), None, start)
 
     def _block(self, matrix: Floats, response: Floats, weights: Floats | None, start: int) -> SiteBlock:
+        if self._stream is not None:
+            return self._site_block(matrix, response, None, None, start)
         clear = ~self._design.private
         public = matrix[:, clear] if clear.any() else None
         return self._site_block(matrix[:, self._kept], response, public, weights, start)
@@ -161,19 +230,12 @@ class RowPasses:
         design = self._design
         assert design.y_low is not None
         assert design.y_high is not None
+        kept = self._kept if self._stream is None else slice(None)
         return SiteBlock(
-            x, y, design.low[self._kept], design.high[self._kept], design.y_low, design.y_high, start,
-            clear=clear, weights=weights, finite=True,
+            x, y, design.low[kept], design.high[kept], design.y_low, design.y_high, start,
+            self._stream or 0, clear, weights, self.ordered, True,
+            units=None if self._codes is None else self._codes[start : start + len(y)],
         )  # fmt: skip
-
-    def _check_levels(self) -> None:
-        """Refuse a factor of whose declared levels no part of the table had any."""
-        schema = self._design.schema
-        assert schema is not None
-        for name in needed(self._design):
-            declared = schema[name]
-            if isinstance(declared, Factor) and declared.other is not None and name not in self._seen:
-                raise SchemaError(NO_DECLARED_LEVEL.format(name))
 
     def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""
@@ -229,44 +291,19 @@ class RowPasses:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
 
 
-def _numeric_names(design: Design) -> list[str] | None:
-    """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
-    schema, columns = design.schema, [design.outcome.column]
-    columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
-    alone = int((~design.private).sum()) == (design.constant is not None) == 1
-    if schema is None or not alone or not all(column.plain for column in columns):
-        return None
-    names = [column.inputs[0] for column in columns]
-    declared = [schema[name] for name in names if name in schema]
-    numbers = [one for one in declared if isinstance(one, Numeric) and one.unit != DAYS]
-    return names if len(numbers) == len(set(names)) == len(names) else None
+def check_levels(design: Design, seen: set[str]) -> None:
+    """Raise SchemaError for a factor of whose declared levels no part of the table had any."""
+    schema = design.schema
+    declarations = {} if schema is None else schema.columns
+    for name in needed(design):
+        declared = declarations.get(name)
+        if isinstance(declared, Factor) and declared.other is not None and name not in seen:
+            raise SchemaError(NO_DECLARED_LEVEL.format(name))
 
 
 def _finite(values: Floats) -> bool:
     """Whether all are finite; False also for numbers so large that their sum is not."""
     return bool(np.isfinite(values.sum()))
-
-
-class PlainSums:
-    """A statistic's sum over blocks in doubles, for fits without noise."""
-
-    __slots__ = ("_args", "_op", "_total", "public")
-
-    def __init__(self, op: SiteOp, args: Args, reach: Reach) -> None:
-        self._op, self._args, self._total = op, args, np.zeros(reach.shape)
-        self.public = np.zeros([int(args["public"])] * 2)
-
-    def update(self, block: SiteBlock) -> None:
-        """Add rows."""
-        with np.errstate(all="ignore"):
-            self._total += self._op.function(block, self._args)
-        if block.clear is not None:
-            clear = block.clear if block.weights is None else block.clear * block.weights[:, None]
-            self.public += block.clear.T @ clear
-
-    def floats(self) -> Floats:
-        """Return the sum."""
-        return self._total
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +329,10 @@ class OwnSum:
 
         Raises SchemaError for rows that are not what the design says.
         """
+        if "unit_norm" in self.args and passes._codes is None:
+            raise SensitivityError("sums of units need the rows of each side by side")
+        if (pushed := passes.push(self, exact=exact)) is not None:
+            return pushed
         sums: MomentSums | PlainSums | None = None
         for block in passes.blocks():
             if sums is None:

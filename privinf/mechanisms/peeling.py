@@ -30,7 +30,7 @@ from privinf.accounting import (
     epsilon_to_rho,
     pure_rho,
 )
-from privinf.accounting.exact import exact, float_down, sqrt_down
+from privinf.accounting.calibration import exact, float_down, sqrt_down
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import FLOAT_SLACK, PUBLIC_N
 from privinf.noise import NoiseSource, grid_step, solve_scale

@@ -16,11 +16,18 @@ import pandas as pd
 from tqdm import tqdm
 
 from privinf.doors import door
-from privinf.errors import AlignmentError, NotAvailableError, PrivinfError, SchemaError, StorageError
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    SchemaError,
+    StorageError,
+)
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.typing import AnyPath, Floats, Table
-from privinf.validation import check_flag, check_path
+from privinf.validation import READ_ROWS, check_flag, check_path
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
@@ -140,6 +147,21 @@ def _kind(column: pd.Series[Any]) -> str:
     return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
 
 
+def evened(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield the same rows in frames of `READ_ROWS`, the last one shorter."""
+    held, rows = list[pd.DataFrame](), 0
+    for frame in frames:
+        held.append(frame)
+        rows += len(frame)
+        while rows >= READ_ROWS:
+            whole = held[0] if len(held) == 1 else pd.concat(held, ignore_index=True)
+            yield whole.iloc[:READ_ROWS]
+            rows -= READ_ROWS
+            held = [whole.iloc[READ_ROWS:]] if rows else []
+    if rows:
+        yield pd.concat(held, ignore_index=True)
+
+
 def collected(source: Source, columns: Sequence[str] | None, types: Types) -> pd.DataFrame:
     """Return columns of a source as one frame; those that it does not have are left out.
 
@@ -231,7 +253,9 @@ class OpenedSource(Source):
 
 
 @door
-def open_rows(data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None) -> OpenedSource:
+def open_rows(
+    data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None, push_down: bool = False
+) -> Source:
     """Open a table of any kind for models and releases, which take what is returned as their data.
 
     Parameters
@@ -244,10 +268,13 @@ def open_rows(data: Table, *, spool: bool | AnyPath = False, progress: bool | No
         which is removed with the handle. Frames and files are not copied.
     progress : bool, optional
         Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
+    push_down : bool
+        Make the sums of `MomentOLS` and `Moments` inside the database of a DuckDB relation, or of an ibis
+        table in DuckDB or PostgreSQL. Exact integers leave it, no row does; what needs rows is refused.
 
     Returns
     -------
-    OpenedSource
+    Source
 
     Raises
     ------
@@ -268,6 +295,12 @@ def open_rows(data: Table, *, spool: bool | AnyPath = False, progress: bool | No
     3
     """
     bar = None if progress is None else check_flag(progress, "progress")
+    if check_flag(push_down, "push_down"):
+        if bar is not None or spool is not False:
+            raise ArgumentError("push_down=True reads no rows, so it goes with neither spool= nor progress=")
+        from privinf.mechanisms.databases import pushed_source
+
+        return pushed_source(data)
     if isinstance(spool, bool):
         return OpenedSource(source_of(data), Path(tempfile.gettempdir()) if spool else None, bar)
     folder = check_path(spool, "spool")

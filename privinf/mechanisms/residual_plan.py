@@ -1,4 +1,4 @@
-"""Which residuals HC0's second release is about: decided by the first release of second moments alone."""
+"""Which residuals the second release for robust errors is about: decided by the first release alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from privinf.typing import Floats
 # largest, unless noise would drown what it is added to. At 3 intervals cover .85 to .92 on skewed responses,
 # at 20 .92 to .97: see benchmarks/results/hc0_real.md, made by benchmarks/verify_hc0.py.
 LEAST_MULTIPLE, RESIDUAL_MULTIPLE = 3.0, 20.0
+# Of mean squares of rows, of which noise may leave nothing.
+SMALLEST_TRACE = 0.05
+# Of what it is added to, how large the noise of units' residual moments may be: as large, 95% covered .93.
+UNITS_NOISE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class MomentScale:
         Number of records.
     noise, residual_noise : float
         Sd of the noise on an isometric entry of the mean moments, and of mean residual moments clipped at 1.
+    units : int
+        0 where every record is one; else how many records a unit has at most, whose scores are added up.
     """
 
     weight: float
@@ -44,14 +50,24 @@ class MomentScale:
     n: int
     noise: float
     residual_noise: float
+    units: int = 0
 
     @classmethod
     def of(
-        cls, design: Design, weight: float, public_norm2: float, n: int, noise: float, residual_noise: float
+        cls,
+        design: Design,
+        weight: float,
+        public_norm2: float,
+        n: int,
+        noise: float,
+        residual_noise: float,
+        units: int = 0,
     ) -> MomentScale:
         """Return the scale of sums over n records by a design, the two noises those of the sums."""
         public = int((~design.private).sum())
-        return cls(weight, design.norm, design.y_norm, public, public_norm2, n, noise / n, residual_noise / n)
+        return cls(
+            weight, design.norm, design.y_norm, public, public_norm2, n, noise / n, residual_noise / n, units
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,14 +79,17 @@ class ResidualPlan:
     coefficients : ndarray, shape (p,)
         b, in the order of z.
     bound : float
-        E, at which residuals are clipped.
+        E, at which residuals are clipped; of units C, the norm to which sums of their scores are shrunk.
     largest : float
-        What no residual passes, by the public bounds.
+        What no residual, or no unit's norm, passes, by the public bounds.
+    residual : float
+        What no residual passes.
     """
 
     coefficients: Floats
     bound: float
     largest: float
+    residual: float
 
     @classmethod
     def of(cls, mean_moments: Floats, scale: MomentScale) -> ResidualPlan:
@@ -83,6 +102,10 @@ class ResidualPlan:
         about ``E^2 sd sqrt(2 p)``, is as large as the mean eigenvalue of what they are added to or a part of,
         ``s^2 tr A / p`` and n times the noise of g - A b. A smaller clip then costs little: it takes from a
         part of the variance that does not matter. Never below 3 sds.
+
+        Of units C stands in the place of E: an sd is the length of the scores of a unit of m records that go
+        wholly together, ``m s (tr A)^.5``, the bounds let it reach m times the largest residual times the
+        longest x, and noise may be a fifth of what it is added to: such an sd is long, and little is cut.
         """
         gram, cross = mean_moments[:-1, :-1], mean_moments[:-1, -1] / scale.weight
         b = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], dtype=np.float64)
@@ -98,5 +121,10 @@ class ResidualPlan:
         noise = scale.n * scale.noise**2 / 2.0 * (float(b @ b) + scale.weight**-2)
         edge = scale.residual_noise * math.sqrt(2.0 * len(b))
         drowned = math.sqrt((sampling + noise) / edge) if edge > 0.0 else math.inf
+        residual = largest
+        if scale.units:
+            drowned *= math.sqrt(UNITS_NOISE)
+            sd *= scale.units * math.sqrt(max(float(np.trace(gram)), SMALLEST_TRACE))
+            largest *= scale.units * math.hypot(scale.x_norm, math.sqrt(scale.public_norm2))
         clip = float(np.clip(drowned, LEAST_MULTIPLE * sd, RESIDUAL_MULTIPLE * sd))
-        return cls(b, min(clip, largest), largest)
+        return cls(b, min(clip, largest), largest, residual)

@@ -18,6 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privinf.errors import AlignmentError
+from privinf.schema import Design, Numeric
+from privinf.schema.declared import DAYS
 from privinf.typing import ColumnLike, Integers
 
 # Texts that stand for a missing value, in ids as in other columns of a CSV file.
@@ -187,3 +189,16 @@ def _hash(hashed: Any, ids: Ids) -> None:
     for start in range(0, len(ids), _HASHED):
         lines = _texts(ids[start : start + _HASHED]).tolist()
         hashed.update(b"\n".join(lines) + b"\n")
+
+
+def numeric_names(design: Design) -> list[str] | None:
+    """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
+    schema, columns = design.schema, [design.outcome.column]
+    columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
+    alone = int((~design.private).sum()) == (design.constant is not None) == 1
+    if schema is None or not alone or not all(column.plain for column in columns):
+        return None
+    names = [column.inputs[0] for column in columns]
+    declared = [schema[name] for name in names if name in schema]
+    numbers = [one for one in declared if isinstance(one, Numeric) and one.unit != DAYS]
+    return names if len(numbers) == len(set(names)) == len(names) else None

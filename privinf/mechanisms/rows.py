@@ -165,10 +165,13 @@ def project_ball(x: Floats, radius: float) -> Floats:
     return x
 
 
-def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRows:
+def encode(
+    design: Design, rows: Rows, weights: str | None = None, *, seen: set[str] | None = None
+) -> EncodedRows:
     """Return the rows in scaled units, clipped to the public bounds and projected into the ball.
 
-    `weights` names the column of observation weights (see `weight_bound`).
+    `weights` names the column of observation weights (see `weight_bound`). `seen` says that the rows are a
+    part of a table (see `privinf.schema.reading.Reader`): they need not be enough for a fit.
 
     Raises
     ------
@@ -183,12 +186,12 @@ def encode(design: Design, rows: Rows, weights: str | None = None) -> EncodedRow
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
     rows = rows.opened(needed(design, weights), design.schema)
-    response = response_of(design, rows)
-    matrix = design.released(rows.features, missing=rows.missing)
+    response = response_of(design, rows, seen)
+    matrix = design.released(rows.features, missing=rows.missing, seen=seen)
     n, p = matrix.shape
     if len(response) != n:
         raise AlignmentError(f"the response has {len(response)} rows and the features have {n}")
-    if n < p:
+    if n < p and seen is None:
         raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
     if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
         name = design.names[design.constant]

@@ -14,8 +14,15 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLos
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.gaussian import PUBLIC_N, WORDS, Line, Spending, total_mu
-from privinf.mechanisms.moments import check_room, warn_of_large_delta
+from privinf.mechanisms.gaussian import (
+    PUBLIC_N,
+    WORDS,
+    Line,
+    Spending,
+    check_room,
+    total_mu,
+    warn_of_large_delta,
+)
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.rows import Rows, unit_codes
 from privinf.mechanisms.statistics.samples import (

@@ -30,13 +30,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.typing import Floats, Integers
 
+# Python's integers, of any size.
+Wide: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 # Binary digits of a value in units of its reach; of doubles, all of which a block's sums may have.
 VALUE_BITS, EXACT_BITS = 20, 53
 FULL_SCALE = 2.0**VALUE_BITS
@@ -46,6 +48,8 @@ _MOST_ROWS = 1 << 40
 # Numbers of a block of factors: its copies stay in the cache.
 BLOCK_NUMBERS = 1 << 17
 TILE = 64
+# What rounding leaves of an exact equality of norms; the float slack of every ledger line is larger.
+NORM_SLACK = 2.0**-44
 _WORD = 32
 
 
@@ -82,6 +86,12 @@ class ExactSum:
         self._low += sums.astype(np.int64)
         self._carry()
 
+    def add_integers(self, sums: Wide) -> None:
+        """Add an array of Python's integers."""
+        self._high += (sums >> _WORD).astype(np.int64)
+        self._low += (sums & ((1 << _WORD) - 1)).astype(np.int64)
+        self._carry()
+
     def merge(self, other: ExactSum) -> None:
         """Add another array of the same shape."""
         self._high += other._high
@@ -93,13 +103,21 @@ class ExactSum:
         self._high += over
         self._low &= (1 << _WORD) - 1
 
+    @classmethod
+    def of(cls, integers: np.ndarray[Any, np.dtype[np.object_]]) -> ExactSum:
+        """Return Python's integers, none larger than 2^94."""
+        found = cls(())
+        found._high = np.asarray(integers >> _WORD, dtype=np.int64)
+        found._low = np.asarray(integers & ((1 << _WORD) - 1), dtype=np.int64)
+        return found
+
     def at(self, rows: Integers, columns: Integers) -> ExactSum:
         """Return some of the sums of a matrix."""
         chosen = ExactSum(())
         chosen._high, chosen._low = self._high[rows, columns], self._low[rows, columns]
         return chosen
 
-    def integers(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+    def integers(self) -> Wide:
         """Return the sums as Python's integers."""
         return np.asarray((self._high.astype(object) << _WORD) + self._low.astype(object), dtype=object)
 
@@ -152,6 +170,8 @@ class ProductSums:
     ----------
     sizes : sequence of int
         Number of columns of each group: columns that are made apart need not be copied together.
+    squares : bool
+        Whether products within a group are wanted too.
 
     Attributes
     ----------
@@ -163,10 +183,10 @@ class ProductSums:
     **Privacy.** As `ExactSum`.
     """
 
-    __slots__ = ("_pending", "_sizes", "_sum", "_waiting", "rows")
+    __slots__ = ("_pending", "_sizes", "_squares", "_sum", "_waiting", "rows")
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = tuple(sizes)
+    def __init__(self, sizes: Sequence[int], *, squares: bool = True) -> None:
+        self._sizes, self._squares = tuple(sizes), squares
         size = sum(self._sizes)
         self._sum, self._pending, self._waiting = ExactSum((size, size)), np.zeros((size, size)), 0
         self.rows = 0
@@ -191,11 +211,16 @@ class ProductSums:
             self._flush(len(part[0]))
             self._multiply(part)
 
+    def take(self, rows: int, sums: Wide) -> None:
+        """Add rows whose sums of products are known: Python's integers, shape (size, size)."""
+        self._count(rows)
+        self._sum.add_integers(sums)
+
     def _multiply(self, groups: Sequence[Floats]) -> None:
         """Add the upper triangle of one block's products."""
         ends = list(accumulate(self._sizes, initial=0))
         for i, left in enumerate(groups):
-            for j in range(i, len(groups)):
+            for j in range(i if self._squares else i + 1, len(groups)):
                 if self._sizes[i] and self._sizes[j]:
                     self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += left.T @ groups[j]
 
@@ -208,9 +233,7 @@ class ProductSums:
         self._waiting += more
 
     def _count(self, more: int) -> None:
-        self.rows += more
-        if self.rows > _MOST_ROWS:
-            raise SensitivityError("exact sums take at most 2^40 rows")
+        self.rows = added_rows(self.rows, more)
 
     def merge(self, other: ProductSums) -> None:
         """Add the rows of another accumulator with groups of the same sizes.
@@ -234,6 +257,13 @@ class ProductSums:
 
     def __repr__(self) -> str:
         return f"<ProductSums of {self.rows} rows, not shown>"
+
+
+def added_rows(rows: int, more: int) -> int:
+    """Return a number of rows with more; SensitivityError for more than 2^40."""
+    if rows + more > _MOST_ROWS:
+        raise SensitivityError("exact sums take at most 2^40 rows")
+    return rows + more
 
 
 def aligned(rows: int, columns: int) -> Floats:
@@ -296,3 +326,22 @@ def held_norms(steps: Floats, limit: float) -> Floats:
         factors = limit * (1.0 - 2.0**-50) / np.sqrt(squares[long])
         steps[long] = np.trunc(steps[long] * factors[:, None])
     return steps
+
+
+def shrunk(x: Floats, radius: float) -> Floats:
+    """Return rows shrunk, in place, to a norm of about `radius`; squares are added up column by column."""
+    squares = np.zeros(len(x))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column in x.T:
+            squares += column * column
+        x *= (radius / np.maximum(np.sqrt(squares), radius))[:, None]
+    return x
+
+
+def held_sums(sums: Floats, values: Floats, norm: float, cap: int) -> Floats:
+    """Return rows of integers, one of which counts for `values`, shrunk to a norm, over `cap`, cut."""
+    squares = np.zeros(len(sums))
+    for column in (sums * values).T:
+        squares += column * column
+    factors = norm * (1.0 - NORM_SLACK) / (np.maximum(np.sqrt(squares), norm) * cap)
+    return np.trunc(sums * factors[:, None])

@@ -296,6 +296,8 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
     held, rows = list[Any](), 0
     for batch in batches:
         held.append(batch.select(columns))
+        if held[-1].schema != held[0].schema:
+            raise SchemaError(f"{name} gives a column of one type at first and of another in a later part")
         rows += batch.num_rows
         if rows >= files.ROWS:
             whole = arrow.Table.from_batches(held)

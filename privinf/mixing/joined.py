@@ -20,7 +20,7 @@ from privinf.schema.arrays import CONSTANT
 from privinf.schema.intervals import Interval
 from privinf.schema.terms import Column, Indicator, Response
 from privinf.typing import DiameterChoice, Floats, MixingKind, MixingMethod, Target
-from privinf.validation import shown
+from privinf.validation import check_flag, shown
 
 JOINED = "joined "
 REGRESSION = "mixing-regression"
@@ -292,7 +292,8 @@ def regression_options(
     debias: bool, shrink: bool, ridge: float, target: Target, method: MixingMethod, design: Design
 ) -> RegressionOptions:
     """Return the options of a fit, once they go together; nothing has been spent by then."""
-    Fit(ridge=ridge, target=target)
+    ridge = Fit(ridge=ridge, target=target).ridge
+    debias, shrink = check_flag(debias, "debias"), check_flag(shrink, "shrink")
     if shrink and (ridge > 0.0 or target != "population" or not debias):
         raise ArgumentError("shrink=True is a rule of its own: ridge=, target= and debias= do not go with it")
     if not debias and target != "population":

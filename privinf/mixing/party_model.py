@@ -9,7 +9,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import MIXED_ROWS, check_made, spending_of
+from privinf.fitting.model import MIXED_ROWS, Rowless, check_made, spending_of
 from privinf.fitting.rows import PartyTable, refuse_federation, table_of_parties
 from privinf.fitting.solve import Fit, Reported, build_results, small_sampled
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
@@ -50,7 +50,7 @@ SHRUNK = (
 
 
 @doors
-class PartyModel:
+class PartyModel(Rowless):
     """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 
     The first door holds the whole table and simulates the parties in one process, each with noise of its
@@ -225,10 +225,6 @@ class PartyModel:
             Of single rows (DGMOLS), see `MomentOLS.fit`; mixed rows have a covariance of their own.
         calibration, rng, source
             As for `release`.
-
-        Returns
-        -------
-        MixingResults
         """
         given = spending_of(spending)
         scaled = check_made(cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
@@ -293,7 +289,7 @@ class PartyModel:
         """Return the design of the regression asked for."""
         if label is None and self._formula is not None:
             return formula_design(released, self._formula)
-        chosen = label or self._label
+        chosen = self._label if label is None else label
         if chosen is None:
             raise ArgumentError(
                 f"name the column to regress, label=..., one of {', '.join(released.private_names)}; or use "

@@ -86,10 +86,6 @@ class MixingResults(Results):
             size is right up to a term in 1/k. "exact": adds public noise, drawn from the release's own
             digest, that makes residual and features independent at every k; it costs power. Mixed rows
             only; for rows of single people "F" is the usual chi-square score test.
-
-        Returns
-        -------
-        ScoreTestResult
         """
         if check_choice(form, ScoreForm, "form") == "F":
             return super().score_test(beta0)

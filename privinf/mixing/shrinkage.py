@@ -83,10 +83,6 @@ def shrunk_slopes(
     label_variance_bound : float
         The same for the label.
 
-    Returns
-    -------
-    ShrunkFit
-
     Notes
     -----
     **Privacy.** Post-processing of the release and public numbers.

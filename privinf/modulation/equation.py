@@ -19,7 +19,7 @@ from privinf.releases import Release
 from privinf.schema import Design
 from privinf.schema.columns import sub_design
 from privinf.typing import Adjacency, Flags, Floats, Json, ResponseMode, SensitivityRule
-from privinf.validation import check_count, check_flag, check_positive
+from privinf.validation import ReadRows, check_count, check_flag, check_positive
 
 Estimator = Literal["client-average", "pooled", "last"]
 
@@ -185,24 +185,21 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     cover 74% where 95% is asked.
     """
     arrays, law, design = release.arrays, modulation_law(release), release.design
-    keep = 1.0 - law["contraction"]
-    features = _rounds(release, "features")
-    weights = round_weights(release)
     noise = feature_noise(release, estimator)
-    groups, clear = arrays.get("groups"), arrays.get("weights")
+    held = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
+    response, groups, clear = held["response"], held.get("groups"), held.get("weights")
     common: dict[str, Any] = {
         "y_noise_var": law["response_scale"] ** 2,
         "fourth_directions": noise.directions,
         "fourth_cumulants": noise.cumulants,
     }
     if estimator == "pooled":
+        features, weights = _rounds(release, "features"), round_weights(release)
         rounds, n, _ = features.shape
-        clients = np.arange(n) if groups is None else np.asarray(groups)
+        sent, clients = features.reshape(rounds * n, -1), np.arange(n) if groups is None else groups
         return CorrectedLeastSquares(
-            _assemble(
-                design, features.reshape(rounds * n, -1) / keep, np.tile(arrays["public"], (rounds, 1))
-            ),
-            np.tile(arrays["response"], rounds),
+            _assemble(design, sent / (1.0 - law["contraction"]), np.tile(arrays["public"], (rounds, 1))),
+            np.tile(response, rounds),
             noise.cov,
             groups=np.tile(clients, rounds),
             weights=np.repeat(weights * rounds, n) * (1.0 if clear is None else np.tile(clear, rounds)),
@@ -210,16 +207,21 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
             **common,
         )
     return CorrectedLeastSquares(
-        averaged_rows(release), arrays["response"], noise.cov, groups=groups, weights=clear, **common
+        averaged_rows(release), response, noise.cov, groups=groups, weights=clear, **common
     )
 
 
 def averaged_rows(release: Release) -> Floats:
     """Return the columns of the design, shape (n, p), each client's messages averaged over the rounds."""
-    features, keep = _rounds(release, "features"), 1.0 - modulation_law(release)["contraction"]
+    design, arrays, keep = release.design, release.arrays, 1.0 - modulation_law(release)["contraction"]
+    if isinstance(sent := arrays["features"], ReadRows):
+        width, public = len(design.private), arrays["public"]
+        read = ReadRows.of(lambda x, clear: _assemble(design, x / keep, clear), width, sent, public)
+        return cast(Floats, read)
+    features = _rounds(release, "features")
     weights = round_weights(release)
     mean = features[0] / keep if len(features) == 1 else np.tensordot(weights / keep, features, axes=1)
-    return _assemble(release.design, mean, release.arrays["public"])
+    return _assemble(design, mean, release.arrays["public"])
 
 
 def part_system(release: Release, maps: Floats) -> CorrectedLeastSquares:

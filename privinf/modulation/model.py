@@ -11,7 +11,7 @@ from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.fitting.model import FitWords, ReleaseModel, check_records, spending_of
+from privinf.fitting.model import RELEASE_WORDS, FitWords, ReleaseModel, check_records, spending_of
 from privinf.fitting.rows import Limits, refuse_weights, rows_of_arrays
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, small_sampled
 from privinf.mechanisms import Modulation
@@ -31,6 +31,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import (
+    AnyPath,
     Bounds,
     ColumnLike,
     ColumnsLike,
@@ -182,6 +183,7 @@ class ModulatedOLS(ReleaseModel):
         step: float | None = None,
         max_norm: float | None = None,
         progress: bool | None = None,
+        to: AnyPath | None = None,
         ledger: Ledger | None = None,
         **spending: Unpack[SpendingWords],
     ) -> Release:
@@ -191,12 +193,12 @@ class ModulatedOLS(ReleaseModel):
         ----------
         method, rounds, schedule, step, max_norm, progress
             As for `fit`.
-        ledger : Ledger, optional
-            Instead of the model's own.
+        to, ledger
+            A file (see `Modulation.release`); a ledger instead of the model's own.
         epsilon, delta, mu, rho, calibration, rng, source
             As for `fit`.
         """
-        given = spending_of(spending)
+        given = spending_of({**spending, "to": to}, words=RELEASE_WORDS)
         check_method(method, {"rounds": rounds, "schedule": schedule, "step": step, "max_norm": max_norm})
         if method == "one-shot":
             return self._released(ledger, given)

@@ -151,6 +151,9 @@ class NoisyTotals(LargeSample):
     residual_moments : (q - 1, q - 1) array, optional
         Noisy mean of ``clip(e)^2 x x'``, columns as in z: makes the covariance heteroskedasticity-robust
         (HC0).
+    units : int, default 0
+        Where these are sums over units of s s', s the sum of a unit's scores: how many records one has at
+        most. The covariance is clustered, and has n/m - 1 degrees of freedom.
 
     Attributes
     ----------
@@ -198,6 +201,7 @@ class NoisyTotals(LargeSample):
         part: MomentMap | None = None,
         scale: float,
         residual_moments: ArrayLike | None = None,
+        units: int = 0,
     ) -> None:
         matrix = _symmetric(W, "W")
         self.n = check_count(n, "n")
@@ -212,7 +216,8 @@ class NoisyTotals(LargeSample):
         self._positive = self._map.quadratic_form(positive_part(matrix))
         self.residual_projected = False
         self._residual: Floats | None = None
-        self.cov_type = "nonrobust" if residual_moments is None else "HC0"
+        self.cov_type = "cluster" if units else "nonrobust" if residual_moments is None else "HC0"
+        self._units = math.ceil(self.n / units) if units else self.n
         if residual_moments is not None:
             H = _symmetric(residual_moments, "residual_moments")
             if H.shape != self.A.shape:
@@ -258,7 +263,7 @@ class NoisyTotals(LargeSample):
 
         Satterthwaite: s2 varies by ``2 s2^2/(n - p)`` and by its noise's ``s^2 |v|^4/n^2``, v'z = y - x'b.
         """
-        left = float(max(self.n - len(self.g), 1))
+        left = float(max(self.n - len(self.g) if self._units == self.n else self._units - 1, 1))
         if self._residual is not None or self._scale == 0.0 or not is_positive_definite(self.A):
             return left
         beta: Floats = np.asarray(np.linalg.solve(self.A, self.g), dtype=np.float64)
@@ -332,6 +337,9 @@ def caveats(release: Release, system: LargeSample) -> dict[str, Any]:
     bound = float(law["residual_bound"])
     b = np.asarray(np.linalg.lstsq(system.A, system.g, rcond=None)[0], dtype=np.float64)
     variance = system.residual_variance(b)
+    if units := law.get("units", 0):
+        # The mean square of a unit's length: at most of units that all have as many records as one may have.
+        variance = max(units * float(np.trace(system.clean_meat(b)[0])), 0.0)
     if bound >= law.get("residual_largest", math.inf) or bound**2 >= MEASURED_MULTIPLE**2 * variance:
         return {}
     return {"clipped_at": bound / math.sqrt(variance)}
@@ -350,7 +358,7 @@ def described(release: Release) -> dict[str, str]:
 
 def release_cov_type(release: Release) -> CovWord:
     """Return the covariance that a moment release supports."""
-    if "groups" in release.arrays:
+    if "groups" in release.arrays or moments_law(release).get("units"):
         return "cluster"
     robust = release.law["trust"] == "local" or "residual_moments" in release.arrays
     return "HC0" if robust else "nonrobust"
@@ -364,16 +372,15 @@ def without(found: Results, effects: tuple[str, ...]) -> Results:
 
 
 ROW_SUMS = (
-    "cov_type='cluster': the residual moments of a total are a sum over rows, e^2 x x' of each, in which the "
-    "rows of one unit have no products with one another. MomentOLS(trust='local') and ModulatedOLS release "
-    "records, whose scores are summed over units first"
+    "cov_type='cluster' sums the scores of a unit's rows before they are multiplied, and those of one unit "
+    "may be at several sites, none of which sees the sum. MomentOLS of one table has it, and ModulatedOLS"
 )
 
 
 def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
     """Return the covariance that a release is asked for; errors as `Covariance` has them."""
     kind = Covariance.of(cov_type, schema).kind
-    if kind == "cluster" and trust != "local":
+    if kind == "cluster" and trust in ("server", "secure-sum"):
         raise NotAvailableError(ROW_SUMS)
     if trust != "local" or kind == "nonrobust":
         return kind
@@ -396,7 +403,7 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
     return NoisyTotals(
         layout.matrix(arrays["moments"], arrays["public_moments"]) / release.nobs,
         n=release.nobs, public=layout.public, order=order, weight=law["response_weight"], part=part,
-        scale=law["scale"], residual_moments=residual,
+        scale=law["scale"], residual_moments=residual, units=law.get("units", 0),
     )  # fmt: skip
 
 

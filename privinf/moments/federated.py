@@ -16,8 +16,8 @@ from privinf.errors import AlignmentError, ArgumentError, SchemaError, Sensitivi
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.fitting.rows import ModelRows
-from privinf.mechanisms.gaussian import total_mu
-from privinf.mechanisms.moments import ROBUST_SHARE, warn_of_large_delta
+from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
+from privinf.mechanisms.moments import ROBUST_SHARE
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.statistics.moments import (
     MomentLayout,

@@ -13,8 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefinite
 from privinf.fitting.solve import CLIPPED
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import Concentrated, LargeSample, homoskedastic_variance
-from privinf.inference.restricted_scores import Restriction
-from privinf.inference.score_sets import ScoreSet, projected_sets
+from privinf.inference.score_sets import Restriction, ScoreSet, projected_sets
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
 from privinf.inference.solution import quadratic, solve, totals_noise_terms

@@ -10,7 +10,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SchemaError
 from privinf.fitting import rows
-from privinf.fitting.model import SITES_NOISE, Covariance, ReleaseModel, spending_of
+from privinf.fitting.model import RELEASE_WORDS, SITES_NOISE, Covariance, ReleaseModel, spending_of
 from privinf.fitting.solve import Fit, build_results, small_sampled
 from privinf.mechanisms import Moments
 from privinf.moments import equation, records
@@ -18,6 +18,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
 from privinf.typing import (
+    AnyPath,
     Bounds,
     ColumnLike,
     ColumnsLike,
@@ -263,27 +264,26 @@ class MomentOLS(ReleaseModel):
         robust_share: float | None = None,
         max_colluding: int = 0,
         checkpoint: Checkpoint = None,
+        to: AnyPath | None = None,
         ledger: Ledger | None = None,
         **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release the rows once: see ``release`` of `Moments`, or of `FederatedMoments` over parties.
 
-        The arguments are as for `fit`; `ledger` is used instead of the model's own.
+        The arguments are as for `fit`, `ledger` instead of the model's own; `to` as for `Modulation.release`.
         """
-        given = spending_of(spending, {"source": SITES_NOISE} if self._federated else {})
+        refused = dict.fromkeys(("source", "to"), SITES_NOISE) if self._federated else {}
+        given = spending_of({**spending, "to": to}, refused, RELEASE_WORDS)
         rounds = {"cov_type": cov_type, "robust_share": robust_share}
         if (made := self.mechanism) is not None:
             rounds["cov_type"] = equation.asked_kind(cov_type, made.design.schema, made.trust)
         given |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
+        told = {"max_colluding": max_colluding, "checkpoint": checkpoint}
         if self._federated:
-            released: Release = self.mechanism.release(
-                ledger=account, max_colluding=max_colluding, checkpoint=checkpoint, **given
-            )
-            return released
-        for name, value in (("max_colluding", max_colluding or None), ("checkpoint", checkpoint)):
-            if value is not None:
-                raise ArgumentError(f"{name}= is for a model over a federation")
+            return self.mechanism.release(ledger=account, **told, **given)  # type: ignore[no-any-return]
+        for name in [name for name, value in told.items() if value not in (None, 0)]:
+            raise ArgumentError(f"{name}= is for a model over a federation")
         return self._released(account, given)
 
     def fit(
@@ -308,8 +308,9 @@ class MomentOLS(ReleaseModel):
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}
             Totals: "nonrobust" (default) assumes equal error variance, in intervals and score tests alike;
             "HC0" does not, and spends `robust_share` (default .25) of mu^2 on residual moments, in a second
-            round. Local: always the sandwich, "HC0". "HC1" is "HC0" with its sampling part times n/(n - p).
-            "cluster": the clusters are the schema's units, where several rows are of one.
+            round. Local: always the sandwich. "HC1" is "HC0" with its sampling part times n/(n - p).
+            "cluster": the clusters are the schema's units, where several rows are of one; in one table at the
+            price of "HC0".
         stabilization, ridge, fuller, target, calibration, rng, source
             As for `ModulatedOLS.fit`.
         max_colluding : int

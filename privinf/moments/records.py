@@ -27,7 +27,7 @@ from privinf.moments.equation import (
 )
 from privinf.releases import Release
 from privinf.typing import Floats, SamplingKind
-from privinf.validation import check_array, check_count, check_number
+from privinf.validation import ReadRows, check_array, check_count, check_number
 
 
 class NoisyRecordMoments(LargeSample):
@@ -117,8 +117,10 @@ class NoisyRecordMoments(LargeSample):
         response = self._map.response[None]
         self._square = float(self._map.products(response, response)[0, 0] @ mean)
 
-    def scores(self, beta: Floats) -> Floats:
-        """Return psi of the m units, shape (m, p), clusters in the order of their codes, times m/n."""
+    def scores(self, beta: Floats) -> Floats | None:
+        """Return psi of the m units, (m, p), in the order of their codes, times m/n; None of `ReadRows`."""
+        if isinstance(self._moments, ReadRows):
+            return None
         loading = self._at(beta)
         scores = np.empty((self._units.count, self.g.shape[0]))
         for rows, units in self._units.blocks():
@@ -201,10 +203,11 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
     """
     arrays, law = release.arrays, moments_law(release)
     layout, order = layout_of(release.design)
+    weights = arrays.get("weights")
     return NoisyRecordMoments(
         arrays["moments"], public=arrays["public"], private=layout.private, order=order,
         weight=law["response_weight"], part=part, scale=law["scale"],
-        groups=arrays.get("groups"), weights=arrays.get("weights"),
+        groups=arrays.get("groups"), weights=None if weights is None else np.asarray(weights),
     )  # fmt: skip
 
 

@@ -102,10 +102,6 @@ def replicate_moments(
     epsilon, delta, mu, rho, calibration
         As for `MomentOLS.fit`; `rng` and `source` are not taken.
 
-    Returns
-    -------
-    MomentReplications
-
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, AlignmentError

@@ -3,13 +3,13 @@
 from privinf.errors import ArgumentError
 from privinf.noise.entropy import NoiseKey
 from privinf.noise.lattice import LatticeNoise, OpenDPNoise
-from privinf.noise.source import NoiseSource, SimulationNoise, grid_step, solve_scale
+from privinf.noise.source import NoiseSource, SimulationNoise, grid_step, side_by_side, solve_scale
 from privinf.typing import RngLike, SourceName
 from privinf.validation import check_choice
 
 __all__ = [
     "LatticeNoise", "NoiseKey", "NoiseSource", "OpenDPNoise", "SimulationNoise", "SourceName",
-    "get_source", "grid_step", "solve_scale",
+    "get_source", "grid_step", "side_by_side", "solve_scale",
 ]  # fmt: skip
 
 

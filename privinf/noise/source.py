@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from privinf.errors import SensitivityError
 from privinf.noise.entropy import KEY_BYTES, NoiseKey
 from privinf.typing import Flags, Floats, Integers, RngLike
-from privinf.validation import as_generator, check_number, check_positive
+from privinf.validation import READ_ROWS, as_generator, check_number, check_positive
 
 Size = int | tuple[int, ...]
 
@@ -104,6 +106,32 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
     raise SensitivityError(
         f"mu={mu:g} is too small for {dimension} numbers on the noise grid: spend more or release fewer"
     )
+
+
+Draw: TypeAlias = Callable[[NoiseSource, int], object]
+
+
+def side_by_side(source: NoiseSource, draws: Sequence[Draw], rows: int) -> list[NoiseSource]:
+    """Return a source for each of several arrays of noise, so that blocks of all can be drawn together.
+
+    Simulation noise is then that of drawing one array after the other: the generator of each starts where
+    that of the one before ends. Secure noise has no order, and one source serves all.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        Of simulation noise the last array's, which ends where it would have ended.
+    draws : sequence of callable (source, rows)
+        How some rows of each array are drawn.
+    rows : int
+        How many there are.
+    """
+    found = []
+    for draw in draws[:-1]:
+        found.append(source if source.secure else copy.deepcopy(source))
+        for start in range(0, 0 if source.secure else rows, READ_ROWS):
+            draw(source, min(READ_ROWS, rows - start))
+    return [*found, source]
 
 
 class SimulationNoise:

@@ -17,7 +17,7 @@ from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
 from privinf.results.context import Context
-from privinf.results.provenance import DescribedResults
+from privinf.results.export import PortableResults
 from privinf.results.rendering import PrivateSummary, Withheld
 from privinf.results.summary import Wording, summarize, summarize_as_frames
 from privinf.typing import BootstrapMethod, Floats, RngLike
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @doors
-class Results(Withheld, DescribedResults):
+class Results(Withheld, PortableResults):
     """Coefficients, tests and intervals of a private fit.
 
     Immutable and picklable; made by a model's ``fit``.

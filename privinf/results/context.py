@@ -16,8 +16,8 @@ from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableErro
 from privinf.fitting.registry import MODELS
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
-from privinf.inference.restricted_scores import restricted_score_test as test_restrictions
 from privinf.inference.score_sets import ScoreSet, score_sets
+from privinf.inference.score_sets import restricted_score_test as test_restrictions
 from privinf.inference.score_test import Identification, ScoreTestResult
 from privinf.inference.score_test import score_test as test_system
 from privinf.releases import Release
@@ -37,7 +37,7 @@ LEFT_OUT = (
 )
 ROWS_ALONE = (
     "standard errors take rows as independent, and one {!r} has up to {}: where its rows go together they "
-    "are too small. MomentOLS(trust='local') and ModulatedOLS have cov_type='cluster', which sums over units"
+    "are too small. MomentOLS and ModulatedOLS of one table have cov_type='cluster', which sums over units"
 )
 
 

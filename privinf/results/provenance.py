@@ -258,7 +258,7 @@ class DescribedResults(HypothesisResults):
 
         Notes
         -----
-        Restrictions: `privinf.inference.restricted_scores`, which without noise is the Lagrange multiplier
+        Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
         test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
         fit, and without noise it is their Wald test).
 

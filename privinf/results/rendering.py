@@ -71,6 +71,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         self.add_extra_txt(self.numbered_notes)
 
     @property
+    def plain_notes(self) -> list[str]:
+        """The notes."""
+        return list(self._notes)
+
+    @property
     def numbered_notes(self) -> list[str]:
         """The notes as printed."""
         return [f"[{number}] {text}" for number, text in enumerate(self._notes, 1)]

@@ -20,6 +20,13 @@ from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
+MISSING_VALUES = "column {!r} has missing values; clean the rows or ask for missing='impute-public'"
+INFINITE = "column {!r} has infinite values; clean the rows first"
+NOT_NUMBERS = "column {!r} must hold numbers, as the schema declares"
+OUTSIDE_LEVELS = (
+    "column {!r} has values outside its declared levels; extend the levels, or declare bounds as a tuple "
+    "(low, high) if it is a number"
+)
 NO_DECLARED_LEVEL = "column {!r} holds none of its declared levels: compare their types"
 
 
@@ -155,7 +162,7 @@ class Reader:
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)
         if not np.isfinite(values).all():
-            raise SchemaError(f"column {name!r} has infinite values; clean the rows first")
+            raise SchemaError(INFINITE.format(name))
         return values
 
     def _stand_in(self, name: str, declared: Numeric | None) -> float:
@@ -168,9 +175,7 @@ class Reader:
 
     def _refuse_missing(self, name: str) -> None:
         if self._missing == "raise":
-            raise SchemaError(
-                f"column {name!r} has missing values; clean the rows or ask for missing='impute-public'"
-            )
+            raise SchemaError(MISSING_VALUES.format(name))
 
     def _read_codes(self, name: str) -> Integers:
         self.require((name,))
@@ -191,10 +196,7 @@ class Reader:
                 raise SchemaError(NO_DECLARED_LEVEL.format(name))
             codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
-            raise SchemaError(
-                f"column {name!r} has values outside its declared levels; extend the levels, or declare "
-                "bounds as a tuple (low, high) if it is a number"
-            )
+            raise SchemaError(OUTSIDE_LEVELS.format(name))
         return codes
 
 
@@ -263,11 +265,11 @@ def _as_floats(column: pd.Series, name: str, dates: bool = False) -> Floats:
     if not numeric:
         objects = column.dtype == object
         if not objects or pd.api.types.infer_dtype(column, skipna=True) not in _NUMERIC_OBJECTS:
-            raise SchemaError(f"column {name!r} must hold numbers, as the schema declares")
+            raise SchemaError(NOT_NUMBERS.format(name))
     try:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"column {name!r} must hold numbers, as the schema declares") from None
+        raise SchemaError(NOT_NUMBERS.format(name)) from None
 
 
 def _as_days(column: pd.Series, name: str) -> Floats:

@@ -16,7 +16,8 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import Blank, Declaration, Factor, Level, Numeric, as_declaration
 from privinf.schema.intervals import Interval
-from privinf.typing import Floats, Json, Table
+from privinf.sealed import save_text
+from privinf.typing import AnyPath, Floats, Json, Table
 from privinf.typing import ResponseMode as ResponseMode
 from privinf.validation import check_choice, check_count, shown
 
@@ -214,6 +215,20 @@ class Schema:
         """Return a JSON-able description; `from_dict` is its exact inverse."""
         columns = {name: item.to_dict() for name, item in self.columns.items()}
         return {"columns": columns, "unit": self.unit, "max_rows": self.max_rows}
+
+    def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write the schema to a TOML file, which people can read and edit; `privinf.load_schema` reads it.
+
+        Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
+        StorageError if it cannot be written.
+        """
+        from privinf.schema.files import schema_text
+
+        save_text(path, schema_text(self.to_dict(), self._bought_for()), overwrite=overwrite)
+
+    def _bought_for(self) -> Json:
+        """Return what a file says of bounds that were bought: of declared ones nothing."""
+        return {}
 
     @classmethod
     def from_dict(cls, content: Json) -> Schema:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.schema import Factor, Numeric
 from studies.data.acs import LICENCE, SOURCE, SURVEYS, Survey, persons
 

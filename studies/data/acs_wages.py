@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.errors import ArgumentError
 from privinf.schema import Numeric
 from privinf.validation import check_count

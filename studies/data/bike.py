@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.schema import Numeric
 from privinf.validation import check_choice
 from studies.data.packed import Packed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.schema import Numeric
 from studies.data.packed import Packed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.schema import Numeric
 from privinf.validation import check_choice
 from studies.data.packed import Packed

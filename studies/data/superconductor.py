@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from privinf.datasets.record import Dataset, record
+from privinf.datasets.wheel import Dataset, record
 from privinf.schema import Numeric
 from studies.data.packed import Packed
 

@@ -30,8 +30,9 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     vector,
 )
+from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
-from privinf.mechanisms.statistics.scores import FORM_ARGUMENTS, clipped_forms, width_of_forms
+from privinf.mechanisms.statistics.scores import FORM_ARGUMENTS, clipped_forms
 from privinf.typing import Floats
 from privinf.validation import check_choice
 

@@ -12,11 +12,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.iwp.transforms.bernoulli import table_of_levels
-from privinf.iwp.transforms.series import truncated_sum
+from privinf.iwp.transforms import truncated_sum
 from privinf.typing import Floats
 from privinf.validation import check_count, check_number
 from studies.transforms.jets import derivatives
+from studies.transforms.variances import table_of_levels
 
 
 def inverse_series(f: Callable[[Any], Any], z: ArrayLike, s2: float, *, truncation: int) -> Floats:
@@ -90,7 +90,7 @@ def inverse_bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
 
     Examples
     --------
-    >>> from privinf.iwp.transforms import bernoulli
+    >>> from studies.transforms import bernoulli
     >>> inverse_bernoulli(bernoulli([0.0, 1.0, 5.0], keep=0.6, other=0.2), keep=0.6, other=0.2).round(9)
     array([0., 1., 5.])
     """

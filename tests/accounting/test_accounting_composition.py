@@ -23,7 +23,7 @@ from privinf.accounting import (
     rho_to_delta,
     rho_to_epsilon,
 )
-from privinf.accounting import exact as binary
+from privinf.accounting import calibration as binary
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 
 

@@ -22,8 +22,8 @@ from privinf.accounting import (
     gaussian_mu,
     split_mu,
 )
-from privinf.accounting.conversions import hockey_stick
-from privinf.accounting.exact import exact, float_down, sqrt_down
+from privinf.accounting.calibration import exact, float_down, sqrt_down
+from privinf.accounting.conversions import hockey_stick, rho_to_epsilon
 from privinf.errors import ArgumentError
 
 
@@ -161,3 +161,10 @@ def test_exact_reads_decimals_and_rounds_down():
     for value in (Fraction(1, 3), Fraction(2, 7), Fraction(10**20, 3), Fraction(1, 3 * 10**20)):
         assert exact(float_down(value)) <= value < exact(float_down(value)) * Fraction(1 + 2**-50)
         assert exact(sqrt_down(value)) ** 2 <= value < exact(sqrt_down(value)) ** 2 * Fraction(1 + 2**-49)
+
+
+def test_ends_of_the_doubles():
+    """A quotient beyond them; an end of a root's bracket whose logarithm is rounded to the other side."""
+    assert gaussian_delta(1e308, 1e-300) == 0.0
+    assert rho_to_epsilon(1e300, 1e-300) == pytest.approx(1e300)
+    assert rho_to_epsilon(1e308, 1e-300) == pytest.approx(1e308)

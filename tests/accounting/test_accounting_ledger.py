@@ -33,7 +33,7 @@ from privinf.accounting import (
     pure_mu,
     pure_rho,
 )
-from privinf.accounting.exact import exact
+from privinf.accounting.calibration import exact
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, StorageError
 
 # ---- budgets

@@ -25,7 +25,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr
 
 from privinf.accounting import ApproximateLoss, GaussianLoss, Loss, PureLoss, compose
-from privinf.accounting.exact import MAX_ATOMS
+from privinf.accounting.calibration import MAX_ATOMS
 
 CASES, REDUCED = 500, 40
 GRID = 2.0**-14  # below 1e-4, and a power of two: epsilons of the events lie on it without rounding

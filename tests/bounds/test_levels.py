@@ -41,6 +41,9 @@ def test_common_levels_are_found_and_the_rest_is_pooled():
     assert (found["g"].levels, found["g"].other) == (("a", "b", "c"), "a")
     assert found["town"].levels[-1] == found["town"].other == "other"
     assert 20 < len(found["town"].levels) < 40
+    # 29 rare rows among those of "a": less than this share of them; a level of its own moves no other one
+    assert 29 / (ROWS["g"].isin(["a", "rare"])).sum() < found.clips.loc["g", "moves"] < 0.03
+    assert found.clips.loc["town", "moves"] == 0.0
     pooled = 1.0 - ROWS["town"].isin(found["town"].levels).mean()
     assert 0.01 < pooled <= found.clips.loc["town", "at_most"]
     assert "pooled" in repr(found)

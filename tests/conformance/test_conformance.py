@@ -416,3 +416,15 @@ def test_covariances_are_words_that_mean_something_or_say_why(name):
         assert not isinstance(refused.value, pi.errors.UnforeseenError)
     with pytest.raises(NotAvailableError, match="cluster is the schema's unit"):
         made.fit(**spending, **options, cov_kwds={"groups": [1]})
+
+
+@EVERY
+def test_a_model_shows_no_rows_and_says_so(name):
+    """statsmodels' attributes that hold rows: no bare AttributeError, and hasattr says no."""
+    made = build(name)
+    for word in ("exog", "endog", "data"):
+        assert not hasattr(made, word)
+        with pytest.raises(NotAvailableError, match=f"{word}: a model shows no rows"):
+            getattr(made, word)
+    with pytest.raises(AttributeError, match="no attribute 'exgo'"):
+        _ = made.exgo

@@ -68,7 +68,8 @@ def test_its_noise_is_that_of_a_fit(relation, reach):
     server = dome_problems.RowsServer(drawn, reach, 1, np.random.default_rng(0))
     asked = {"clip": 0.7, "theta": np.zeros(d), "batches": 2, "batch": 0, "seed": 0}
     ours = server.vector_sum("glm.sketched_score", asked, label="gradient", mu=price).scale
-    assert ours == pytest.approx(fit.privacy.entries[0].noise["scale"], rel=1e-6)
+    # The sites' sums are rounded, which is charged.
+    assert ours == pytest.approx(fit.privacy.entries[0].noise["scale"], rel=3e-6)
     assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-5)
 
 

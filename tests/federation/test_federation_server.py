@@ -228,6 +228,8 @@ def test_limits_hold_before_anything_is_asked():
     ):
         with pytest.raises(ArgumentError):
             call()
+    with pytest.raises(ArgumentError, match="not one text"):
+        server.vector_sum("clipped_score", SCORE, mu=0.1, label="x", sites="north")
     assert len(server.ledger) == 0
 
 

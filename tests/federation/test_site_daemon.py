@@ -16,8 +16,7 @@ from federation_sites import OPEN, design_of, federation_of, rows_of
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import Query, Site, TrustedServer
-from privinf.federation.daemon import RemoteSite, SiteDaemon
-from privinf.federation.frames import HEAD, MAGIC, frame, receive, unframe
+from privinf.federation.daemon import HEAD, MAGIC, RemoteSite, SiteDaemon, frame, receive, unframe
 from privinf.noise import SimulationNoise
 
 SIZES = {"north": 200, "south": 400}

@@ -99,7 +99,7 @@ class Older(Site):
 @pytest.mark.parametrize(
     ("kind", "error", "told"),
     [
-        (Newer, NotAvailableError, f"site '{BAD}': it knows version 1 of 'glm.score', not 2"),
+        (Newer, NotAvailableError, f"site '{BAD}': it knows version 2 of 'glm.score', not 3"),
         (Older, ArgumentError, f"site '{BAD}': no statistic is called 'later.score'"),
     ],
     ids=["another version", "an older package"],

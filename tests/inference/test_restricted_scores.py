@@ -7,7 +7,7 @@ from statsmodels.base._parameter_inference import _lm_robust
 
 from privinf.errors import NotPositiveDefiniteError
 from privinf.inference.corrected_features import CorrectedLeastSquares
-from privinf.inference.restricted_scores import Restriction, restricted_score_test
+from privinf.inference.score_sets import Restriction, restricted_score_test
 from privinf.inference.score_test import score_test
 from privinf.moments.equation import NoisyTotals
 

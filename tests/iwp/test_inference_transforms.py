@@ -7,26 +7,27 @@ import pytest
 from scipy.special import expit
 
 from privinf.errors import ArgumentError
+from privinf.iwp.noise import inverse_weights
 from privinf.iwp.transforms import (
-    bernoulli,
-    bernoulli_variance,
     choose_truncation,
-    exponential_variance,
-    inverse_weights,
+    exponential_derivatives,
     logistic_derivatives,
-    quadratic_variance,
-    response_variances,
+    quadratic_derivatives,
     truncation_bias,
 )
-from privinf.iwp.transforms.series import exponential_derivatives, quadratic_derivatives
 from studies.transforms import (
+    bernoulli,
+    bernoulli_variance,
     cosine,
     derivatives,
     exponential,
+    exponential_variance,
     inverse_bernoulli,
     inverse_linear_product,
     inverse_series,
     polynomial,
+    quadratic_variance,
+    response_variances,
     sine,
 )
 

@@ -45,3 +45,10 @@ def test_a_large_step_counts_as_uncertain():
     # of signs the score falls short of its slope by atan t against t
     short = 0.6 - math.atan(0.6)
     assert short < math.sqrt(large) < 2.0 * short
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-320, [1.0, 1e-310]])
+def test_units_of_no_size_are_refused(scale):
+    X = np.linspace(-1.0, 1.0, 20).reshape(10, 2)
+    with pytest.raises(pi.errors.ArgumentError, match="x_scale must be positive"):
+        pi.DebiasedLasso(X[:, 0], X, x_bound=1.0, y_bounds=(-3, 3), x_scale=scale)

@@ -8,14 +8,16 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import expit
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics import families as glm_families
 from privinf.mechanisms.statistics import glm as glm_statistics
+from privinf.mechanisms.statistics import terms
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.glm import GLM_OPS, batch_of, sketch_of
 from privinf.mechanisms.statistics.regression import from_isometric
+from privinf.mechanisms.sums import FULL_SCALE
 
 P, EDGE = 3, 2.0
 THETA = np.array([0.8, -0.4, 0.3])
@@ -183,22 +185,32 @@ def test_exact_sums_do_not_depend_on_order_or_blocks(name, sample, monkeypatch):
     np.testing.assert_array_equal(op.total(block(y[order], X[order]), args), whole)
 
 
-@pytest.mark.parametrize(
-    ("name", "family", "module", "what"),
-    [
-        ("glm.score", "binomial", glm_statistics, "weighted"),
-        ("glm.score", "gaussian", glm_families, "clipped"),
-        ("glm.meat", "gaussian", glm_statistics, "clip_norms"),
-        ("glm.sketched_score", "gaussian", glm_statistics, "clip_norms"),
-    ],
-)
-def test_the_search_sees_a_clip_that_is_not_enforced(name, family, module, what, monkeypatch):
-    if name == "glm.meat":
-        monkeypatch.setattr(glm_statistics, "weighted", lambda x, radius: x)
-    monkeypatch.setattr(module, what, lambda values, *clip: values)
-    args = FAMILIES[family] | (MORE[name][1] if name in MORE else {})
-    values = records(GLM_OPS[name], args, 0)
-    assert cdist(values, values).max() > 1.05 * GLM_OPS[name].reach(args, P).l2
+@pytest.mark.parametrize("name", ["glm.score", "glm.meat"])
+def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_not(name, monkeypatch):
+    args = FAMILIES["gaussian"]
+    monkeypatch.setattr(glm_statistics, "_weighted", lambda length, args: length)
+
+    def apart():
+        values = records(GLM_OPS[name], args, 40)
+        return cdist(values, values).max() / GLM_OPS[name].reach(args, P).l2
+
+    assert apart() <= 1.0 + 1e-12
+    monkeypatch.setattr(terms, "_room", lambda vectors: 9.0 * FULL_SCALE)
+    assert apart() > 1.05
+
+
+@pytest.mark.parametrize("name", ["glm.hessian", "glm.meat"])
+def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatch):
+    """Integers are coarse here, so that rounding takes vectors of full length beyond their norm."""
+    args, reach = FAMILIES["gaussian"], GLM_OPS[name].reach(FAMILIES["gaussian"], P)
+    monkeypatch.setattr(terms, "FULL_SCALE", 4.0)
+
+    def longest():
+        return np.linalg.norm(records(GLM_OPS[name], args, 40), axis=1).max() / reach.norm
+
+    assert longest() <= 1.0 + 1e-9
+    monkeypatch.setattr(terms, "_room", lambda vectors: 4.0)
+    assert longest() > 1.01
 
 
 def test_no_score_is_charged_beyond_its_length_but_sketches_are():
@@ -206,14 +218,6 @@ def test_no_score_is_charged_beyond_its_length_but_sketches_are():
     assert op.reach(args, P).l2 == pytest.approx(2.0 * 1.5 * 0.9)
     for more in (MORE["glm.sketched_score"][0], MORE["glm.sketched_score"][2]):
         assert op.reach(args | more | {"clip": 50.0}, P).l2 == pytest.approx(100.0)
-
-
-def test_the_search_sees_residuals_that_reach_further_than_charged(monkeypatch):
-    monkeypatch.setattr(glm_families, "clipped", lambda values, *clip: values)
-    monkeypatch.setattr(glm_statistics, "clip_norms", lambda values, *clip: values)
-    args = FAMILIES["gaussian"] | {"clip": 50.0}
-    values = records(GLM_OPS["glm.sketched_score"], args, 0)
-    assert cdist(values, values).max() > 1.05 * GLM_OPS["glm.sketched_score"].reach(args, P).l2
 
 
 def test_every_record_is_in_one_public_batch(sample):
@@ -263,9 +267,6 @@ def test_bad_arguments():
     for name, args in wrong:
         with pytest.raises(ArgumentError):
             GLM_OPS[name].reach(args, P)
-    X = np.zeros((5, P))
-    with pytest.raises(SensitivityError, match="too few digits"):
-        GLM_OPS["glm.score"].total(block(X[:, 0], X), BINOMIAL | {"bits": 20})
 
 
 def test_absurd_records_never_give_nan():

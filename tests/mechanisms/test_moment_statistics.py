@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms import sums as exact_sums
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics import gridded
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits, unit_of
 from privinf.mechanisms.statistics.gridded import RowGrid
-from privinf.mechanisms.statistics.moments import (
-    FEWEST,
-    default_response_weight,
-    second_moment_sensitivity,
-)
+from privinf.mechanisms.statistics.moments import default_response_weight, second_moment_sensitivity
+from privinf.mechanisms.statistics.ops import SUM_DIGITS
 from privinf.mechanisms.sums import FULL_SCALE
 
 P, EDGE, LOW, HIGH = 3, 2.0, -1.0, 3.0
@@ -246,13 +243,15 @@ def test_the_column_of_the_constant_is_never_read():
     np.testing.assert_array_equal(op.total(block(y, X), args), op.total(block(y, other), args))
 
 
-def test_too_many_rows_for_exact_products_are_refused():
-    y, X = sample(20)
+def test_fewer_digits_of_more_rows_are_charged():
+    """2^40 rows leave 11 digits, and a total is moved by one unit of them an entry."""
     op = SITE_OPS["moments.total"]
-    with pytest.raises(SensitivityError, match="digits"):
-        op.total(block(y, X), TOTAL | {"bits": FEWEST - 1})
-    op.total(block(y, X), TOTAL | {"bits": FEWEST})
-    assert exact_bits(2**28 - 1) == FEWEST
+    few, usual = exact_bits(2**40), exact_bits(2**28 - 1)
+    assert (few, usual) == (11, SUM_DIGITS)
+    many, reach = op.reach(TOTAL | {"bits": few}, P), op.reach(TOTAL | {"bits": usual}, P)
+    assert reach.l2 == op.reach(TOTAL | {"bits": 40}, P).l2 == op.reach(TOTAL, P).l2
+    units = unit_of(reach.bound, few) - unit_of(reach.bound, usual)
+    assert many.l2 - reach.l2 == pytest.approx(units * math.sqrt(reach.size))
 
 
 @EVERY
@@ -272,10 +271,10 @@ def test_records_on_their_grid_keep_the_sensitivity_of_all_records(name, monkeyp
     apart = cdist(exact, exact)
     assert 0.99 * formula < apart.max() <= formula * (1 + 1e-12)
     reach = SITE_OPS[op].reach(args, P)
-    unit = unit_of(reach.bound, FEWEST)
+    unit = unit_of(reach.bound, SUM_DIGITS)
     most = unit * math.sqrt(reach.size)
     assert reach.l2 - formula == pytest.approx(most, rel=1e-6)
-    found = single(name, FEWEST, y, X)
+    found = single(name, SUM_DIGITS, y, X)
     assert np.abs(found - exact).max() > 0.1 * unit
     assert (cdist(found, found) - apart).max() <= most
 

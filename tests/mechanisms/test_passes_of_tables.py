@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from support.tables import KINDS, STREAMS, written
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
+from privinf.federation import curator
 from privinf.mechanisms import files, reading
+from privinf.mechanisms.passes import RowPasses
 
 SCHEMA = pi.Schema(
     {"y": (0, 10), "x": (-1, 1), "k": (0, 9), "g": pi.Factor(["u", "v", "w"], other="w"), "q": (1, 2)}
@@ -54,6 +57,62 @@ def test_one_digest_over_all_sources(formula, rows, frame, tmp_path, monkeypatch
             found[kind] = digest(mechanism.release(make(frame, folder), **options, **SPEND))
         assert len(found) > 10
         assert len(set(found.values())) == 1, found
+
+
+FITS = {
+    "OLS": "y ~ x + k",
+    "OLS, nonrobust": "y ~ x * k + poly(q, 2)",
+    "Logit": "I(y > 5) ~ x",
+    "Poisson": "y ~ x",
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fits_by_passes_have_one_digest_over_all_sources(name, frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(curator, "RowPasses", watched := _Watched)
+    watched.made = 0
+    model, kind = getattr(pi, name.partition(",")[0]), "nonrobust" if "," in name else "HC0"
+    found, spend = {}, SPEND | {"epsilon": 50.0, "cov_type": kind}
+    for number, (source, make) in enumerate({"frame": lambda frame, _: frame, **KINDS}.items()):
+        (folder := tmp_path / str(number)).mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit = model.from_formula(FITS[name], make(frame, folder), schema=SCHEMA).fit(**spend)
+        found[source] = fit.params.to_numpy().tobytes() + fit.bse.to_numpy().tobytes()
+    assert len(found) > 10
+    assert len(set(found.values())) == 1, found
+    assert watched.made >= 8
+
+
+class _Watched(RowPasses):
+    made = 0
+
+    def __init__(self, *args, **options):
+        type(self).made += 1
+        super().__init__(*args, **options)
+
+
+def test_fits_by_passes_say_how_many_and_collect_nothing(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_MEMORY", 1)
+    data = written(pd.concat([frame] * 40), tmp_path / "t.parquet")
+    ledger = pi.Ledger()
+    fit = pi.OLS.from_formula("y ~ x + k", data, schema=SCHEMA, ledger=ledger).fit(**SPEND)
+    (line,) = [line for line in str(fit.summary()).splitlines() if "Passes over the table" in line]
+    assert 1 <= int(line.split("table:")[1].split()[0]) <= 5
+    stream = KINDS["Arrow stream"](frame, tmp_path)
+    with pytest.raises(NotAvailableError, match=r"open_rows\(data, spool=True\)"):
+        pi.OLS.from_formula("y ~ x", stream, schema=SCHEMA, ledger=ledger).fit(**SPEND)
+
+
+def test_a_table_that_is_wrong_costs_a_fit_nothing(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROWS", 25)
+    frame.loc[100, "x"] = np.inf
+    ledger = pi.Ledger()
+    data = written(pd.concat([frame] * 9), tmp_path / "t.parquet")
+    with pytest.raises(SchemaError, match="'x' has infinite values"):
+        pi.OLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger).fit(**SPEND)
+    assert not ledger.entries
 
 
 @pytest.mark.parametrize("formula", FORMULAS)

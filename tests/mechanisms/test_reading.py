@@ -69,6 +69,38 @@ def test_a_text_in_a_later_block_of_a_csv_file_is_refused(frame, tmp_path):
     refused(lambda: path, SchemaError, "'x' of t.csv holds numbers at first and texts in a later part")
 
 
+@pytest.mark.parametrize("other", [{"x": f"about {SECRET}"}, {"x": None}, {"z": 1.0}])
+@pytest.mark.parametrize("kind", ["pyarrow Dataset", "polars LazyFrame"])
+def test_a_later_file_that_differs_is_refused_of_other_libraries_too(kind, other, frame, tmp_path):
+    rest = frame.drop(columns="x") if "z" in other else frame
+    folder = folder_of(tmp_path / "t", frame, rest.assign(**other))
+
+    def data():
+        if kind == "polars LazyFrame":
+            return pytest.importorskip("polars").scan_parquet(folder / "*.parquet")
+        return pytest.importorskip("pyarrow.dataset").dataset(folder)
+
+    refused(data, (SchemaError, StorageError), "x|could not be read to its end")
+
+
+def test_a_stream_that_breaks_off_or_changes_is_refused(frame):
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.RecordBatch.from_pandas(frame)
+    texts = pa.RecordBatch.from_pandas(frame.assign(x=f"about {SECRET}"))
+
+    def broken(later):
+        yield batch
+        if later is None:
+            raise ValueError(f"row {SECRET}")
+        yield later
+
+    for later in (None, texts):
+        refused(
+            lambda later=later: pa.RecordBatchReader.from_batches(batch.schema, broken(later)),
+            (SchemaError, StorageError), "later part|could not be read to its end",
+        )  # fmt: skip
+
+
 def test_a_column_that_is_missing_in_some_blocks_keeps_its_kind(frame, tmp_path):
     frame.loc[20:60, ["x", "g"]] = None
     path = tmp_path / "t.csv"

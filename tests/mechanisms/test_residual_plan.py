@@ -42,6 +42,14 @@ def test_the_clip_is_wide_unless_public_bounds_or_the_noise_make_it_smaller():
     assert bounds[1] < again.bound
 
 
+def test_of_units_the_clip_is_of_the_length_of_their_scores():
+    fine = ResidualPlan.of(moments(0.05), scale_of(noise=0.0, residual_noise=0.0, units=3))
+    assert fine.bound == pytest.approx(20 * 3 * 0.05 * math.sqrt(2.0))  # tr A = 1 + 3/3
+    assert fine.largest == pytest.approx(3 * fine.residual * 2.0)
+    noisy = ResidualPlan.of(moments(0.05), scale_of(residual_noise=1e3, units=3))
+    assert noisy.bound == pytest.approx(3 * 3 * 0.05 * math.sqrt(2.0))
+
+
 def test_a_noisy_meat_keeps_its_trace():
     rng = np.random.default_rng(1)
     noise = rng.standard_normal((6, 6))

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -171,6 +172,13 @@ def test_paper_plain_estimator_on_released_rows():
     ridged = pi.RMGMOLS.from_release(rels, label="y").fit(debias=False, ridge=1e-3)
     expected = np.linalg.solve(X.T @ X / N + 1e-3 * np.eye(4), X.T @ y / N)
     np.testing.assert_allclose(ridged.params, expected * scale, rtol=1e-9)
+
+
+def test_a_ridge_of_another_kind_of_number_is_that_number():
+    fitted = [
+        model().fit(epsilon=1.0, delta=1e-5, rng=0, debias=False, ridge=r) for r in (0.5, Decimal("0.5"))
+    ]
+    np.testing.assert_array_equal(fitted[0].params, fitted[1].params)
 
 
 def test_ridge_changes_the_point_and_not_the_intervals():
@@ -382,3 +390,20 @@ def test_rows_of_a_penalized_fit_are_not_drawn_again():
         r.bootstrap(method="multiplier")
     assert r.bootstrap(20).method == "parametric"
     assert model(k=150).fit(epsilon=30.0, delta=1e-5, rng=0).bootstrap(20).method == "multiplier"
+
+
+@pytest.mark.parametrize(
+    ("made", "fitted"),
+    [
+        ({"intercept": NotImplemented}, {}),
+        ({"seed": NotImplemented}, {}),
+        ({}, {"debias": NotImplemented}),
+        ({}, {"shrink": 1}),
+    ],
+)
+def test_what_is_no_flag_is_refused_before_the_charge(made, fitted):
+    """NotImplemented counts as true, with a warning that will be an error."""
+    ledger = pi.Ledger()
+    with pytest.raises(errors.ArgumentError, match="must be"):
+        model(n=2000, ledger=ledger, **made).fit(epsilon=4.0, delta=1e-5, rng=0, **fitted)
+    assert not ledger.entries

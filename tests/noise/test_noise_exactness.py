@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from privinf.errors import ArgumentError
-from privinf.noise import LatticeNoise, SimulationNoise, discrete_gaussian, entropy, grid_step, inversion
+from privinf.noise import LatticeNoise, SimulationNoise, discrete_gaussian, entropy, grid_step, lattice
 
 
 class Fixed:
@@ -210,9 +210,9 @@ def test_gumbel_in_doubles_is_the_exact_one(monkeypatch):
     )
     fixed = Fixed(words, iter(lambda: 2**63, None))
     ratio = 1.999 * 2.0**20
-    fast = inversion.gumbel_steps(ratio, len(words), fixed)
-    monkeypatch.setattr(inversion, "CLOSE", 1.0)
-    slow = inversion.gumbel_steps(ratio, len(words), fixed)
+    fast = lattice.gumbel_steps(ratio, len(words), fixed)
+    monkeypatch.setattr(lattice, "CLOSE", 1.0)
+    slow = lattice.gumbel_steps(ratio, len(words), fixed)
     np.testing.assert_array_equal(fast, slow)
     # V = (2^-1) 2^-64: G = 65 log 2; V = 1 - (2^-1) 2^-64: G = -log(65 log 2)
     assert slow[0] == round(ratio * 65 * math.log(2))

@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 from privinf.noise.discrete_gaussian import discrete_gaussian
 from privinf.noise.entropy import Keystream
-from privinf.noise.inversion import gumbel_steps, laplace_steps
+from privinf.noise.lattice import gumbel_steps, laplace_steps
 
 KEY = NoiseKey(bytes(range(32)))
 SUM = np.array([1.0, -2.0])

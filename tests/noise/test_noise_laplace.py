@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from support.instrument import RecordingNoise
 
-from privinf.noise import LatticeNoise, SimulationNoise, grid_step, inversion
+from privinf.noise import LatticeNoise, SimulationNoise, grid_step, lattice
 from privinf.noise.entropy import SYSTEM
 
 
@@ -27,16 +27,16 @@ def assert_discrete_laplace(x, ratio):
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 7.5, 1000.0])
 def test_the_law_on_the_integers(ratio):
-    assert_discrete_laplace(inversion.laplace_steps(ratio, 60_000), ratio)
+    assert_discrete_laplace(lattice.laplace_steps(ratio, 60_000), ratio)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 30.0])
 def test_exact_decisions_have_the_same_law(ratio, monkeypatch):
-    monkeypatch.setattr(inversion, "CLOSE", 1.0)
+    monkeypatch.setattr(lattice, "CLOSE", 1.0)
     decided = []
-    exact = inversion._exact_geometric
-    monkeypatch.setattr(inversion, "_exact_geometric", lambda *a: decided.append(a) or exact(*a))
-    assert_discrete_laplace(inversion.laplace_steps(ratio, 4000), ratio)
+    exact = lattice._exact_geometric
+    monkeypatch.setattr(lattice, "_exact_geometric", lambda *a: decided.append(a) or exact(*a))
+    assert_discrete_laplace(lattice.laplace_steps(ratio, 4000), ratio)
     assert len(decided) == 8000
 
 
@@ -51,16 +51,14 @@ class Fixed:
 def test_doubles_and_exact_arithmetic_decide_alike():
     words = np.random.default_rng(0).integers(0, 2**64, 3000, dtype=np.uint64)
     for ratio in (1.0, 12.5, 2.0**20, 2.0**21):
-        fast = inversion._geometric(ratio, 3000, Fixed(words))
-        exact = [
-            inversion._exact_geometric(int(word), 64, inversion.Fraction(ratio), SYSTEM) for word in words
-        ]
+        fast = lattice._geometric(ratio, 3000, Fixed(words))
+        exact = [lattice._exact_geometric(int(word), 64, lattice.Fraction(ratio), SYSTEM) for word in words]
         np.testing.assert_array_equal(fast, exact)
 
 
 @pytest.mark.parametrize("head", [0, 1, 2**64 - 1])
 def test_the_ends_of_the_uniform_take_more_bits(head):
-    steps = inversion._exact_geometric(head, 64, inversion.Fraction(2.0**20), SYSTEM)
+    steps = lattice._exact_geometric(head, 64, lattice.Fraction(2.0**20), SYSTEM)
     assert steps == 0 if head == 2**64 - 1 else steps > 43 * 2**20
 
 

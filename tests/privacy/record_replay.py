@@ -208,7 +208,9 @@ class Tape:
         # Phases, which are drawn without data: a release of nothing.
         return self._meet(frozenset({"phases"}), {}, np.zeros(np.shape(output)), output, lambda *_: 0.0)
 
-    def _respond(self, output: Any, draws: Any, response: Any, codes: Any, source: Any) -> Any:
+    def _respond(
+        self, output: Any, draws: Any, response: Any, codes: Any, source: Any, lies: Any = None
+    ) -> Any:
         named = dict(draws)
         lie, others = named.get("bernoulli", 0.0), named.get("integers", 1.0)
         odds = math.inf if lie == 0.0 else max(abs(math.log1p(-lie) - math.log(lie / others)), 0.0)

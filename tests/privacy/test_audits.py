@@ -19,7 +19,7 @@ from privinf.mechanisms.local import modulation_map
 from privinf.mechanisms.local.modulation_map import orthonormal_directions
 from privinf.mechanisms.moments import noisy_total
 from privinf.mechanisms.passes import RowPasses
-from privinf.mechanisms.rows import encode
+from privinf.mechanisms.rows import as_rows, encode
 from privinf.mechanisms.statistics import gridded
 from privinf.noise import LatticeNoise, SimulationNoise
 
@@ -482,6 +482,38 @@ def test_residual_moments_and_the_mutant_that_forgets_to_clip(monkeypatch):
     assert result.passed, result
     monkeypatch.setattr(gridded, "clipped", lambda values, bound: values)
     assert not audit_scores(*residual_scores(4000, 3.0), mu=3.0).passed
+
+
+PERSONS = pi.Schema({"y": (-1.0, 1.0), "a": (-1.0, 1.0), "b": (-1.0, 1.0)}, unit="who", max_rows=2)
+
+
+def unit_scores(draws, mu):
+    """Return log-likelihood ratios of a person whose scores go along (1, -1, 0), or (1, 1, 0), beyond C."""
+    source, scores, gap = SimulationNoise(0), [], np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    for a in (-1.0, 1.0):
+        rows = pd.DataFrame(
+            {"who": [0, 1, 2, 1], "y": [0.0, 1.0, 0.0, 1.0], "a": [0.1, a, 0.2, a], "b": [0.2, 0.0, 0.1, 0.0]}
+        )
+        mechanism = pi.Moments(PERSONS, "y ~ a + b")
+        passes = RowPasses(mechanism.design, as_rows(rows), together=True)
+        _, asked = mechanism._asked(1.0, np.ones(1), 1.0, robust=True, units=2)
+        assert asked.reach.l2 == math.sqrt(2.0)
+        scale, _ = mechanism._line(asked, mu).calibrated(source)
+        told = {"response_factor": 1.0 / 0.7, "residual_clip": 1.0 / 0.7}
+        asked = replace(asked, args=asked.args | told)
+        sums = asked.over(passes, exact=True)
+        scores.append(np.array([noisy_total(sums, scale, source) @ gap for _ in range(draws)]))
+    return scores
+
+
+def test_residual_moments_of_units_and_their_mutants(monkeypatch):
+    result = audit_scores(*unit_scores(4000, 3.0), mu=3.0, exact_mu=3.0)
+    assert result.passed, result
+    with monkeypatch.context() as one:
+        one.setattr(gridded, "unit_sums", lambda rows, units: rows)
+        assert audit_scores(*unit_scores(4000, 3.0), mu=3.0).exceeded
+    monkeypatch.setattr(gridded, "held_sums", lambda sums, values, norm, cap: np.trunc(sums / cap))
+    assert audit_scores(*unit_scores(4000, 3.0), mu=3.0).exceeded
 
 
 # ---- randomized response

@@ -75,30 +75,37 @@ def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
     assert found > 0.2 or args.get("of") == "curvature"
 
 
+TERMS = "mechanisms.statistics.terms"
 MUTANTS = {
-    "a step's scores not shrunk": (
-        Mutant(CURVED, "_joint", "clip_norms(scores, a)", "scores"), "curved.step", POISSON
+    "a step's scores not held": (
+        (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),
+        (36, Mutant(TERMS, "Product.add", "-FULL_SCALE, FULL_SCALE", "-9e7, 9e7")),
+        "curved.step", POISSON,
     ),
     "a matrix not shrunk": (
-        Mutant(CURVED, "_matrix", "clip_norms(factors, top, unit), unit, top", "factors, 0.0, top"),
+        (0, Mutant(TERMS, "Square.plain", "self.top / ", "99.0 / ")),
+        (36, Mutant(TERMS, "Square.add", "_room(self.vectors)", "9e7")),
         "curved.secant", {"clip": 0.1},
     ),
     "a layer not cut": (
-        Mutant(CURVED, "_score", "clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low)",
-               "_Rows(block, args).scores()"),
+        (0, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
+        (36, Mutant(CURVED, "_score", "(left, high - low, at.v", "(9.0 * left, 9.0 * (high - low), at.v")),
         "curved.score", POISSON | {"high": 0.5, "curvature_bound": 9.0},
     ),
     "both sums for the price of the dearer": (
-        Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)"), "curved.step", {}
+        (0, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
+        (36, Mutant(CURVED, "joint_distance", "max(most, one)", "max(share, 1.0 - share)")),
+        "curved.step", {},
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_climb_sees_a_weight_or_clip_that_is_left_out(name):
-    broken, op, more = MUTANTS[name]
-    with broken.applied():
-        assert climbed(op, STATISTICS[op] | more, np.random.default_rng(0)) > 1.01
+    *broken, op, more = MUTANTS[name]
+    for bits, mutant in broken:
+        with mutant.applied():
+            assert climbed(op, STATISTICS[op] | more, np.random.default_rng(0), bits) > 1.01
 
 
 def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
@@ -112,6 +119,7 @@ def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
         return CURVED_OPS["curved.score"].function(block(y, X), args) / math.sqrt(len(X))
 
     assert np.abs(score()).max() < 1.5
-    seen = Mutant(CURVED, "_Rows.largest", "np.maximum(mean, 1.0 - mean)", "np.abs(self.error)")
+    seen = Mutant(CURVED, "_Rows.largest", "(1.0 - logistic(self.predictor, exact=self.exact))",
+                  "np.abs(self.error)")  # fmt: skip
     with seen.applied():
         assert np.abs(score()).max() > 10.0

@@ -224,7 +224,7 @@ def half_sigma(self, values, scale):
     return perturb(self, values, scale / 2)
 
 
-def swapped(self, codes, source):
+def swapped(self, codes, source, lies=None):
     """Keep with the probability of a lie, and lie with the probability of keeping."""
     return np.where(source.bernoulli(self.keep, np.shape(codes)), (codes + 1) % self.levels, codes)
 

@@ -317,7 +317,7 @@ PUBLIC = of_fit("MomentOLS central, public columns, HC0")
 HC0, LINE = "mechanisms.moments", "Moments._line"
 SUMS = "mechanisms.statistics.moments"
 GRIDDED = "mechanisms.statistics.gridded"
-CURATOR = "federation.local"
+CURATOR = "federation.curator"
 
 # Name: what is broken, and the audit that must see it.
 MUTANTS = {
@@ -348,7 +348,12 @@ MUTANTS = {
         of_gridded_norms,
     ),
     "bounds off the grid": (
-        Mutant(GRIDDED, "ColumnGrid.of", "units = reach / FULL_SCALE", "units = reach / (FULL_SCALE - 0.5)"),
+        Mutant(
+            GRIDDED,
+            "ColumnGrid.of",
+            "units = reach / FULL_SCALE",
+            "units = reach / (FULL_SCALE - 0.5)",
+        ),
         of_gridded_norms,
     ),
     "meats of factors that grow": (
@@ -585,8 +590,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.layers",
             "shrunk_sums",
-            '["columns"])), norm), norm',
-            '["columns"])), 9.0), 9.0',
+            '.columns(), float(rows.args["norm"])',
+            ".columns(), 9.0",
         ),
         of_sizes("shrunk_sums"),
     ),
@@ -631,23 +636,26 @@ MUTANTS = {
     ),
     "a Hessian without its root of two": (
         Mutant(
-            "mechanisms.statistics.glm", "outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
+            "mechanisms.statistics.layers", "outer_reach", "Reach(shape, math.sqrt(2.0) * q", "Reach(shape, q"
         ),
         of_sizes("glm.hessian", "glm.meat"),
     ),
     "a logistic curvature of a fifth": (
-        Mutant("mechanisms.statistics.glm", "_hessian_reach", '"binomial": 0.25', '"binomial": 0.2'),
+        Mutant("mechanisms.statistics.glm", "_hessian_reach", "steepest(args)", "(0.8 * steepest(args))"),
         of_sizes("glm.hessian, logistic"),
     ),
     "sketches not shrunk": (
         Mutant(
-            "mechanisms.statistics.glm", "_sketched_score", "cut(clip_norms(z, clip), unit)", "cut(z, unit)"
+            "mechanisms.statistics.glm", "_sketched_score", "np.minimum(length, clip), clip", "length, 1e9"
         ),
         of_sizes("glm.sketched_score"),
     ),
     "rows longer than R not weighted": (
         Mutant(
-            "mechanisms.statistics.families", "weighted", "return clip_norms(u, radius, unit)", "return x"
+            "mechanisms.statistics.glm",
+            "_score",
+            "(r * _weighted(length, rows.args), top,",
+            "(r * length, 1e9 * top,",
         ),
         of_sizes("glm.score"),
     ),
@@ -729,17 +737,20 @@ MUTANTS = {
         of_fit("OLS central, weak columns"),
     ),
     "a curator's noise is less than its line says": (
-        Mutant(
-            "federation.local", "Curator.vector_sum", "perturb(total, scale)", "perturb(total, scale / 2)"
-        ),
+        Mutant(CURATOR, "_Planned.noised", "self.scale / step)", "0.5 * self.scale / step)"),
         of_fit("OLS central"),
     ),
     "a curator's line says less than the sum can move": (
-        Mutant("federation.local", "Curator.vector_sum", "reach.sensitivity(self._relation)", "reach.l2 / 2"),
+        Mutant(CURATOR, "Curator._planned", "reach.sensitivity(self._relation)", "reach.l2 / 2"),
         of_fit("OLS central", "opposite responses"),
     ),
     "a curator forgets to charge": (
-        Mutant(CURATOR, "Curator.vector_sum", "self.ledger.spend(entry)", "(entry,)"),
+        Mutant(
+            CURATOR,
+            "Curator.vector_sums",
+            "            lines = self.ledger.spend(*entries)\n            totals = [",
+            "            lines = tuple(entries)\n            totals = [",
+        ),
         of_fit("OLS central"),
     ),
     "every Newton round the whole price": (

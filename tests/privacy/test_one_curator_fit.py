@@ -13,7 +13,7 @@ from mutation import Mutant
 
 import privinf as pi
 from privinf.audit import audit_mechanism
-from privinf.federation.local import Curator
+from privinf.federation.curator import Curator
 from privinf.glm import running
 from privinf.mechanisms.catalogue import SITE_OPS
 
@@ -54,15 +54,15 @@ class Witness(Curator):
         self.own, self.ratio, self.spent = rows, 0.0, 0.0
         type(self).made = self
 
-    def vector_sum(self, op, args, *, label, mu):
-        found = super().vector_sum(op, args, label=label, mu=mu)
-        if len(self.blocks) < 2:
-            return found
-        low, high = (SITE_OPS[op].total(block, args) for block in self.blocks)
-        sd = found.scale * self.noise.get(op, 1.0)
-        self.ratio += float(((found.values - 0.5 * (low + high)) * (high - low)).sum() / sd**2)
-        self.spent += float(((high - low) ** 2).sum() / sd**2)
-        return found
+    def vector_sums(self, asked):
+        several = super().vector_sums(asked)
+        for (op, args, _, _), found in zip(asked, several, strict=True):
+            if len(self.blocks) == 2:
+                low, high = (SITE_OPS[op].total(block, args) for block in self.blocks)
+                sd = found.scale * self.noise.get(op, 1.0)
+                self.ratio += float(((found.values - 0.5 * (low + high)) * (high - low)).sum() / sd**2)
+                self.spent += float(((high - low) ** 2).sum() / sd**2)
+        return several
 
 
 @dataclass
@@ -140,9 +140,12 @@ def test_an_attack_on_all_releases_proves_no_more_than_the_claim():
     assert audit(found.ratios).mu_lower > 0.4 * np.sqrt(spent)
 
 
-QUIET = "perturb(total, scale)", 'perturb(total, scale * (0.2 if op == "whitened.score" else 1.0))'
+QUIET = (
+    "perturb(total, self.scale)",
+    'perturb(total, self.scale * (0.2 if self.statistic.name == "whitened.score" else 1.0))',
+)
 MUTANTS = {
-    "layers with a fifth of their noise": Mutant("federation.local", "Curator.vector_sum", *QUIET),
+    "layers with a fifth of their noise": Mutant("federation.curator", "_Planned.noised", *QUIET),
     "every release at the price of all": Mutant(
         "glm.questions", "Questions.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
     ),

@@ -122,7 +122,7 @@ MUTANTS = [evaluated_at_once, failing_on_rows, counting, warning, unchecked]
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_found(mutant, monkeypatch):
     mutant(monkeypatch)
-    found = fuzz(600, 3)
+    found = fuzz(600, 4)
     assert found
 
 

@@ -179,7 +179,7 @@ def test_a_response_that_lies_too_rarely_is_seen():
         "sparse_mean",
         RandomizedResponse,
         "respond",
-        lambda self, codes, source: respond(self, codes, Weak(source)),
+        lambda self, codes, source, lies=None: respond(self, codes, Weak(source)),
     )
     assert any("in no ledger line" in text for text in found.overspent)
 

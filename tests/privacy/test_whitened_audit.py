@@ -20,7 +20,7 @@ from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 P, EDGE, TOP = 3, 2.0, 3.0
 HUGE = 1e300
 WHITENED, TAILS = "mechanisms.statistics.whitened", "mechanisms.statistics.tails"
-LAYERS = "mechanisms.statistics.layers"
+LAYERS, TERMS = "mechanisms.statistics.layers", "mechanisms.statistics.terms"
 OPS = WHITENED_OPS | {name: op for name, op in LAYER_OPS.items() if "." in name}
 REACHED = {
     "layers.counts": 0.95, "layers.score": 0.99, "layers.meat": 0.95, "layers.slopes": 0.95,
@@ -152,7 +152,7 @@ def test_counts_come_back_from_their_root_with_the_sd_that_is_stated():
 # What is broken, and the case of `attained` whose sizes must show it.
 MUTANTS = {
     "rows shrunk to the longest of their own, not to a public radius": (
-        Mutant(WHITENED, "_gram", 'v, float(args["clip"])', "v, max(0.1, np.linalg.norm(v, axis=1).max())"),
+        Mutant(WHITENED, "_gram", 'v, float(rows.args["clip"])', "v, max(0.1, lengths(v).max())"),
         "whitened.gram",
     ),
     "cells without the place below them": (
@@ -165,17 +165,16 @@ MUTANTS = {
         "whitened.counts",
     ),
     "a layer without its upper clip": (
-        Mutant(LAYERS, "layer", "rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)",
-           "(np.maximum(t - low, 0.0), 1.0)"),
+        Mutant(LAYERS, "layer", "- low, 0.0, width), width, v", "- low, 0.0, 9.0), 9.0, v"),
         "whitened.score",
     ),
     "the second layer from zero on": (
-        Mutant(LAYERS, "layer", "np.clip(t - low, 0.0, width), unit_of(width, half), width",
-           "np.clip(t, 0.0, width + low), unit_of(width + low, half), width + low"),
+        Mutant(LAYERS, "layer", "args) - low, 0.0, width), width, v",
+           "args), 0.0, width + low), width + low, v"),
         "whitened.score, upper",
     ),
     "directions of any length": (
-        Mutant(LAYERS, "layer", "clip_norms(q, 1.0, q_unit), q_unit, 1.0", "2.0 * q, q_unit, 2.0"),
+        Mutant(TERMS, "Product.plain", "np.maximum(self.length, ", "np.maximum(0.5 * self.length, "),
         "whitened.score",
     ),
     "a layer charged its radius": (
@@ -187,7 +186,7 @@ MUTANTS = {
         "whitened.meat",
     ),
     "products of slopes that are not shrunk": (
-        Mutant(LAYERS, "_slopes", "clip_norms(u, norm), norm", "u, 1e9"), "layers.slopes",
+        Mutant(LAYERS, "_shrunk", "np.minimum(length, norm), norm", "length, 1e9"), "layers.slopes",
     ),
     "slopes charged their radius": (
         Mutant(LAYERS, "_slopes_reach", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
@@ -199,12 +198,11 @@ MUTANTS = {
         "layers.meat",
     ),
     "squares of residuals that are not clipped": (
-        Mutant(WHITENED, "_square", "cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)",
-           "cut_sum(_rows(block, args)[1] ** 2 + 1.0, 1e9, args)"),
+        Mutant(WHITENED, "_square", "(e[None], ", "(e[None] + 1.0, 1.0 + "),
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
-        Mutant(WHITENED, "_slopes", 'v, float(args["clip"])', "v, max(0.1, length.max())"),
+        Mutant(WHITENED, "_slopes", 'v, float(rows.args["clip"])', "v, max(0.1, length.max())"),
         "whitened.hessian",
     ),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from privinf.errors import (
     NotPositiveDefiniteError,
     SchemaError,
 )
+from privinf.federation import InProcessFederation, Site
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 
@@ -320,7 +321,7 @@ def people(rows=3, count=400, seed=0):
 
 
 def test_cluster_is_the_word_for_a_schemas_unit():
-    """Of records it is statsmodels' (without its factor); a total refuses it, and OLS several rows a unit."""
+    """It is statsmodels' (without its factor), of records and of a total; OLS refuses several rows a unit."""
     data, columns = people(), {"x": (-1.0, 1.0), "y": (-2.0, 2.0)}
     schema = pi.Schema(columns, unit="who", max_rows=3)
     theirs = smf.ols("y ~ x", data).fit(
@@ -337,8 +338,31 @@ def test_cluster_is_the_word_for_a_schemas_unit():
             with pytest.raises(ArgumentError, match="several rows belong to one 'who'"):
                 made.fit(epsilon=math.inf, cov_type=other)
     total = pi.MomentOLS.from_formula("y ~ x", data, schema=schema)
-    with pytest.raises(NotAvailableError, match="no products with one another"):
-        total.fit(epsilon=math.inf, cov_type="cluster")
+    r = total.fit(epsilon=math.inf, cov_type="cluster")
+    np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-8)
+    by_t = smf.ols("y ~ x", data).fit(
+        cov_type="cluster", cov_kwds={"groups": data.who, "use_correction": False}, use_t=True
+    )
+    np.testing.assert_allclose(r.conf_int(), by_t.conf_int(), rtol=1e-8)
+    # a public column between private ones
+    wide = data.assign(p=np.arange(len(data)) % 7 / 7.0, z=np.cos(np.arange(len(data))))
+    open_ = {**columns, "p": pi.Numeric(0.0, 1.0, public=True), "z": (-1.0, 1.0)}
+    mixed = pi.MomentOLS.from_formula(
+        "y ~ x + p + z", wide, schema=pi.Schema(open_, unit="who", max_rows=3)
+    ).fit(epsilon=math.inf, cov_type="cluster")
+    groups = {"groups": wide.who, "use_correction": False}
+    known = smf.ols("y ~ x + p + z", wide).fit(cov_type="cluster", cov_kwds=groups)
+    np.testing.assert_allclose(mixed.bse, known.bse, rtol=1e-8)
+    shuffled = data.sample(frac=1.0, random_state=0)
+    again = pi.MomentOLS.from_formula("y ~ x", shuffled, schema=schema)
+    noisy = [one.fit(mu=20.0, cov_type="cluster", rng=0) for one in (total, again)]
+    assert (noisy[0].bse == noisy[1].bse).all()
+    assert noisy[0].cov_type == "cluster"
+    with pytest.raises(ArgumentError, match="several rows belong to one"):
+        pi.MomentOLS.from_release(noisy[0].release).fit(cov_type="HC0")
+    sites = pi.MomentOLS.from_formula("y ~ x", InProcessFederation({"a": Site(data, schema)}), schema=schema)
+    with pytest.raises(NotAvailableError, match="may be at several sites"):
+        sites.fit(epsilon=math.inf, cov_type="cluster")
     with pytest.raises(NotAvailableError, match="one row a unit"):
         pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)
     r = total.fit(epsilon=math.inf)

@@ -15,9 +15,9 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(
-        283, 283
-    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each
-    "lines": Limit(66_600, 66_600),  # 44,734 at the house's commit, about 300 for each of these modules
+        285, 285
+    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each; the product 7
+    "lines": Limit(68_300, 68_300),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -68,7 +68,8 @@ FLOOR: dict[str, set[str]] = {
     "accounting": set(),
     "noise": set(),
     "release_kinds": {"schema"},
-    "releases": {"schema", "accounting", "storage", "release_kinds"},
+    "row_groups": {"storage"},
+    "releases": {"schema", "accounting", "storage", "release_kinds", "row_groups"},
     "inference": set(),
     "mechanisms": {"schema", "accounting", "noise", "releases", "release_kinds", "storage"},
     "results": {"inference", "accounting", "schema", "releases", "storage", "plotting"},
@@ -109,6 +110,7 @@ ROW_DOORS = {
     "privinf.mechanisms.rows",
     "privinf.mechanisms.samples",
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
+    "privinf.mechanisms.statistics.regression",  # for the layout of released entries
     "privinf.mechanisms.statistics.scores",
     "privinf.mechanisms.statistics.tails",  # for what released counts say
 }

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from privinf.accounting import (
     GaussianLoss,
+    LedgerEntry,
     PureLoss,
     calibrate_mu,
     classic_mu,
@@ -26,8 +29,11 @@ from privinf.accounting import (
     gaussian_mu,
     split_mu,
 )
-from privinf.accounting.exact import exact, float_down
+from privinf.accounting.calibration import exact, float_down
 from privinf.errors import ArgumentError
+from privinf.mechanisms.local.channels import FeaturePlan, Label
+from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
 from privinf.typing import Calibration, LabelKind
 from privinf.validation import check_choice, check_fraction, check_positive
 
@@ -259,3 +265,41 @@ def _joint(
         mu = remaining_mu(epsilon, delta, pure, calibration)
         mus = dict(zip(wanted, split_mu(mu, list(wanted.values())), strict=True))
     return ExampleBudget(mus.get("features"), tuple(answers), label_epsilon, mus.get("label"))
+
+
+@dataclass(frozen=True, slots=True)
+class ExamplesPlan:
+    """Lines of one release, calibrated: nothing of it depends on rows."""
+
+    scale: float
+    label_scale: float
+    responses: tuple[RandomizedResponse, ...]
+    label_response: RandomizedResponse | None
+    entries: tuple[LedgerEntry, ...]
+    noise_free: bool
+
+    def law(self, features: FeaturePlan, sent: Label, delta: float | None) -> ExamplesLaw:
+        """Return what the release says of its noise."""
+        responses: list[AnswerLaw] = [
+            {
+                "name": feature.name, "columns": features.private_positions(feature.columns),
+                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
+            }
+            for feature, law in zip(features.responded, self.responses, strict=True)
+        ]  # fmt: skip
+        label: LabelLaw = {"kind": sent.kind}
+        if sent.levels is not None:
+            label["levels"] = list(sent.levels)
+        if (answer := self.label_response) is not None:
+            label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
+        if sent.kind == "gaussian":
+            label["scale"] = self.label_scale
+        return {
+            "scale": self.scale,
+            "gaussian": features.private_positions(np.flatnonzero(features.gaussian)),
+            "responses": responses,
+            "label": label,
+            "units": features.units(),
+            "delta": delta,
+            "noise_free": self.noise_free,
+        }

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, PureLoss
-from privinf.accounting.exact import exact, float_down
+from privinf.accounting.calibration import exact, float_down
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.blocks import RecordBlocks
 from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows, unit_name
-from privinf.mechanisms.local.budget import ExampleBudget, Parts, plan_budget
+from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
-from privinf.mechanisms.rows import MESSAGES, EncodedRows, as_rows, encode, needed, refuse_unordered
-from privinf.noise import NoiseSource, get_source
-from privinf.release_kinds import AnswerLaw, ExamplesLaw, LabelLaw
-from privinf.releases import Release
+from privinf.mechanisms.rows import EncodedRows, Rows, as_rows, encode, needed
+from privinf.noise import NoiseSource, get_source, side_by_side
+from privinf.noise.source import Draw
+from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Level
 from privinf.typing import (
+    AnyPath,
     BinaryMechanism,
     Calibration,
     Floats,
@@ -35,18 +37,6 @@ from privinf.typing import (
     Table,
 )
 from privinf.validation import check_choice, check_flag
-
-
-@dataclass(frozen=True, slots=True)
-class _ExamplesPlan:
-    """Lines of one release, calibrated: nothing of it depends on rows."""
-
-    scale: float
-    label_scale: float
-    responses: tuple[RandomizedResponse, ...]
-    label_response: RandomizedResponse | None
-    entries: tuple[LedgerEntry, ...]
-    noise_free: bool
 
 
 @doors
@@ -155,6 +145,7 @@ class LocalExamples:
         ledger: Ledger | None = None,
         rng: RngLike = None,
         source: SourceName = "lattice",
+        to: AnyPath | None = None,
     ) -> Release:
         """Release every example once.
 
@@ -183,6 +174,8 @@ class LocalExamples:
         rng : None, int or Generator
             None: secure noise. A seed or Generator: simulation noise, stamped as such.
         source : {"lattice", "opendp"}
+        to : path, optional
+            Write the rows to this Parquet file, block by block (see `Modulation.release`).
 
         Returns
         -------
@@ -212,14 +205,17 @@ class LocalExamples:
         account = check_ledger(ledger)
         noise = get_source(rng=rng, source=source)
         plan = self._plan(budget, noise)
+        target = rows_target(to, noise_free=plan.noise_free)
         account.check([entry.loss for entry in plan.entries])
-        encoded, codes = self._read(rows)
-        recorded = account.spend(*plan.entries)
-        arrays = self._send(encoded, codes, plan, noise)
-        law = self._law(plan, delta)
-        return Release(self.kind, arrays, law, self.design, recorded, len(encoded.response))
+        given, columns = as_rows(rows, self.missing), [*needed(self.design), self.label.name]
+        blocks = RecordBlocks(self.design, given, columns, self._read, whole=target is None).checked()
+        recorded, law = account.spend(*plan.entries), plan.law(self.features, self.label, delta)
+        draws = self._draws(plan)
+        noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
+        sent = (self._send(*block, plan, iter(noises)) for block in blocks)
+        return write_rows(target, Release(self.kind, {}, law, self.design, recorded, blocks.n), sent)
 
-    def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> _ExamplesPlan:
+    def _plan(self, budget: ExampleBudget, noise: NoiseSource) -> ExamplesPlan:
         entries, responses = [], []
         scale = label_scale = 0.0
         if budget.features_mu is not None:
@@ -238,7 +234,7 @@ class LocalExamples:
         if budget.label_mu is not None:
             label_scale, entry = self._label_line(budget.label_mu, name).calibrated(noise)
             entries.append(entry)
-        return _ExamplesPlan(
+        return ExamplesPlan(
             scale, label_scale, tuple(responses), label_response, tuple(entries), budget.noise_free
         )
 
@@ -285,65 +281,52 @@ class LocalExamples:
         stated = assumed(self.design, data_bounds=self.data_bounds)
         return tuple(text for text in stated if text != CLEAR_RESPONSE or self.label.kind == "clear")
 
-    def _read(self, rows: Any) -> tuple[EncodedRows, tuple[Integers, ...]]:
+    def _read(self, given: Rows, seen: set[str] | None) -> tuple[EncodedRows, tuple[Integers, ...]]:
         """Return the encoded rows and the codes of each responded feature."""
-        given = as_rows(rows, self.missing)
-        refuse_unordered(given, MESSAGES)
-        given = given.opened([*needed(self.design), self.label.name], self.design.schema)
-        encoded = encode(self.features.gaussian_design, self.label.read(given))
+        encoded = encode(self.features.gaussian_design, self.label.read(given), seen=seen)
         codes = tuple(
             self.features.codes(feature, encoded.public, given.missing) for feature in self.features.responded
         )
         return encoded, codes
 
     def _send(
-        self, encoded: EncodedRows, codes: tuple[Integers, ...], plan: _ExamplesPlan, noise: NoiseSource
+        self,
+        encoded: EncodedRows,
+        codes: tuple[Integers, ...],
+        plan: ExamplesPlan,
+        sources: Iterator[NoiseSource],
     ) -> dict[str, Any]:
-        """Return the arrays of the release: the only place where noise is drawn."""
+        """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
         gaussian, private = self.features.gaussian, self.design.private
         features = np.empty((len(encoded.response), int(private.sum())))
-        sent = encoded.private if plan.scale == 0.0 else noise.perturb(encoded.private, plan.scale)
+        sent = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
         features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
         for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):
-            answers = response.respond(truth, noise)
+            answers = response.respond(truth, next(sources), next(sources))
             positions = self.features.private_positions(feature.columns)
             features[:, positions] = indicators_of(answers, feature.levels)
         return {
             "features": features,
-            "labels": self._sent_labels(encoded.response, plan, noise),
+            "labels": self._sent_labels(encoded.response, plan, sources),
             "public": encoded.public[:, ~private[~gaussian]],
             **encoded.beside,
         }
 
-    def _sent_labels(self, labels: Floats, plan: _ExamplesPlan, noise: NoiseSource) -> Any:
-        if plan.label_response is not None:
-            return plan.label_response.respond(labels.astype(np.int64), noise)
+    def _draws(self, plan: ExamplesPlan) -> list[Draw]:
+        """Return how noise is drawn for each array in turn, as `_send` does."""
+        columns = self.parts.gaussian
+        draws: list[Draw] = []
+        if plan.scale > 0.0:
+            draws.append(lambda source, rows: source.perturb(np.zeros((rows, columns)), 1.0))
+        for response in (*plan.responses, *filter(None, [plan.label_response])):
+            draws += response.draws
         if plan.label_scale > 0.0:
-            return noise.perturb(labels[:, None], plan.label_scale)[:, 0]
-        return labels if self.label.levels is None else labels.astype(np.int64)
+            draws.append(lambda source, rows: source.perturb(np.zeros(rows), 1.0))
+        return draws
 
-    def _law(self, plan: _ExamplesPlan, delta: float | None) -> ExamplesLaw:
-        gaussian = np.flatnonzero(self.features.gaussian)
-        responses: list[AnswerLaw] = [
-            {
-                "name": feature.name, "columns": self.features.private_positions(feature.columns),
-                "levels": law.levels, "keep": law.keep, "other": law.other, "epsilon": law.epsilon,
-            }
-            for feature, law in zip(self.features.responded, plan.responses, strict=True)
-        ]  # fmt: skip
-        label: LabelLaw = {"kind": self.label.kind}
-        if self.label.levels is not None:
-            label["levels"] = list(self.label.levels)
-        if (answer := plan.label_response) is not None:
-            label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
-        if self.label.kind == "gaussian":
-            label["scale"] = plan.label_scale
-        return {
-            "scale": plan.scale,
-            "gaussian": self.features.private_positions(gaussian),
-            "responses": responses,
-            "label": label,
-            "units": self.features.units(),
-            "delta": delta,
-            "noise_free": plan.noise_free,
-        }
+    def _sent_labels(self, labels: Floats, plan: ExamplesPlan, sources: Iterator[NoiseSource]) -> Any:
+        if plan.label_response is not None:
+            return plan.label_response.respond(labels.astype(np.int64), next(sources), next(sources))
+        if plan.label_scale > 0.0:
+            return next(sources).perturb(labels[:, None], plan.label_scale)[:, 0]
+        return labels if self.label.levels is None else labels.astype(np.int64)

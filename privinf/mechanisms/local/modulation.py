@@ -11,6 +11,7 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, split_mu
 from privinf.doors import doors
 from privinf.errors import ArgumentError, SensitivityError
+from privinf.mechanisms.blocks import encoded_blocks
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
     MapOptions,
@@ -20,11 +21,11 @@ from privinf.mechanisms.local.modulation_map import (
     planned_response_share,
 )
 from privinf.mechanisms.rows import MESSAGES, EncodedRows, as_rows, encode, refuse_unordered, weight_bound
-from privinf.release_kinds import ModulationLaw
-from privinf.releases import Release
+from privinf.noise import NoiseSource, side_by_side
+from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
-from privinf.typing import ArrayLike, Floats, Missing, ResponseMode, SpendingWords, Table
+from privinf.typing import AnyPath, ArrayLike, Floats, Missing, ResponseMode, SpendingWords, Table
 from privinf.validation import check_array, check_choice, check_count, check_flag, check_number
 
 
@@ -127,13 +128,23 @@ class Modulation:
             )
 
     def release(
-        self, rows: Table, *, ledger: Ledger | None = None, **spending: Unpack[SpendingWords]
+        self,
+        rows: Table,
+        *,
+        to: AnyPath | None = None,
+        ledger: Ledger | None = None,
+        **spending: Unpack[SpendingWords],
     ) -> Release:
         """Release every row once (the one-shot protocol).
 
         Parameters
         ----------
         rows : DataFrame, pair (y, X), or Rows
+        to : path, optional
+            Write the rows to this Parquet file, block by block, with all else in ``<name>.json`` beside it:
+            neither rows nor messages need fit in memory. The table is read twice, to check it and, once it is
+            charged, to send it. The JSON is written last: without it the file is no release. `load_release`
+            reads both; the noise of a seed is the same as without `to`.
         epsilon, delta, mu, rho : float
             What may be spent: epsilon with delta, or mu, or rho. ``epsilon=inf``: no noise, no modulation.
         calibration : {"exact", "classic"}
@@ -149,10 +160,34 @@ class Modulation:
         -------
         Release of kind "modulation".
         """
-        session = self.open(rows, rounds=1, ledger=ledger, **spending)
         public = np.random.default_rng(self.public_seed)
-        session.send(orthonormal_directions(public, self.map.directions, self.columns))
+        directions = orthonormal_directions(public, self.map.directions, self.columns)
+        if to is not None:
+            return self._streamed(rows, directions, to, Spending.of(spending, ledger))
+        session = self.open(rows, rounds=1, ledger=ledger, **spending)
+        session.send(directions)
         return session.release()
+
+    def _streamed(self, rows: Table, directions: Floats, to: AnyPath, budget: Spending) -> Release:
+        """Release every row once, in blocks."""
+        plan = self._plan(budget, 1, None)
+        target = rows_target(to, noise_free=math.isinf(budget.mu))
+        budget.ledger.check([entry.loss for entry in plan.entries])
+        blocks = encoded_blocks(self.design, as_rows(rows, self.missing), self.weights, whole=False)
+        blocks.checked()
+        recorded = budget.ledger.spend(*plan.entries)
+        noises = side_by_side(
+            budget.source, [_draw_response] * (2 if plan.response_scale > 0.0 else 1), blocks.n
+        )
+        law = self.map.law(plan.scales, plan.response_scale, budget)
+        release = Release(self.kind, {"directions": directions}, law, self.design, recorded, blocks.n)
+
+        def sent(encoded: EncodedRows) -> dict[str, Any]:
+            response = _sent_response(encoded.response, plan.response_scale, noises[0])
+            message = modulated_message(encoded.private, directions, plan.scales[0], noises[-1], self.map)
+            return {"features": message, "response": response, "public": encoded.public, **encoded.beside}
+
+        return write_rows(target, release, map(sent, blocks))
 
     def open(
         self,
@@ -246,15 +281,11 @@ class ModulationSession:
         self._mechanism = mechanism
         self._rows = encoded
         self._plan = plan
-        self._source = spending.source
-        self._noise_free, self._delta = math.isinf(spending.mu), spending.delta
+        self._source, self._spending = spending.source, spending
         self._messages: list[Floats] = []
         self._directions: list[Floats] = []
         self.public = encoded.public
-        self.response = encoded.response
-        if plan.response_scale > 0.0:
-            noisy = spending.source.perturb(encoded.response[:, None], plan.response_scale)
-            self.response = noisy[:, 0]
+        self.response = _sent_response(encoded.response, plan.response_scale, spending.source)
 
     @property
     def rounds(self) -> int:
@@ -269,7 +300,7 @@ class ModulationSession:
     @property
     def amplitude(self) -> float:
         """The modulation's amplitude: 0 where the protocol is noise-free."""
-        return 0.0 if self._noise_free else self._mechanism.map.amplitude
+        return 0.0 if math.isinf(self._spending.mu) else self._mechanism.map.amplitude
 
     def send(self, directions: Floats) -> Floats:
         """Return the messages (n, d) of the next round for the announced `directions` (m, d)."""
@@ -301,18 +332,14 @@ class ModulationSession:
             "public": self.public,
             **self._rows.beside,
         }
-        parameters = self._mechanism.map
-        law: ModulationLaw = {
-            "contraction": parameters.contraction,
-            "amplitude": self.amplitude,
-            "frequency": parameters.frequency,
-            "sensitivity": parameters.sensitivity,
-            "adjacency": parameters.adjacency,
-            "scales": self.scales,
-            "response_scale": self._plan.response_scale,
-            "delta": self._delta,
-            "noise_free": self._noise_free,
-        }
-        return Release(
-            "modulation", arrays, law, self._mechanism.design, self._plan.entries, len(self.public)
-        )
+        made, plan = self._mechanism, self._plan
+        law = made.map.law(plan.scales, plan.response_scale, self._spending)
+        return Release(made.kind, arrays, law, made.design, plan.entries, len(self.public))
+
+
+def _sent_response(response: Floats, scale: float, source: NoiseSource) -> Floats:
+    return source.perturb(response[:, None], scale)[:, 0] if scale > 0.0 else response
+
+
+def _draw_response(source: NoiseSource, rows: int) -> Floats:
+    return source.perturb(np.zeros(rows), 1.0)

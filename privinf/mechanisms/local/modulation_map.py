@@ -21,8 +21,10 @@ import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError
+from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.rows import BLOCK
 from privinf.noise import NoiseSource, grid_step
+from privinf.release_kinds import ModulationLaw
 from privinf.typing import Adjacency, Floats, SensitivityRule
 from privinf.validation import check_choice, check_count, check_number
 
@@ -91,6 +93,21 @@ class ModulationMap:
             factor = "(1-contraction + amplitude*frequency/sqrt(directions))"
         distance = "public diameter" if self.adjacency == "bounded" else "unit distance"
         return f"{factor} * {distance}"
+
+    def law(self, scales: list[float], response_scale: float, spending: Spending) -> ModulationLaw:
+        """Return what a release says of its noise, of each round and of the response."""
+        noise_free = math.isinf(spending.mu)
+        return {
+            "contraction": self.contraction,
+            "amplitude": 0.0 if noise_free else self.amplitude,
+            "frequency": self.frequency,
+            "sensitivity": self.sensitivity,
+            "adjacency": self.adjacency,
+            "scales": list(scales),
+            "response_scale": response_scale,
+            "delta": spending.delta,
+            "noise_free": noise_free,
+        }
 
 
 def orthonormal_directions(

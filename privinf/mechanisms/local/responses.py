@@ -16,6 +16,7 @@ from privinf.doors import doors
 from privinf.errors import SchemaError
 from privinf.mechanisms.gaussian import PUBLIC_N
 from privinf.noise import NoiseSource
+from privinf.noise.source import Draw
 from privinf.typing import ArrayLike, Floats, Integers, TrustModel
 from privinf.validation import check_count, check_number
 
@@ -82,8 +83,10 @@ class RandomizedResponse:
         """Q0, the probability of each other code."""
         return self.lie / (self.levels - 1)
 
-    def respond(self, codes: ArrayLike, source: NoiseSource) -> Integers:
-        """Return one answer per code, shape (n,), by noise from `source`.
+    def respond(self, codes: ArrayLike, source: NoiseSource, lies: NoiseSource | None = None) -> Integers:
+        """Return one answer per code, shape (n,), by noise from `source`: which one lies, and how.
+
+        `lies` is the source of the second, where blocks of codes come one after the other.
 
         Raises
         ------
@@ -95,10 +98,18 @@ class RandomizedResponse:
         **Privacy.** Reads every code; the caller has charged `entry`.
         """
         truth = checked_codes(codes, self.levels)
-        lies = source.bernoulli(self.lie, truth.shape)
-        others = source.integers(self.levels - 1, truth.shape)
+        lying = source.bernoulli(self.lie, truth.shape)
+        others = (source if lies is None else lies).integers(self.levels - 1, truth.shape)
         others = others + (others >= truth)
-        return np.asarray(np.where(lies, others, truth), dtype=np.int64)
+        return np.asarray(np.where(lying, others, truth), dtype=np.int64)
+
+    @property
+    def draws(self) -> tuple[Draw, Draw]:
+        """How `respond` draws for some rows, from each of its sources."""
+        lie, others = self.lie, self.levels - 1
+        return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(
+            others, rows
+        )
 
     def dummies(self, answers: ArrayLike) -> Floats:
         """Return unbiased indicators of the codes, shape (n, k): see `unbiased_dummies`."""

@@ -17,7 +17,7 @@ from privinf.schema import Design, Factor, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.terms import Column, Indicator, Plain, Response
 from privinf.typing import Calibration, DiameterChoice
-from privinf.validation import check_fraction
+from privinf.validation import check_flag, check_fraction
 
 NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 
@@ -187,7 +187,7 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
             blocks.append(tuple(range(start, len(columns))))
         else:
             columns.append(Column(name, (Plain(name),)))
-    head = [Column(CONSTANT, ())] if centred else []
+    head = [Column(CONSTANT, ())] if check_flag(centred, "intercept") else []
     bounds = [column.interval(schema) for column in (*head, *columns)]
     return Design(
         formula=None,

@@ -125,6 +125,7 @@ class MixingPlan:
         check_choice(self.diameter, DiameterChoice, "diameter")
         check_choice(self.calibration, Calibration, "calibration")
         check_count(self.n, "n")
+        check_count(self.seed, "seed", least=0)
         check_parties(self.parties, self.id)
         object.__setattr__(self, "parties", MappingProxyType(dict(self.parties)))
         if self.ids_sha256 is not None and not (

@@ -60,6 +60,8 @@ class SiteBlock:
         Whether the rows have places of their own, by which public random numbers go.
     finite : bool
         Whether all numbers are known to be finite.
+    units : ndarray, shape (rows,), or None
+        Whose row each is, rows of one unit side by side; None: every row is a unit.
     """
 
     features: Floats
@@ -74,6 +76,7 @@ class SiteBlock:
     weights: Floats | None = None
     ordered: bool = True
     finite: bool = False
+    units: Integers | None = None
 
     @classmethod
     def of(cls, design: Design, rows: OpenedRows) -> SiteBlock:
@@ -103,6 +106,7 @@ class SiteBlock:
                 self.response_high, self.start + start, self.stream,
                 None if self.clear is None else self.clear[part],
                 None if self.weights is None else self.weights[part], self.ordered, self.finite,
+                None if self.units is None else self.units[part],
             )  # fmt: skip
 
     def columns(self, args: Args, chosen: Integers | slice | None = None) -> Floats:
@@ -191,6 +195,14 @@ def made_finite(values: Floats) -> Floats:
     if not np.isfinite(values).all():
         np.nan_to_num(values, copy=False)
     return values
+
+
+def unit_sums(rows: Floats, units: Integers | None) -> Floats:
+    """Return the sums (units, m) over the rows (n, m) of each unit; rows of a unit stand side by side."""
+    if units is None:
+        return rows
+    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(units))])
+    return np.asarray(np.add.reduceat(rows, starts, axis=0), dtype=np.float64)
 
 
 def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:

@@ -29,7 +29,7 @@ they would cost 1 - r and r. Two records whose directions have the cosine t are 
 as the squared distance is convex in both scores and in both k, and so is largest where scores are +-1 and k
 are 0 or 1. In the start k = s^2 goes with a score of size s at most, and 1/2 falls away: for r <= 1/2 the
 distance grows with s, and for r > 1/2 what is not at s = 1 is below .5625. Rounding moves a record by less
-than the slack that is added.
+than the slack that is added: either is turned by sqrt(k) 2^-20 of its size at most (`terms`).
 """
 
 from __future__ import annotations
@@ -37,27 +37,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import expit
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     SMALLEST,
     Args,
     SiteBlock,
-    clip_norms,
-    cut_sum,
-    digits,
     made_finite,
     positions,
     positive,
-    rounded,
-    unit_of,
     vector,
     whole_number,
 )
+from privinf.mechanisms.statistics.families import exponential, logistic
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.regression import ROOT2_BITS, isometric_pairs
-from privinf.mechanisms.statistics.tails import counted, counted_reach
+from privinf.mechanisms.statistics.tails import Counts, counted_reach
+from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
 
@@ -66,28 +61,36 @@ MODEL = (
     *BASIS, "family", "columns", "theta", "transform", "offset", "weight", "weight_unit", "exposure",
     "score_bound", "curvature_bound",
 )  # fmt: skip
-# Fewest digits of a number and of a factor of a matrix: up to sixteen million rows.
-FEWEST_DIGITS, FEWEST_FACTOR = 28, 10
-# Poisson means stop here, so that no product overflows; below this step the secant is the tangent.
-LARGEST_PREDICTOR, TANGENT = 60.0, 1e-6
+# What rounding moves a vector of length 1 for each root of an entry, twice over: see `terms`.
+ROUNDED_ENTRY = 2.0**-19
+# Below this step the secant is the tangent in its middle, off by 2^-12 / 24 of itself at most, as is a secant
+# of tables there; without noise below the other.
+TANGENT, SMALLEST_STEP = 2.0**-6, 1e-6
 COUNTED = ("score", "curvature", "residual")
 
 
 class _Rows:
-    """A block's rows at theta: eta, v, |v|^2, c, e, o and w."""
+    """A block's rows at theta: eta, the exposure, v, |v|, c, e, o and w."""
 
-    __slots__ = ("curvature", "error", "length2", "predictor", "public", "v", "weight")
+    __slots__ = (
+        "args", "curvature", "error", "exact", "exposure", "length", "predictor", "public", "v", "weight",
+    )  # fmt: skip
 
-    def __init__(self, block: SiteBlock, args: Args) -> None:
-        x = block.columns(args, np.asarray(args["columns"]) if "columns" in args else None)
-        self.predictor = made_finite(x @ np.asarray(args["theta"], dtype=np.float64))
-        self.predictor += float(args.get("intercept", 0.0))
+    def __init__(self, rows: RowReader) -> None:
+        args, block, self.exact = rows.args, rows.block, rows.exact
+        theta = np.asarray(args["theta"], dtype=np.float64)[None]
+        read = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
+        forms = read.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
+        self.args, self.predictor, self.v = args, forms[0], forms[1:]
+        if "intercept" in args:
+            self.predictor += float(args["intercept"])
+        if "offset" in args:
+            self.v += np.asarray(args["offset"], dtype=np.float64)[:, None]
+        self.exposure: Floats | float = 1.0
         if "exposure" in args:
-            self.predictor += np.log(np.maximum(_column(block, int(args["exposure"])), SMALLEST))
-        self.v = x @ np.asarray(args["transform"], dtype=np.float64)
-        self.v = made_finite(self.v + np.asarray(args.get("offset", 0.0)))
-        self.length2 = np.einsum("ij,ij->i", self.v, self.v)
-        mean, self.curvature = _mean(args["family"], self.predictor)
+            self.exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
+        self.length = lengths(self.v)
+        mean, self.curvature = self.mean(self.predictor)
         binomial = args["family"] == "binomial"
         y = block.outcome()
         self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
@@ -97,19 +100,27 @@ class _Rows:
             self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
         self.weight = self.public.copy()
         if "curvature_bound" in args:
-            self.weight = np.minimum(self.weight, args["curvature_bound"] / (self.curvature * self.length2))
+            most = args["curvature_bound"] / (self.curvature * np.square(self.length))
+            np.minimum(self.weight, most, out=self.weight)
         if "score_bound" in args and binomial:
-            self.weight = np.minimum(self.weight, args["score_bound"] / self.largest(mean))
+            np.minimum(self.weight, args["score_bound"] / self.largest(), out=self.weight)
         made_finite(self.weight)
 
-    def largest(self, mean: Floats | None = None) -> Floats:
-        """Return q without the public weight."""
-        mean = expit(self.predictor) if mean is None else mean
-        return np.asarray(np.sqrt(self.length2) * np.maximum(mean, 1.0 - mean))
+    def mean(self, predictor: Floats) -> tuple[Floats, Floats]:
+        """Return the mean and its derivative."""
+        if self.args["family"] == "poisson":
+            mean = exponential(predictor, exact=self.exact) * self.exposure
+            return mean, mean
+        tail = logistic(predictor, exact=self.exact)
+        return np.where(predictor < 0.0, tail, 1.0 - tail), tail * (1.0 - tail)
 
-    def scores(self) -> Floats:
-        """Return w v e, shape (rows, k)."""
-        return made_finite(self.v * (self.weight * self.error)[:, None])
+    def largest(self) -> Floats:
+        """Return q without the public weight."""
+        return self.length * (1.0 - logistic(self.predictor, exact=self.exact))
+
+    def sizes(self) -> Floats:
+        """Return |w v e|."""
+        return made_finite(self.length * np.abs(self.error) * self.weight)
 
 
 def _column(block: SiteBlock, position: int) -> Floats:
@@ -117,99 +128,67 @@ def _column(block: SiteBlock, position: int) -> Floats:
     return made_finite(block.columns({}, np.array([position]))[:, 0])
 
 
-def _mean(family: str, predictor: Floats) -> tuple[Floats, Floats]:
-    """Return the mean and its derivative."""
-    if family == "poisson":
-        mean = np.exp(np.minimum(predictor, LARGEST_PREDICTOR))
-        return mean, mean
-    mean = expit(predictor)
-    return mean, mean * expit(-predictor)
-
-
 # ---- what is summed
 
 
-def _joint(scores: Floats, factors: Floats, share: float, args: Args) -> Floats:
-    """Return both sums of records' scores and matrix factors of norm at most 1."""
+def _joint(left: Floats, v: Floats, length: Floats, size: Floats, share: float) -> tuple[Product, Square]:
+    """Return both terms of records' directions: a score of size `left`, and a matrix of the root `size`."""
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
-    scores *= a
-    return np.concatenate([
-        cut_sum(clip_norms(scores, a), a, args),
-        _matrix(np.multiply(factors, math.sqrt(b), out=factors), math.sqrt(b), args),
-    ])  # fmt: skip
+    return Product(left, 1.0, v, length, a), Square(v * size, 1.0, length * size, b)
 
 
-def _matrix(factors: Floats, top: float, args: Args) -> Floats:
-    """Return the isometric entries of the sum of f f', factors shrunk to norm `top`."""
-    unit = unit_of(top, _factor_digits(args))
-    f, unit = rounded(clip_norms(factors, top, unit), unit, top)
-    rows, columns, isometric = isometric_pairs(f.shape[1])
-    return np.asarray((f.T @ f)[rows, columns] * unit**2 * isometric, dtype=np.float64)
-
-
-def _factor_digits(args: Args) -> int:
-    bits = digits(args)[0]
-    if not bits:
-        return 0
-    if bits < FEWEST_DIGITS:
-        raise SensitivityError("so many rows leave a matrix too few digits for an exact sum")
-    return (bits - ROOT2_BITS) // 2
-
-
-def _start(block: SiteBlock, args: Args) -> Floats:
-    chosen, radius = np.asarray(args["block"]), float(args["radius"])
-    x = clip_norms(block.columns(args, chosen), radius)
-    x *= 1.0 / radius
-    low, high = block.response_low, block.response_high
+def _start(rows: RowReader) -> tuple[Product, Square]:
+    block, radius = rows.block, float(rows.args["radius"])
+    x = rows.read(np.asarray(rows.args["block"])).columns()
+    length, low, high = lengths(x), block.response_low, block.response_high
     y = made_finite((block.outcome() - low) / (high - low))
-    return _joint(x * (2.0 * np.clip(y, 0.0, 1.0) - 1.0)[:, None], x, float(args["share"]), args)
+    left = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
+    size = 1.0 / np.maximum(length, radius)
+    return _joint(left, x, length, size, float(rows.args["share"]))
 
 
-def _step(block: SiteBlock, args: Args) -> Floats:
-    rows = _Rows(block, args)
-    scores = rows.scores()
-    scores *= 1.0 / float(args["score_bound"])
-    size = np.sqrt(rows.weight * rows.curvature / float(args["curvature_bound"]))
-    return _joint(scores, rows.v * size[:, None], float(args["share"]), args)
+def _step(rows: RowReader) -> tuple[Product, Square]:
+    at, args = _Rows(rows), rows.args
+    left = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
+    size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
+    return _joint(left, at.v, at.length, size, float(args["share"]))
 
 
-def _counts(block: SiteBlock, args: Args) -> Floats:
-    rows = _Rows(block, args)
-    if args["of"] == "score":
-        return counted(made_finite(rows.public * rows.largest()), args)
-    if args["of"] == "curvature":
-        return counted(made_finite(rows.weight * rows.curvature * rows.length2), args)
-    return counted(made_finite(rows.weight * np.sqrt(rows.length2) * np.abs(rows.error)), args)
+def _counts(rows: RowReader) -> tuple[Counts]:
+    at, thresholds = _Rows(rows), np.asarray(rows.args["thresholds"], dtype=np.float64)
+    if rows.args["of"] == "score":
+        return (Counts(made_finite(at.public * at.largest()), thresholds),)
+    if rows.args["of"] == "curvature":
+        return (Counts(made_finite(at.weight * at.curvature * np.square(at.length)), thresholds),)
+    return (Counts(at.sizes(), thresholds),)
 
 
-def _score(block: SiteBlock, args: Args) -> Floats:
-    low, high = float(args.get("low", 0.0)), float(args["high"])
-    return cut_sum(clip_norms(_layer(_Rows(block, args).scores(), low, high), high - low), high - low, args)
+def _score(rows: RowReader) -> tuple[Product]:
+    at, low, high = _Rows(rows), float(rows.args.get("low", 0.0)), float(rows.args["high"])
+    left = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
+    return (Product(left, high - low, at.v, at.length),)
 
 
-def _layer(scores: Floats, low: float, high: float) -> Floats:
-    """Return what of the scores' lengths lies between `low` and `high`, along them."""
-    length = np.sqrt(np.einsum("ij,ij->i", scores, scores))
-    size = np.clip(length - low, 0.0, high - low) / np.maximum(length, np.finfo(float).tiny)
-    return made_finite(scores * size[:, None])
+def _meat(rows: RowReader) -> tuple[Square]:
+    at, (middle, high, upper) = _Rows(rows), _layers(rows.args)
+    t = at.sizes()
+    size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
+    at.v *= size / np.maximum(at.length, SMALLEST)
+    return (Square(at.v, _longest(rows.args), size),)
 
 
-def _meat(block: SiteBlock, args: Args) -> Floats:
-    scores, (middle, high, upper) = _Rows(block, args).scores(), _layers(args)
-    u, top = _layer(scores, 0.0, middle), _longest(args)
-    if high > middle:
-        u += upper * _layer(scores, middle, high)
-    return _matrix(u, top, args)
-
-
-def _secant(block: SiteBlock, args: Args) -> Floats:
-    rows, bound = _Rows(block, args), float(args["clip"])
-    move = made_finite(rows.v @ np.asarray(args["step"], dtype=np.float64))
-    near = np.abs(move) < TANGENT
-    ends = _mean(args["family"], rows.predictor + move)[0] - _mean(args["family"], rows.predictor)[0]
-    slope = np.where(near, rows.curvature, ends / np.where(near, 1.0, move))
-    size = np.sqrt(np.maximum(made_finite(slope * rows.weight), 0.0))
-    return _matrix(rows.v * size[:, None], math.sqrt(bound), args)
+def _secant(rows: RowReader) -> tuple[Square]:
+    at, bound = _Rows(rows), float(rows.args["clip"])
+    move = np.zeros(len(rows.block))
+    for entry, step in zip(at.v, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
+        move += entry * step
+    move = made_finite(move)
+    near = np.abs(move) < (TANGENT if rows.exact else SMALLEST_STEP)
+    middle = at.mean(at.predictor + 0.5 * move)[1]
+    ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
+    slope = np.where(near, middle, ends / np.where(near, 1.0, move))
+    size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
+    return (Square(at.v * size, math.sqrt(bound), at.length * size),)
 
 
 # ---- how far one record moves it
@@ -234,6 +213,8 @@ def _check_model(args: Args, columns: int) -> int:
         raise ArgumentError(f"transform must have {used} rows, and at most {most} columns")
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
+    if "exposure" in args and args["family"] != "poisson":
+        raise ArgumentError("exposure belongs to the family 'poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
             raise ArgumentError(f"{name} must be a position below {columns}")
@@ -245,8 +226,7 @@ def _check_model(args: Args, columns: int) -> int:
 def _joint_reach(size: int, args: Args, *, start: bool) -> Reach:
     share = check_number(args.get("share"), "share", low=0.01, high=0.99)
     a, b = math.sqrt(1.0 - share) / 2.0, math.sqrt(share / 2.0)
-    # A number is cut by less than a unit, a factor's entry moved by half of one.
-    slack = 2.0 * math.sqrt(size) * (a * 2.0 ** (1 - FEWEST_DIGITS) + 2.0 * b * 2.0**-FEWEST_FACTOR)
+    slack = ROUNDED_ENTRY * math.sqrt(size) * (a + 2.0 * b)
     l2 = joint_distance(share, start=start) + 2.0 * slack
     why = "score and matrix of one direction a record, at once"
     shape = (size + size * (size + 1) // 2,)
@@ -317,10 +297,10 @@ def _matrix_reach(size: int, top: float) -> Reach:
 
 
 CURVED_OPS: dict[str, SiteOp] = named(
-    SiteOp("curved.start", _start, _start_reach, (*BASIS, "block", "radius", "share")),
-    SiteOp("curved.step", _step, _step_reach, (*MODEL, "share")),
-    SiteOp("curved.counts", _counts, _counts_reach, (*MODEL, "of", "thresholds")),
-    SiteOp("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
-    SiteOp("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
-    SiteOp("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
+    op_of_terms("curved.start", _start, _start_reach, (*BASIS, "block", "radius", "share")),
+    op_of_terms("curved.step", _step, _step_reach, (*MODEL, "share")),
+    op_of_terms("curved.counts", _counts, _counts_reach, (*MODEL, "of", "thresholds")),
+    op_of_terms("curved.score", _score, _score_reach, (*MODEL, "low", "high")),
+    op_of_terms("curved.meat", _meat, _meat_reach, (*MODEL, "middle", "high", "upper")),
+    op_of_terms("curved.secant", _secant, _secant_reach, (*MODEL, "step", "clip")),
 )

@@ -18,6 +18,12 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
   public basis beside public random probes, made here from their seed. Batches are fixed by (seed, site,
   position) before any row is read: a record is in one of them, so the releases of different batches concern
   different records.
+
+**On the grid** (`terms`) a score is r |u| times a direction, with |r u| <= R E; the other norms are those of
+`Square` and `Product`. The logistic score's diameter is that of *right* scores at theta. The record on its
+grid is a record, x; what is off is its residual, by 2^-26.3 for the table, 2^-32 for its own grid and, since
+columns on the grid keep to R, a quarter of p 2^-32 |theta|_1 R max(1, |x|/R) for theta's, which |u| <= R^2 /
+|x| makes up for; and its direction, by sqrt(p) 2^-20 for rounding and room. Two records move both.
 """
 
 from __future__ import annotations
@@ -28,19 +34,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.philox import words_run
 from privinf.mechanisms.statistics.block import (
+    SMALLEST,
     Args,
     SiteBlock,
-    clip_norms,
-    cut,
-    digits,
+    made_finite,
     positions,
     positive,
     positive_vector,
-    rounded,
-    unit_of,
     vector,
     whole_number,
 )
@@ -52,33 +55,41 @@ from privinf.mechanisms.statistics.families import (
     longest_score,
     residuals,
     score_diameter,
-    weighted,
+    steepest,
 )
+from privinf.mechanisms.statistics.layers import outer_reach
 from privinf.mechanisms.statistics.ops import CLIENTS, Reach, SiteOp, named
+from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
 
-# Digits that the isometric factor sqrt 2 takes of a product's.
-ROOT2, ROOT2_BITS = 181.0 / 128.0, 8
-# Fewest digits of a factor of a score: up to sixteen million rows.
-FEWEST = 14
+# What rounding moves a logistic score of length 1, by a number and for each root of a column: see `terms`.
+ROUNDED, ROUNDED_ENTRY = 2.0**-24, 2.0**-20
 
 
-def _score(block: SiteBlock, args: Args) -> Floats:
-    half, radius = digits(args)[1], float(args["radius"])
-    if digits(args)[0] and half < FEWEST:
-        raise SensitivityError("so many rows leave a score too few digits for an exact sum")
-    unit = unit_of(radius, half)
-    x = block.columns(args)
-    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    u, u_unit = rounded(weighted(_chosen(x, args), radius, unit), unit, radius)
-    r, r_unit = rounded(residuals(block, x, args), unit_of(bound, half), bound)
-    return np.asarray(r @ u * (u_unit * r_unit), dtype=np.float64)
+def _score(rows: RowReader) -> tuple[Product]:
+    eta, x = _predictors(rows)
+    r, length = residuals(rows.block, eta, rows.args, exact=rows.exact), lengths(x)
+    top = float(rows.args["radius"]) * _bound(rows.args)
+    return (Product(r * _weighted(length, rows.args), top, x, length),)
 
 
-def _chosen(x: Floats, args: Args) -> Floats:
-    """Return the columns whose scores are asked for."""
-    return x[:, np.asarray(args["block"])] if "block" in args else x
+def _predictors(rows: RowReader) -> tuple[Floats, Floats]:
+    """Return x'theta and the columns whose scores are asked for, shape (k, rows)."""
+    read = rows.read()
+    eta = read.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
+    x = read.columns()
+    return eta, x[np.asarray(rows.args["block"])] if "block" in rows.args else x
+
+
+def _weighted(length: Floats, args: Args) -> Floats:
+    """Return |u| = min(|x|, R^2 / |x|)."""
+    return np.minimum(length, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST))
+
+
+def _bound(args: Args) -> float:
+    """Return E."""
+    return 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
 
 
 def _longest(args: Args, bound: float) -> float:
@@ -98,8 +109,9 @@ def _score_reach(args: Args, columns: int) -> Reach:
     bound, radius = check_glm(args, columns), float(args["radius"])
     if "block" in args:
         return Reach.ball((_size(args, columns),), radius * bound, "2RE, |u| <= R, |r| <= E")
-    # What rounding u and r can move two records' scores.
-    slack = unit_of(radius, FEWEST) * math.sqrt(columns) * bound + radius * unit_of(bound, FEWEST)
+    slack = 2.0 * radius * bound * (ROUNDED_ENTRY * math.sqrt(columns) + ROUNDED)
+    if args["family"] == "binomial":
+        slack += radius * 2.0**-33 * columns**1.5 * float(np.linalg.norm(args["theta"])) * radius
     l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
     why = "diameter of the scores at theta" if args["family"] == "binomial" else "2RE, |u| <= R, |r| <= E"
     # One record is rounded where two were.
@@ -107,44 +119,27 @@ def _score_reach(args: Args, columns: int) -> Reach:
     return Reach((columns,), l2, l2, radius * bound, why, longest)
 
 
-def upper_triangle(a: Floats, top: float, args: Args) -> Floats:
-    """Return the isometric entries of sum a a' of rows with norm at most `top`."""
-    unit = unit_of(top, max(digits(args)[0] - ROOT2_BITS, 0) // 2)
-    a, unit = rounded(clip_norms(a, top, unit), unit, top)
-    rows, columns = np.triu_indices(a.shape[1])
-    return np.asarray((a.T @ a)[rows, columns] * unit**2 * np.where(rows == columns, 1.0, ROOT2))
-
-
-def outer_reach(columns: int, top: float) -> Reach:
-    """Return the reach of sum a a' of rows with norm at most `top`."""
-    q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
-    if columns == 1:
-        return Reach(shape, q, q, q, why, q)
-    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why, q)
-
-
-def _hessian(block: SiteBlock, args: Args) -> Floats:
-    radius, x = float(args["radius"]), block.columns(args)
-    slope, most = curvatures(block, x, args)
-    x = _chosen(x, args)
-    squares = np.einsum("ij,ij->i", x, x)
-    x *= (radius / np.sqrt(np.maximum(squares, radius**2)) * np.sqrt(slope))[:, None]
-    return upper_triangle(x, radius * math.sqrt(most), args)
+def _hessian(rows: RowReader) -> tuple[Square]:
+    eta, x = _predictors(rows)
+    slope, radius = curvatures(rows.block, eta, rows.args, exact=rows.exact), float(rows.args["radius"])
+    length = lengths(x)
+    size = np.sqrt(slope) * np.minimum(1.0, radius / np.maximum(length, SMALLEST))
+    x *= size
+    return (Square(x, radius * math.sqrt(steepest(rows.args)), length * size),)
 
 
 def _hessian_reach(args: Args, columns: int) -> Reach:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
-    most = {"gaussian": 1.0, "binomial": 0.25}.get(args["family"]) or float(args["mean_cap"])
-    return outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(most))
+    return outer_reach(_size(args, columns), float(args["radius"]) * math.sqrt(steepest(args)))
 
 
-def _meat(block: SiteBlock, args: Args) -> Floats:
-    x = block.columns(args)
-    u = weighted(_chosen(x, args), float(args["radius"]))
-    u *= residuals(block, x, args)[:, None]
-    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    return upper_triangle(u, _longest(args, bound), args)
+def _meat(rows: RowReader) -> tuple[Square]:
+    eta, x = _predictors(rows)
+    r, length = residuals(rows.block, eta, rows.args, exact=rows.exact), lengths(x)
+    size = np.abs(r) * _weighted(length, rows.args)
+    x *= size / np.maximum(length, SMALLEST)
+    return (Square(x, _longest(rows.args, _bound(rows.args)), size),)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
@@ -192,26 +187,21 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
     return replace(block, features=block.features[drawn], response=block.response[drawn])
 
 
-def _sketched_score(block: SiteBlock, args: Args) -> Floats:
-    clip = _norm_of(args)
-    unit = unit_of(clip, digits(args)[0])
-    block = _drawn(block, args)
-    x = block.columns(args)
-    r = residuals(block, x, args)
-    squares = np.einsum("ij,ij->i", x, x)
-    radius2 = float(args["radius"]) ** 2
-    factors = np.minimum(1.0, radius2 / np.maximum(squares, radius2)) * r
-    unit_of_score = np.asarray(args.get("unit", 1.0), dtype=np.float64)
-    sketch, moment = sketch_of(args, x.shape[1]), args.get("moment")
-    if sketch is None:
-        z = np.multiply(x, factors[:, None] / unit_of_score, out=x)
-    else:
-        sketch = sketch / unit_of_score[..., None] if "unit" in args else sketch
-        z = (x @ sketch) * factors[:, None]
-    if moment is not None:
-        z -= np.asarray(moment) / unit_of_score if sketch is None else np.asarray(moment) @ sketch
-    z, unit = cut(clip_norms(z, clip), unit)
-    return np.asarray(z.sum(axis=0) * unit, dtype=np.float64)
+def _sketched_score(rows: RowReader) -> tuple[Product]:
+    args, clip = rows.args, _norm_of(rows.args)
+    rows.block = _drawn(rows.block, args)
+    read = rows.read()
+    eta = read.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
+    r, x = residuals(rows.block, eta, args, exact=rows.exact), read.columns()
+    unit = np.asarray(args.get("unit", np.ones(len(x))), dtype=np.float64)
+    sketch, length = sketch_of(args, len(x)), lengths(x)
+    along = x / unit[:, None] if sketch is None else read.forms(sketch.T / unit)
+    z = along * (r * np.minimum(1.0, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST) ** 2))
+    if (moment := args.get("moment")) is not None:
+        moment = np.asarray(moment) / unit
+        z -= (moment if sketch is None else moment @ sketch)[:, None]
+    length = lengths(made_finite(z))
+    return (Product(np.minimum(length, clip), clip, z, length),)
 
 
 def _sketched_reach(args: Args, columns: int) -> Reach:
@@ -228,7 +218,6 @@ def _sketched_reach(args: Args, columns: int) -> Reach:
         batches = whole_number(args, "batches", least=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(f"batch must be below batches={batches}, seed below 2^63")
-    # Cutting towards zero keeps the norm; two cut vectors are still in the ball.
     return Reach.ball((size,), _norm_of(args), "2C, |z| <= C")
 
 
@@ -237,8 +226,7 @@ def _norm_of(args: Args) -> float:
     clip = float(args["clip"])
     if {"basis", "probes", "moment", "unit"} & set(args):
         return clip
-    bound = 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
-    return min(clip, float(args["radius"]) * bound)
+    return min(clip, float(args["radius"]) * _bound(args))
 
 
 def _sketch_size(args: Args, columns: int) -> int:
@@ -254,15 +242,15 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 
 GLM_OPS: dict[str, SiteOp] = named(
-    SiteOp("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
-    SiteOp("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")),
-    SiteOp("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
-    SiteOp(
+    op_of_terms("glm.score", _score, _score_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms("glm.hessian", _hessian, _hessian_reach, (*GLM_ARGS, *CLIENTS, "block", "curvature")),
+    op_of_terms("glm.meat", _meat, _meat_reach, (*GLM_ARGS, *CLIENTS, "block")),
+    op_of_terms(
         "glm.sketched_score", _sketched_score, _sketched_reach,
         (
             *GLM_ARGS, *CLIENTS, "clip", "basis", "probes", "probe_seed", "probe_scale", "moment", "unit",
             "batches", "batch", "seed",
         ),
-        partition=partition_of,
+        partition_of,
     ),
 )  # fmt: skip

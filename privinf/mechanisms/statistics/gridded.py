@@ -24,22 +24,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, clipped, made_finite
+from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, clipped, made_finite, unit_sums
 from privinf.mechanisms.sums import (
     FULL_SCALE,
+    NORM_SLACK,
     ProductSums,
+    Wide,
     aligned,
     block_rows,
     held_norms,
+    held_sums,
     on_grid,
     scaled_down,
+    shrunk,
 )
 from privinf.typing import Floats, Integers
 
 # A ball below this share of the widest column has a grid of its own.
 NARROW_BALL = 1.0 / 16.0
-# What rounding leaves of an exact equality of norms; the float slack of every ledger line is larger.
-NORM_SLACK = 2.0**-44
 PREDICTOR_BITS = 32
 
 
@@ -87,6 +89,21 @@ class ColumnGrid:
         ends = None if whole else (bottom, top)
         return cls(factor, shift, ends, units, limit, math.inf)
 
+    def column(self, at: int) -> ColumnGrid:
+        """Return the grid of one column."""
+        one = slice(at, at + 1)
+        ends = None if self.ends is None else (self.ends[0][one], self.ends[1][one])
+        return ColumnGrid(self.factor[one], self.shift[one], ends, self.units[one], self.limit, self.radius)
+
+    def put(self, x: Floats, out: Floats, *, finite: bool) -> Floats:
+        """Return the integers of values, shape (rows, k), in `out`, between the ends; nan counts as 0."""
+        on_grid(x, self.factor, self.shift, out)
+        if not finite and np.isnan(out.sum()):
+            np.nan_to_num(out, copy=False)
+        if self.ends is not None:
+            np.minimum(np.maximum(out, self.ends[0], out=out), self.ends[1], out=out)
+        return out
+
 
 class RowGrid:
     """Puts the columns of blocks on their grid, all but a constant.
@@ -125,11 +142,7 @@ class RowGrid:
         x = block.features[:, self._chosen]
         if math.isfinite(grid.radius):
             x = shrunk(block.columns(self._args, self._chosen), grid.radius)
-        on_grid(x, grid.factor, grid.shift, out)
-        if not block.finite and np.isnan(out.sum()):
-            np.nan_to_num(out, copy=False)
-        if grid.ends is not None:
-            np.minimum(np.maximum(out, grid.ends[0], out=out), grid.ends[1], out=out)
+        grid.put(x, out, finite=block.finite)
         return out if math.isinf(grid.limit) else held_norms(out, grid.limit)
 
 
@@ -137,16 +150,6 @@ def _run(kept: Integers) -> Integers | slice:
     """Return positions as a slice where they stand together, which copies nothing."""
     together = len(kept) > 0 and int(kept[-1] - kept[0]) == len(kept) - 1
     return slice(int(kept[0]), int(kept[-1]) + 1) if together else kept
-
-
-def shrunk(x: Floats, radius: float) -> Floats:
-    """Return rows shrunk, in place, to a norm of about `radius`; squares are added up column by column."""
-    squares = np.zeros(len(x))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for column in x.T:
-            squares += column * column
-        x *= (radius / np.maximum(np.sqrt(squares), radius))[:, None]
-    return x
 
 
 def plain_steps(values: Floats, unit: Floats | float) -> Floats:
@@ -162,13 +165,16 @@ def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
     groups : sequence of (ndarray of shape (rows, k), ndarray of shape (k,))
         Steps, and what one of them counts for.
     """
-    weights = np.concatenate([weight for _, weight in groups])
-    total = float(np.abs(weights).sum())
-    if not total > 0.0:
-        return np.zeros(len(groups[0][0]))
-    unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS)
+    unit, _ = weights_on_grid(np.concatenate([weight for _, weight in groups]))
     exact = sum(steps @ np.rint(weight / unit) for steps, weight in groups)
     return np.asarray(exact * unit, dtype=np.float64)
+
+
+def weights_on_grid(weights: Floats) -> tuple[float, Floats]:
+    """Return the unit of a predictor's weights, a power of two, and the integers nearest to them in it."""
+    total = float(np.abs(weights).sum())
+    unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS) if total > 0.0 else 1.0
+    return unit, np.rint(weights / unit)
 
 
 class MomentSums:
@@ -189,6 +195,8 @@ class MomentSums:
 
     Attributes
     ----------
+    response : ColumnGrid or None
+        The grid of the response; None with residual moments.
     public : ndarray, shape (k, k)
         Sum w q q' of a holder's public columns, on their grid.
 
@@ -197,7 +205,7 @@ class MomentSums:
     **Privacy.** Holds un-noised sums: never leaves the mechanisms.
     """
 
-    __slots__ = ("_args", "_grid", "_most", "_pairs", "_residual", "_sums", "_units")
+    __slots__ = ("_args", "_grid", "_most", "_pairs", "_residual", "_sums", "_units", "response")
 
     def __init__(
         self,
@@ -212,8 +220,9 @@ class MomentSums:
         self._grid = RowGrid(block, args)
         self._most = float(args.get("weight_bound", 1.0))
         self._units = [reach / FULL_SCALE, self._grid.grid.units]
-        if not residual:
-            self._units.append(np.array([float(args["response_bound"]) / FULL_SCALE]))
+        self.response = None if residual else self._response_grid(block, args)
+        if self.response is not None:
+            self._units.append(self.response.units)
         self._sums = ProductSums([len(group) for group in self._units])
 
     @property
@@ -222,10 +231,28 @@ class MomentSums:
         return self._sums.rows
 
     def update(self, block: SiteBlock) -> None:
-        """Add rows."""
+        """Add rows; of units, blocks hold whole ones."""
         with np.errstate(all="ignore"):
+            if self._residual and "unit_norm" in self._args:
+                self._add_units(block)
+                return
             for part in block.parts(self._grid.rows):
                 self._add(part)
+
+    def _add_units(self, block: SiteBlock) -> None:
+        """Add the products of units' sums of scores, shrunk and divided by the cap on rows."""
+        scores = []
+        for part in block.parts(self._grid.rows):
+            x, q = self._grid.steps(part), self._public_steps(part)
+            scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
+        sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
+        values = np.concatenate(self._units) * self._most * float(self._args["residual_clip"])
+        sums = held_sums(sums, values, float(self._args["unit_norm"]), self._cap)
+        self._sums.update(*np.split(sums, [len(self._units[0])], axis=1))
+
+    @property
+    def _cap(self) -> int:
+        return int(self._args.get("max_rows", 1))
 
     def _add(self, block: SiteBlock) -> None:
         x, q = self._grid.steps(block), self._public_steps(block)
@@ -241,16 +268,20 @@ class MomentSums:
 
     def _response_steps(self, block: SiteBlock) -> Floats:
         """Return c y in units of k 2^-20, between the bounds of y."""
-        factor = float(self._args["response_factor"]) / self._units[2]
+        assert self.response is not None
         if "response" in self._args:
-            return plain_steps(block.residual(self._args)[:, None], 1.0 / factor)
-        shift = 0.5 - float(self._args.get("intercept", 0.0)) * factor
+            return plain_steps(block.residual(self._args)[:, None], 1.0 / self.response.factor)
+        return self.response.put(block.response[:, None], np.empty((len(block), 1)), finite=block.finite)
+
+    @staticmethod
+    def _response_grid(block: SiteBlock, args: Args) -> ColumnGrid:
+        unit = np.array([float(args["response_bound"]) / FULL_SCALE])
+        factor = float(args["response_factor"]) / unit
+        shift = 0.5 - float(args.get("intercept", 0.0)) * factor
         ends = max(block.response_low, -LARGEST), min(block.response_high, LARGEST)
         bottom, top = (np.floor(end * factor + shift) for end in ends)
-        y = on_grid(block.response[:, None], factor, shift, np.empty((len(block), 1)))
-        if bottom > -FULL_SCALE or top < FULL_SCALE:
-            np.clip(y, bottom, top, out=y)
-        return y if block.finite else np.asarray(np.nan_to_num(y, copy=False))
+        whole = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
+        return ColumnGrid(factor, shift, None if whole else (bottom, top), unit, math.inf, math.inf)
 
     def _public_steps(self, block: SiteBlock) -> Floats:
         if block.clear is None:
@@ -265,6 +296,21 @@ class MomentSums:
         e = block.residual(self._args) * float(self._args["response_factor"]) - fitted
         share = clipped(e, clip) / clip
         return share if block.weights is None else share * np.minimum(block.weights / self._most, 1.0)
+
+    @property
+    def columns(self) -> ColumnGrid:
+        """The grid of the private columns."""
+        return self._grid.grid
+
+    @property
+    def residual(self) -> tuple[Args, float, Floats]:
+        """Arguments of residual moments, and the unit and the integers of the weights of their predictor."""
+        weights = np.asarray(self._args["coefficients"], dtype=np.float64) * np.concatenate(self._units)
+        return self._args, *weights_on_grid(weights)
+
+    def take(self, rows: int, totals: Wide) -> None:
+        """Add rows of which the upper triangle of the sums of products is known, as Python's integers."""
+        self._sums.take(rows, totals)
 
     def merge(self, other: MomentSums) -> None:
         """Add the rows of another accumulator of the same question."""
@@ -294,4 +340,6 @@ class MomentSums:
         units, weight = np.concatenate(self._units), self._most
         if self._residual:
             weight = (weight * float(self._args["residual_clip"])) ** 2
+            if "unit_norm" in self._args:
+                weight *= self._cap**2
         return np.asarray(units[rows] * units[columns] * weight)

@@ -20,36 +20,36 @@ All hold for any arguments, and whatever stands in the rows: the norms are enfor
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     LARGEST,
     SMALLEST,
     Args,
     SiteBlock,
-    clip_norms,
-    cut_sum,
-    digits,
+    clipped,
     made_finite,
     positions,
     positive,
-    rounded,
-    unit_of,
 )
-from privinf.mechanisms.statistics.glm import FEWEST, outer_reach, upper_triangle
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
-from privinf.mechanisms.statistics.scores import width_of_forms
-from privinf.mechanisms.statistics.tails import counted, counted_reach
+from privinf.mechanisms.statistics.tails import Counts, counted_reach
+from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
 from privinf.typing import Floats
-from privinf.validation import check_number
+from privinf.validation import check_array, check_number
 
 # ---- of any vectors and residuals
 
 
-def lengths(v: Floats) -> Floats:
-    """Return the lengths of rows."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", v, v)))
+def outer_reach(columns: int, top: float) -> Reach:
+    """Return the reach of sum a a' of rows with norm at most `top`."""
+    q, shape, why = top**2, (columns * (columns + 1) // 2,), "distance of two bounded rank-one matrices"
+    if columns == 1:
+        return Reach(shape, q, q, q, why, q)
+    return Reach(shape, math.sqrt(2.0) * q, math.sqrt(2.0) * q, q, why, q)
 
 
 def sizes(length: Floats, e: Floats, args: Args) -> Floats:
@@ -57,23 +57,15 @@ def sizes(length: Floats, e: Floats, args: Args) -> Floats:
     return made_finite(length * np.abs(e) / float(args["unit"]))
 
 
-def directed(v: Floats, e: Floats, args: Args) -> tuple[Floats, Floats]:
-    """Return q, in the place of v, and t."""
-    length = lengths(v)
-    v *= (np.sign(e) / np.maximum(length, SMALLEST))[:, None]
-    return v, sizes(length, e, args)
+def counted(values: Floats, args: Args) -> Counts:
+    """Return the counts of values above the thresholds asked for."""
+    return Counts(values, np.asarray(args["thresholds"], dtype=np.float64))
 
 
-def layer(q: Floats, t: Floats, args: Args) -> Floats:
-    """Return sum q min((t - a)+, b - a)."""
-    low, width = float(args["low"]), float(args["high"]) - float(args["low"])
-    half = digits(args)[1]
-    if digits(args)[0] and half < FEWEST:
-        raise SensitivityError("so many rows leave a score too few digits for an exact sum")
-    q_unit = unit_of(1.0, half)
-    q, q_step = rounded(clip_norms(q, 1.0, q_unit), q_unit, 1.0)
-    r, r_step = rounded(np.clip(t - low, 0.0, width), unit_of(width, half), width)
-    return np.asarray(r @ q * (q_step * r_step))
+def layer(v: Floats, e: Floats, args: Args) -> Product:
+    """Return sum q min((t - a)+, b - a); v has the shape (m, rows)."""
+    low, width, length = float(args["low"]), float(args["high"]) - float(args["low"]), lengths(v)
+    return Product(np.sign(e) * np.clip(sizes(length, e, args) - low, 0.0, width), width, v, length)
 
 
 def layer_reach(args: Args, columns: int) -> Reach:
@@ -84,11 +76,13 @@ def layer_reach(args: Args, columns: int) -> Reach:
     return Reach.ball((columns,), high - low, "2 (b - a), a layer of scores between norms a and b")
 
 
-def meat(q: Floats, t: Floats, args: Args) -> Floats:
-    """Return the sum of products of the scores of both layers, isometric entries; q is overwritten."""
+def meat(v: Floats, e: Floats, args: Args) -> Square:
+    """Return the sum of products of the scores of both layers; v is overwritten."""
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
-    q *= (np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low))[:, None]
-    return upper_triangle(q, largest(args), args)
+    t = sizes(length := lengths(v), e, args)
+    size = np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
+    v *= size / np.maximum(length, SMALLEST)
+    return Square(v, largest(args), size)
 
 
 def meat_reach(args: Args, columns: int) -> Reach:
@@ -125,15 +119,33 @@ def check_layers(args: Args) -> None:
 # ---- of the targets of a sparse regression
 
 
-def _forms(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
-    """Return u, shape (rows, m), and r."""
-    u = block.columns(args, np.asarray(args["columns"])) @ np.asarray(args["transform"], dtype=np.float64)
-    return made_finite(u), block.residual(args)
+def width_of_forms(args: Args, columns: int) -> int:
+    """Return m, the number of forms; checks their arguments."""
+    transform = check_array(args.get("transform", ()), "transform", ndim=2)
+    if transform.shape[0] != len(positions(args, "columns", columns)):
+        raise ArgumentError("transform must have one row for each of columns")
+    return int(transform.shape[1])
 
 
-def _counts(block: SiteBlock, args: Args) -> Floats:
-    u, r = _forms(block, args)
-    return counted(sizes(lengths(u), r, args), args)
+def _forms(rows: RowReader) -> tuple[Floats, Floats]:
+    """Return u, shape (m, rows), and r."""
+    u = rows.read(np.asarray(rows.args["columns"])).forms(np.asarray(rows.args["transform"]).T)
+    return u, _residual(rows)
+
+
+def _residual(rows: RowReader) -> Floats:
+    """Return r, shape (rows,)."""
+    block, args = rows.block, rows.args
+    beside = {name: value for name, value in args.items() if name not in ("support", "beta")}
+    r = block.residual(beside)
+    if "support" in args and len(args["support"]):
+        r = r - rows.read(np.asarray(args["support"])).forms(np.asarray(args["beta"])[None])[0]
+    return clipped(r, math.inf)
+
+
+def _counts(rows: RowReader) -> tuple[Counts]:
+    u, r = _forms(rows)
+    return (counted(sizes(lengths(u), r, rows.args), rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
@@ -142,29 +154,33 @@ def _counts_reach(args: Args, columns: int) -> Reach:
     return counted_reach(args)
 
 
-def _score(block: SiteBlock, args: Args) -> Floats:
-    return layer(*directed(*_forms(block, args), args), args)
+def _score(rows: RowReader) -> tuple[Product]:
+    return (layer(*_forms(rows), rows.args),)
 
 
 def _score_reach(args: Args, columns: int) -> Reach:
     return layer_reach(args, width_of_forms(args, columns))
 
 
-def _meat(block: SiteBlock, args: Args) -> Floats:
-    return meat(*directed(*_forms(block, args), args), args)
+def _meat(rows: RowReader) -> tuple[Square]:
+    return (meat(*_forms(rows), rows.args),)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
     return meat_reach(args, width_of_forms(args, columns))
 
 
-def _slopes(block: SiteBlock, args: Args) -> Floats:
-    norm = float(args["norm"])
-    u, r = _forms(block, args)
-    psi = slope(sizes(lengths(u), r, args), args)
-    u *= block.columns(args, np.asarray(args["targets"]))
-    u *= psi[:, None]
-    return cut_sum(clip_norms(u, norm), norm, args)
+def _slopes(rows: RowReader) -> tuple[Product]:
+    u, r = _forms(rows)
+    u *= slope(sizes(lengths(u), r, rows.args), rows.args)
+    u *= rows.read(np.asarray(rows.args["targets"])).columns()
+    return (_shrunk(u, float(rows.args["norm"])),)
+
+
+def _shrunk(vectors: Floats, norm: float) -> Product:
+    """Return the sum of vectors shrunk to a norm."""
+    length = lengths(made_finite(vectors))
+    return Product(np.minimum(length, norm), norm, vectors, length)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:
@@ -178,10 +194,9 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
 # ---- means of columns, and whether bounds cut them
 
 
-def shrunk_sums(block: SiteBlock, args: Args) -> Floats:
+def shrunk_sums(rows: RowReader) -> tuple[Product]:
     """Return sum x_A shrunk to |x_A| <= C, shape (k,)."""
-    norm = float(args["norm"])
-    return cut_sum(clip_norms(block.columns(args, np.asarray(args["columns"])), norm), norm, args)
+    return (_shrunk(rows.read(np.asarray(rows.args["columns"])).columns(), float(rows.args["norm"])),)
 
 
 def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
@@ -205,10 +220,12 @@ def _outside_reach(args: Args, columns: int) -> Reach:
 _FORMS = (*COMMON, "columns", "transform", "unit")
 
 LAYER_OPS: dict[str, SiteOp] = named(
-    SiteOp("shrunk_sums", shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
+    op_of_terms("shrunk_sums", shrunk_sums, _shrunk_sums_reach, (*COMMON, "columns", "norm")),
     SiteOp("columns_outside", columns_outside, _outside_reach, (*COMMON, "columns")),
-    SiteOp("layers.counts", _counts, _counts_reach, (*_FORMS, "thresholds")),
-    SiteOp("layers.score", _score, _score_reach, (*_FORMS, "low", "high")),
-    SiteOp("layers.meat", _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),
-    SiteOp("layers.slopes", _slopes, _slopes_reach, (*_FORMS, "targets", "low", "high", "weight", "norm")),
+    op_of_terms("layers.counts", _counts, _counts_reach, (*_FORMS, "thresholds")),
+    op_of_terms("layers.score", _score, _score_reach, (*_FORMS, "low", "high")),
+    op_of_terms("layers.meat", _meat, _meat_reach, (*_FORMS, "low", "high", "weight")),
+    op_of_terms(
+        "layers.slopes", _slopes, _slopes_reach, (*_FORMS, "targets", "low", "high", "weight", "norm")
+    ),
 )

@@ -11,19 +11,26 @@ A curator asks the same about its own rows, with other public columns of norm q 
 weights w and several records a person: sums of w z z' and of w^2 clip(e, E)^2 x x', whose sensitivities are
 multiplied by the largest weight (squared) and by the cap on a person's records.
 
+**Of units** (``unit_norm`` = C, a holder's own rows): sum over units of s s', s the sum of w clip(e, E) x
+over the rows of one, shrunk to |s| <= C. Whatever rows a unit has, it adds one matrix of norm C^2 at most,
+and two such are sqrt 2 C^2 apart at most, at orthogonal s: neither the cap m on rows nor the weights multiply
+that. Without the norm s could be as long as m E sqrt(R^2 + q^2): m times the sensitivity of sums over rows.
+
 **On the grid.** Where sums must be exact, every column of z is put on its grid once (`gridded`) and the
 sums of products are integers (`sums`), so that the sensitivity is that of records on the grid:
 
 - x keeps |x| <= R, by its box or by its ball; k is 2^20 units, so |c y| <= k; the 1 is 2^20 units;
 - a holder's public columns are rounded to the nearest, which the norm q that it states must allow for;
   weights multiply z by sqrt(w / W), W the largest, which makes no integer larger, and the sum by W;
+- of units, the integers of a unit's rows are added exactly, shrunk to C, divided by the cap m and cut
+  towards zero: none passes 2^20, and no norm passes C;
 - residual moments have the factors u = clip(e, E)/E x, rounded again: |u_j| <= |x_j| in every column, so
   that |u| keeps to sqrt(R^2 + q^2); e is a function of the record on its grid and of public numbers.
 
 So both formulas hold as they are: they are bounds over all vectors of these norms, wherever the vectors
 stand. The total alone is rounded after that, to the grid of the holder's own noise, which its ledger line
 charges, or at a site to ``bits`` digits below a record's largest entry: two totals are moved apart by one
-such unit an entry at most, which is charged at the fewest digits that are taken.
+such unit an entry at most, which is charged (`Reach.rounded`).
 """
 
 from __future__ import annotations
@@ -33,17 +40,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SensitivityError
+from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     SMALLEST,
     Args,
     SiteBlock,
     clip_norms,
     clipped,
-    digits,
     positive,
     positive_vector,
-    unit_of,
+    unit_sums,
     vector,
     whole_number,
 )
@@ -128,8 +134,6 @@ class MomentLayout:
         return full
 
 
-# Digits of a site's sum below a record's largest entry: up to 268 million rows.
-FEWEST = 24
 ROOT2 = math.sqrt(2.0)
 
 
@@ -148,7 +152,7 @@ def _total_reach(args: Args, columns: int) -> Reach:
     y_norm = positive(args, "response_bound")
     size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
     l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
-    reach = _reach(size, l2, _total_bound(args), args, "Frobenius distance of two records' second moments")
+    reach = _reach(size, l2, _total_bound(args), "Frobenius distance of two records' second moments")
     return reach.times(_largest(args, 1))
 
 
@@ -167,7 +171,11 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
     if block.weights is not None:
         e *= block.weights
     rows, columns = np.triu_indices(len(x))
-    sums = ((x * np.square(e, out=e)) @ x.T)[rows, columns]
+    if "unit_norm" in args:
+        scores = clip_norms(unit_sums((x * e).T, block.units), float(args["unit_norm"]))
+        sums = (scores.T @ scores)[rows, columns]
+    else:
+        sums = ((x * np.square(e, out=e)) @ x.T)[rows, columns]
     return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
 
 
@@ -177,8 +185,11 @@ def _residual_reach(args: Args, columns: int) -> Reach:
     vector(args, "coefficients", width)
     l2 = positive(args, "residual_clip") ** 2 * residual_moment_sensitivity(float(args["norm"]), q2)
     size = width * (width + 1) // 2
+    if "unit_norm" in args:
+        top = positive(args, "unit_norm") ** 2
+        return Reach((size,), ROOT2 * top, ROOT2 * top, top, "sqrt 2 C^2, of units' scores of norm up to C")
     why = "Frobenius distance of two records' residual moments"
-    reach = _reach(size, l2, _residual_bound(args), args, why)
+    reach = _reach(size, l2, _residual_bound(args), why)
     return reach.times(_largest(args, 2))
 
 
@@ -207,8 +218,6 @@ def _residual_sums(block: SiteBlock, args: Args) -> MomentSums:
 
 def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     """Return the exact sums of one of the two statistics."""
-    if 0 < digits(args)[0] < FEWEST:
-        raise SensitivityError("so many rows leave a sum too few digits to be exact")
     public, norm2 = _public(args)
     private = block.features.shape[1] - ("constant" in args)
     released = MomentLayout(0, public + private - 1) if residual else MomentLayout(public, private)
@@ -216,10 +225,7 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     return MomentSums(block, args, reach, released.pairs(), residual=residual)
 
 
-def _reach(size: int, l2: float, bound: float, args: Args, why: str) -> Reach:
-    """Return a record's reach; what a site's rounding adds is in it, what a holder's does in its own line."""
-    if "public" not in args:
-        l2 += unit_of(bound, FEWEST) * math.sqrt(size)
+def _reach(size: int, l2: float, bound: float, why: str) -> Reach:
     return Reach((size,), l2, min(l2, 2.0 * bound), bound, why)
 
 
@@ -250,7 +256,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
             raise ArgumentError("public columns go with no constant and no bits")
-    elif any(name in args for name in _OWN):
+    elif any(name in args for name in _UNITS):
         raise ArgumentError("what a holder says of its own rows goes with public, their number of columns")
     return _public(args)
 
@@ -264,6 +270,7 @@ _SHARED = (
 # Of a holder's own sums: how many public columns stand beside the features, their largest squared norm on the
 # grid and largest sizes (by default the norm), the cap on one person's records, and the largest weight.
 _OWN = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")
+_UNITS = (*_OWN, "unit_norm")  # the last: to what norm a unit's sum of scores is shrunk
 
 MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
@@ -272,6 +279,6 @@ MOMENT_OPS: dict[str, SiteOp] = named(
     ),
     SiteOp(
         "moments.residual", residual_moments, _residual_reach, (*_SHARED, "coefficients", "residual_clip"),
-        version=2, own=_OWN, sums=_residual_sums,
+        version=2, own=_UNITS, sums=_residual_sums,
     ),
 )  # fmt: skip

@@ -37,6 +37,9 @@ CLIENTS = ("client_rows", "client_clip")
 MOST_NUMBERS = 1 << 24
 # Rounding of a sum of doubles, in shares of its bound.
 SUM_ROUNDING = 1e-9
+# Digits below a record's largest entry to which an exact sum is rounded at a site: sums over more than 268
+# million rows have fewer, and are charged for it.
+SUM_DIGITS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,15 @@ class Reach:
         if relation == "zero-out" and self.norm is not None:
             return self.norm
         raise NotAvailableError(f"no sensitivity of this statistic under the relation {relation!r} is known")
+
+    def rounded(self, bits: int) -> Reach:
+        """Return the reach of a sum whose entries are rounded to so many digits below a record's largest."""
+        unit = unit_of(self.bound, bits)
+        apart = unit * math.sqrt(self.size)
+        return replace(
+            self, l2=self.l2 + apart, linf=min(self.linf + unit, self.l2 + apart),
+            norm=None if self.norm is None else self.norm + apart,
+        )  # fmt: skip
 
     @property
     def size(self) -> int:
@@ -214,6 +226,8 @@ class SiteOp:
         check_sizes(args)
         check_common(args, columns)
         reach = self.sensitivity(args, columns)
+        if self.sums is not None and "public" not in args:
+            reach = reach.rounded(min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS))
         if reach.size > MOST_NUMBERS:
             raise ArgumentError(f"the sum would hold more than {MOST_NUMBERS} numbers")
         if "client_rows" not in args:
@@ -276,17 +290,43 @@ class SiteOp:
             total = made_finite(clipped_total(self._sum(rows, args, reach), args))
         return total.reshape(reach.shape)
 
+    def rounded(self, sums: Accumulator, args: Args, reach: Reach, rows: int) -> Floats:
+        """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
+        unit = unit_of(reach.bound, digits(args)[0])
+        most = math.floor(rows * reach.bound / unit)
+        return np.asarray(np.clip(sums.steps(unit), -most, most) * unit, dtype=np.float64)
+
     def _sum(self, rows: SiteBlock, args: Args, reach: Reach) -> Floats:
-        if self.sums is not None and (bits := digits(args)[0]):
-            # Rounded to digits of a record's entry, and held where so many records can come to.
-            sums, unit = self.sums(rows, args), unit_of(reach.bound, bits)
+        if self.sums is not None and digits(args)[0]:
+            sums = self.sums(rows, args)
             sums.update(rows)
-            most = math.floor(len(rows) * reach.bound / unit)
-            return np.asarray(np.clip(sums.steps(unit), -most, most) * unit, dtype=np.float64)
+            return self.rounded(sums, args, reach, len(rows))
         total = np.zeros(reach.size)
         for block in blocks_of(rows, wide=self.wide, draws=int(args.get("draws", 0))):
             total += self.function(block, args).ravel()
         return total
+
+
+class PlainSums:
+    """A statistic's sum over blocks in doubles, for fits without noise."""
+
+    __slots__ = ("_args", "_op", "_total", "public")
+
+    def __init__(self, op: SiteOp, args: Args, reach: Reach) -> None:
+        self._op, self._args, self._total = op, args, np.zeros(reach.shape)
+        self.public = np.zeros([int(args.get("public", 0))] * 2)
+
+    def update(self, block: SiteBlock) -> None:
+        """Add rows."""
+        with np.errstate(all="ignore"):
+            self._total += self._op.function(block, self._args)
+        if block.clear is not None:
+            clear = block.clear if block.weights is None else block.clear * block.weights[:, None]
+            self.public += block.clear.T @ clear
+
+    def floats(self) -> Floats:
+        """Return the sum."""
+        return self._total
 
 
 def clipped_total(total: Floats, args: Args) -> Floats:

@@ -58,10 +58,11 @@ from privinf.mechanisms.statistics.block import (
     vector,
     whole_number,
 )
+from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.statistics.regression import leading, leading_size
 from privinf.typing import Floats
-from privinf.validation import check_array, check_choice
+from privinf.validation import check_choice
 
 SQUARE_WEIGHT = 1.5
 LAWS = ("rademacher", "gaussian")
@@ -135,14 +136,6 @@ def clipped_forms(block: SiteBlock, args: Args) -> Floats:
     """Return Pi_Rw(T'x_A), every entry cut to [-R_w, R_w], shape (rows, m)."""
     x = block.columns(args, np.asarray(args["columns"]))
     return clipped(x @ np.asarray(args["transform"], dtype=np.float64), float(args["clip"]))
-
-
-def width_of_forms(args: Args, columns: int) -> int:
-    """Return m, the number of forms; checks their arguments."""
-    transform = check_array(args.get("transform", ()), "transform", ndim=2)
-    if transform.shape[0] != len(positions(args, "columns", columns)):
-        raise ArgumentError("transform must have one row for each of columns")
-    return int(transform.shape[1])
 
 
 def paper_variances(block: SiteBlock, args: Args) -> Floats:

@@ -8,20 +8,23 @@ the lowest of them, where the sums of a noisy histogram have 6.3 / mu. (Fichtenb
 2023, arXiv 2202.11205, for running sums.)
 
 Replacing a record moves U h by the difference of two columns of U, or by one column: a record below all
-thresholds is in no cell. Entries of U are numbers of `DIGITS` binary digits, so that sums of them are exact.
+thresholds is in no cell. Entries of U are numbers of `DIGITS` binary digits; h is exact, and U h is rounded
+once.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.statistics.block import Args, digits, vector
+from privinf.errors import ArgumentError
+from privinf.mechanisms.statistics.block import Args, vector
 from privinf.mechanisms.statistics.ops import Reach
-from privinf.typing import Floats
+from privinf.mechanisms.sums import ExactSum, added_rows
+from privinf.typing import Floats, Integers
 
 DIGITS = 24
 MOST_CELLS = 256
@@ -48,13 +51,54 @@ def root_sensitivity(cells: int) -> float:
     return math.sqrt(float(distances.max()))
 
 
-def counted(terms: Floats, args: Args) -> Floats:
-    """Return U h of the terms of a block; what is not a number counts as above all thresholds."""
-    if 0 < digits(args)[0] <= DIGITS:
-        raise SensitivityError("so many rows leave a count too few digits for an exact sum")
-    thresholds = np.asarray(args["thresholds"], dtype=np.float64)
-    cells = np.bincount(np.searchsorted(thresholds, terms, side="left"), minlength=len(thresholds) + 1)
-    return np.asarray(root_matrix(len(thresholds)) @ cells[1:].astype(np.float64))
+class _CellSums:
+    """Exact numbers of records in cells."""
+
+    __slots__ = ("rows", "total")
+
+    def __init__(self, cells: int) -> None:
+        self.total, self.rows = ExactSum((cells,)), 0
+
+    def update(self, cells: Integers, count: int) -> None:
+        """Add some records."""
+        self.rows = added_rows(self.rows, count)
+        self.total.add(cells.astype(np.float64))
+
+    def merge(self, other: _CellSums) -> None:
+        """Add the records of another accumulator."""
+        self.rows = added_rows(self.rows, other.rows)
+        self.total.merge(other.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """U h of the values; what is not a number counts as above all thresholds."""
+
+    values: Floats
+    thresholds: Floats
+
+    @property
+    def cells(self) -> Integers:
+        """Numbers of records in cells, without those below all thresholds."""
+        found = np.searchsorted(self.thresholds, self.values, side="left")
+        return np.bincount(found, minlength=len(self.thresholds) + 1)[1:]
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (m,)."""
+        return np.asarray(root_matrix(len(self.thresholds)) @ self.cells.astype(np.float64))
+
+    def empty(self) -> _CellSums:
+        """Return an accumulator."""
+        return _CellSums(len(self.thresholds))
+
+    def add(self, sums: _CellSums) -> None:
+        """Add the rows' integers."""
+        sums.update(self.cells, len(self.values))
+
+    def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and what they count for."""
+        root = np.ldexp(root_matrix(len(self.thresholds)), DIGITS).astype(np.int64).astype(object)
+        return ExactSum.of(root @ sums.total.integers()), np.full(len(self.thresholds), 2.0**-DIGITS)
 
 
 def counted_reach(args: Args) -> Reach:

@@ -32,29 +32,34 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     Args,
-    SiteBlock,
     clipped,
-    cut_sum,
     made_finite,
     positions,
     positive,
     vector,
     whole_number,
 )
-from privinf.mechanisms.statistics.glm import outer_reach, upper_triangle
 from privinf.mechanisms.statistics.layers import (
     check_layers,
-    directed,
+    counted,
     layer,
     layer_reach,
-    lengths,
     meat,
     meat_reach,
+    outer_reach,
     sizes,
     slope,
 )
 from privinf.mechanisms.statistics.ops import Reach, SiteOp, named
-from privinf.mechanisms.statistics.tails import counted, counted_reach
+from privinf.mechanisms.statistics.tails import Counts, counted_reach
+from privinf.mechanisms.statistics.terms import (
+    PlacedRows,
+    Product,
+    RowReader,
+    Square,
+    lengths,
+    op_of_terms,
+)
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
 
@@ -71,29 +76,44 @@ _UNITS = (
 )
 
 
-def _rows(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
-    """Return z, shape (rows, p), and the residuals e, shape (rows,)."""
-    z = block.columns(args)
-    if "constant" in args:
-        z[:, int(args["constant"])] = 1.0
-    y = (block.outcome() - args.get("intercept", 0.0)) * float(args["response_factor"])
-    e = made_finite(y - z @ np.asarray(args["theta"]))
-    if args.get("row_weights", False):
-        root = _root_weights(z, args)
-        z *= root[:, None]
-        e *= root
-    return z, clipped(e, float(args["residual_clip"])) if "residual_clip" in args else e
+def _rows(rows: RowReader) -> tuple[PlacedRows, Floats | float]:
+    """Return z and the square roots of weights, by which it is multiplied."""
+    args, constant = rows.args, rows.args.get("constant")
+    if not args.get("row_weights", False):
+        return rows.read(constant=constant), 1.0
+    z = made_finite(rows.block.columns(args))
+    others = np.abs(z)
+    if constant is not None:
+        z[:, constant], others[:, constant] = 1.0, 0.0
+    root = 1.0 / np.maximum(others.max(axis=1, initial=0.0), 1.0)
+    z *= root[:, None]
+    return rows.placed(z, 1.0), root
 
 
-def _root_weights(z: Floats, args: Args) -> Floats:
-    """Return sqrt(w), w = min(1, 1/max_j z_j^2) over the columns but the constant."""
-    others = np.delete(np.abs(z), int(args["constant"]), axis=1) if "constant" in args else np.abs(z)
-    return np.asarray(1.0 / np.maximum(others.max(axis=1, initial=0.0), 1.0))
+def _error(rows: RowReader, fitted: Floats, root: Floats | float) -> Floats:
+    """Return the residuals e, shape (rows,)."""
+    args = rows.args
+    y = (rows.block.outcome() - args.get("intercept", 0.0)) * float(args["response_factor"])
+    e = made_finite(y * root - fitted)
+    return clipped(e, float(args["residual_clip"])) if "residual_clip" in args else e
 
 
-def _columns(block: SiteBlock, args: Args) -> Floats:
-    z = block.columns(args, np.asarray(args["columns"]))
-    return np.concatenate([counted(column + 1.0, args) for column in z.T])
+def _residuals(rows: RowReader) -> Floats:
+    """Return the residuals alone."""
+    z, root = _rows(rows)
+    return _error(rows, z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0], root)
+
+
+def _scores(rows: RowReader) -> tuple[Floats, Floats]:
+    """Return v, shape (p, rows), and the residuals."""
+    z, root = _rows(rows)
+    forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
+    return forms[1:], _error(rows, forms[0], root)
+
+
+def _columns(rows: RowReader) -> tuple[Counts, ...]:
+    z = rows.block.columns(rows.args, np.asarray(rows.args["columns"]))
+    return tuple(counted(column + 1.0, rows.args) for column in z.T)
 
 
 def _columns_reach(args: Args, columns: int) -> Reach:
@@ -105,9 +125,12 @@ def _columns_reach(args: Args, columns: int) -> Reach:
     return Reach((len(chosen) * one.size,), root * one.l2, one.linf, one.bound, one.derivation, norm)
 
 
-def _moments(block: SiteBlock, args: Args) -> Floats:
-    z, y = _rows(block, args)
-    return upper_triangle(np.column_stack([z, float(args["response_weight"]) * y]), float(args["clip"]), args)
+def _moments(rows: RowReader) -> tuple[Square]:
+    z, root = _rows(rows)
+    x = z.columns()
+    fitted = z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
+    both = np.vstack([x, float(rows.args["response_weight"]) * _error(rows, fitted, root)])
+    return (Square(both, float(rows.args["clip"]), lengths(both)),)
 
 
 def _moments_reach(args: Args, columns: int) -> Reach:
@@ -116,27 +139,13 @@ def _moments_reach(args: Args, columns: int) -> Reach:
     return outer_reach(columns + 1, positive(args, "clip"))
 
 
-def _whitened(z: Floats, args: Args) -> tuple[Floats, Floats]:
-    """Return v, shape (rows, p), and its lengths."""
-    v = made_finite(z @ np.asarray(args["whitening"]).T)
-    return v, lengths(v)
-
-
-def _scores(block: SiteBlock, args: Args) -> tuple[Floats, Floats]:
-    """Return q, shape (rows, p), and t."""
-    z, e = _rows(block, args)
-    return directed(_whitened(z, args)[0], e, args)
-
-
-def _counts(block: SiteBlock, args: Args) -> Floats:
-    quantity: Quantity = args["quantity"]
-    z, e = _rows(block, args)
+def _counts(rows: RowReader) -> tuple[Counts]:
+    quantity: Quantity = rows.args["quantity"]
     if quantity == "residual":
-        return counted(np.abs(e), args)
-    length = _whitened(z, args)[1]
-    if quantity == "length":
-        return counted(length**2, args)
-    return counted(sizes(length, e, args), args)
+        return (counted(np.abs(_residuals(rows)), rows.args),)
+    v, e = _scores(rows)
+    length = lengths(v)
+    return (counted(length**2 if quantity == "length" else sizes(length, e, rows.args), rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
@@ -145,9 +154,9 @@ def _counts_reach(args: Args, columns: int) -> Reach:
     return counted_reach(args)
 
 
-def _gram(block: SiteBlock, args: Args) -> Floats:
-    v, _ = _whitened(_rows(block, args)[0], args)
-    return upper_triangle(v, float(args["clip"]), args)
+def _gram(rows: RowReader) -> tuple[Square]:
+    v = _rows(rows)[0].forms(np.asarray(rows.args["whitening"], dtype=np.float64))
+    return (Square(v, float(rows.args["clip"]), lengths(v)),)
 
 
 def _gram_reach(args: Args, columns: int) -> Reach:
@@ -155,14 +164,15 @@ def _gram_reach(args: Args, columns: int) -> Reach:
     return outer_reach(columns, positive(args, "clip"))
 
 
-def _slopes(block: SiteBlock, args: Args) -> Floats:
-    """Return minus the derivative of the scores of both layers along v, sum by sum, isometric entries."""
-    z, e = _rows(block, args)
-    v, length = _whitened(z, args)
-    psi = slope(sizes(length, e, args), args)
-    psi[np.abs(e) >= float(args.get("residual_clip", math.inf))] = 0.0
-    v *= np.sqrt(psi)[:, None]
-    return upper_triangle(v, float(args["clip"]), args)
+def _slopes(rows: RowReader) -> tuple[Square]:
+    """Return minus the derivative of the scores of both layers along v."""
+    v, e = _scores(rows)
+    length = lengths(v)
+    psi = slope(sizes(length, e, rows.args), rows.args)
+    psi[np.abs(e) >= float(rows.args.get("residual_clip", math.inf))] = 0.0
+    root = np.sqrt(psi)
+    v *= root
+    return (Square(v, float(rows.args["clip"]), length * root),)
 
 
 def _slopes_reach(args: Args, columns: int) -> Reach:
@@ -171,8 +181,8 @@ def _slopes_reach(args: Args, columns: int) -> Reach:
     return outer_reach(columns, positive(args, "clip"))
 
 
-def _layer(block: SiteBlock, args: Args) -> Floats:
-    return layer(*_scores(block, args), args)
+def _layer(rows: RowReader) -> tuple[Product]:
+    return (layer(*_scores(rows), rows.args),)
 
 
 def _layer_reach(args: Args, columns: int) -> Reach:
@@ -180,8 +190,8 @@ def _layer_reach(args: Args, columns: int) -> Reach:
     return layer_reach(args, columns)
 
 
-def _meat(block: SiteBlock, args: Args) -> Floats:
-    return meat(*_scores(block, args), args)
+def _meat(rows: RowReader) -> tuple[Square]:
+    return (meat(*_scores(rows), rows.args),)
 
 
 def _meat_reach(args: Args, columns: int) -> Reach:
@@ -189,9 +199,9 @@ def _meat_reach(args: Args, columns: int) -> Reach:
     return meat_reach(args, columns)
 
 
-def _square(block: SiteBlock, args: Args) -> Floats:
-    top = float(args["residual_clip"]) ** 2
-    return np.array([cut_sum(np.minimum(_rows(block, args)[1] ** 2, top), top, args)])
+def _square(rows: RowReader) -> tuple[Square]:
+    e = _residuals(rows)
+    return (Square(e[None], float(rows.args["residual_clip"]), np.abs(e)),)
 
 
 def _square_reach(args: Args, columns: int) -> Reach:
@@ -220,14 +230,14 @@ def _check(args: Args, columns: int) -> None:
 _SCORES = (*_UNITS, "unit", "residual_clip")
 
 WHITENED_OPS: dict[str, SiteOp] = named(
-    SiteOp("whitened.counts", _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
-    SiteOp(
+    op_of_terms("whitened.counts", _counts, _counts_reach, (*_SCORES, "quantity", "thresholds")),
+    op_of_terms(
         "whitened.columns", _columns, _columns_reach, ("center", "scale", "bits", "columns", "thresholds")
     ),
-    SiteOp("whitened.moments", _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
-    SiteOp("whitened.gram", _gram, _gram_reach, (*_UNITS, "unit", "clip")),
-    SiteOp("whitened.hessian", _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")),
-    SiteOp("whitened.score", _layer, _layer_reach, (*_SCORES, "low", "high")),
-    SiteOp("whitened.meat", _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
-    SiteOp("whitened.square", _square, _square_reach, _SCORES),
+    op_of_terms("whitened.moments", _moments, _moments_reach, (*_SCORES, "response_weight", "clip")),
+    op_of_terms("whitened.gram", _gram, _gram_reach, (*_UNITS, "unit", "clip")),
+    op_of_terms("whitened.hessian", _slopes, _slopes_reach, (*_SCORES, "low", "high", "weight", "clip")),
+    op_of_terms("whitened.score", _layer, _layer_reach, (*_SCORES, "low", "high")),
+    op_of_terms("whitened.meat", _meat, _meat_reach, (*_SCORES, "low", "high", "weight")),
+    op_of_terms("whitened.square", _square, _square_reach, _SCORES),
 )

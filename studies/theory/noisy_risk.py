@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from privinf.errors import ArgumentError
-from privinf.iwp.transforms.series import gaussian_grid
+from privinf.iwp.transforms import gaussian_grid
 from privinf.typing import Floats
 from privinf.validation import check_array, check_choice, check_positive
 

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from privinf.errors import ArgumentError
-from privinf.mixing.theory import (
+from studies.mixing import PeopleSums, mixed_rows_limit, noisy_rows_gram
+from studies.theory.mixed_rows import (
     Regression,
     chi_square_tails,
     inner_products_bound,
@@ -18,7 +19,6 @@ from privinf.mixing.theory import (
     single_rows_bound,
     single_rows_exponent,
 )
-from studies.mixing import PeopleSums, mixed_rows_limit, noisy_rows_gram
 
 W = 0.05
 ONE = Regression(1, cross_norm=W / 3.0, inverse_norm=3.0)

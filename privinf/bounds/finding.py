@@ -7,10 +7,9 @@ Numbers get noisy distribution functions (`privinf.inference.quantiles.find_rang
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,15 +24,16 @@ from privinf.accounting import (
     gaussian_delta,
     gaussian_epsilon,
 )
-from privinf.doors import door, doors, warn
+from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
+from privinf.doors import door, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, find_range
 from privinf.mechanisms.blocks import column_kinds, table_rows
 from privinf.mechanisms.distribution import NoisyCDF, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
-from privinf.schema import Factor, Numeric, Schema
+from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
-from privinf.typing import ColumnKind, Floats, Json, SpendingWords, Table
+from privinf.typing import ColumnKind, Floats, SpendingWords, Table
 from privinf.validation import check_count, check_fraction
 
 # n mu of one column, below which no bound is worth its price.
@@ -41,111 +41,8 @@ LEAST_SIGNAL = 100.0
 LABEL = "find_bounds"
 # Of the rows, how many more than twice what was wanted may lie outside for certain.
 MOST_BEYOND = 0.05
-CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
-MOVED = (
-    "Bounds and levels were bought, and may clip or pool up to {}: coefficients are those of the "
-    "columns as they are then, not as they were. A smaller clip= in find_bounds moves them less."
-)
-MAY_SHIFT = (
-    "bounds that were bought cut tails: {} may have moved by {} standard errors. Intervals are for the "
-    "columns as they are clipped; for the rows as they were, declare bounds, ask find_bounds for a smaller "
-    "clip=, or spend more on it"
-)
-# A move of half a standard error takes an interval's coverage from 95% to 92%.
-NOTABLE_SHIFT = 0.5
 # What rare levels are pooled as.
 OTHER = "other"
-
-
-@doors
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
-class FoundSchema(Schema):
-    """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
-
-    `clips` has one row a column: ``low``, ``high``; ``wanted``, the share of rows that was to lie outside;
-    ``at_most``, the share that may (counted, and two sds of the noise on each side); ``moves``, by what share
-    of itself that may change a slope on the column, or every slope if it is the response
-    (`privinf.inference.quantiles.Range`). Of levels: the share of the rows below which one is pooled, the
-    share that may be pooled in all, and the ``threshold`` above which a noisy count was shown. `privacy` is
-    the report on all looks, with the state of the ledger after them.
-
-    A fit warns (`ChangedTargetWarning`) where the moves of a slope and of the response add up to half of the
-    slope's standard error.
-
-    **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
-    same ledger to the fits for the total.
-    """
-
-    clips: Any = None
-    privacy: Any = None
-
-    def __init__(
-        self,
-        columns: Mapping[str, Any],
-        *,
-        clips: pd.DataFrame,
-        privacy: PrivacyReport,
-        unit: str | None = None,
-        max_rows: int = 1,
-    ) -> None:
-        Schema.__init__(self, columns, unit=unit, max_rows=max_rows)
-        object.__setattr__(self, "clips", clips)
-        object.__setattr__(self, "privacy", privacy)
-
-    def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return what bought bounds and pooled levels may do to coefficients, in one footnote."""
-        bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
-        shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
-        return (MOVED.format(shares),) if bought else ()
-
-    def shifts(
-        self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
-    ) -> tuple[str, ...]:
-        """Return which slopes bought bounds may have moved by half a standard error or more, as a warning.
-
-        `columns` are what each coefficient's column is made of, names of data.
-        """
-        moves = {} if "moves" not in self.clips else self.clips.moves.dropna().to_dict()
-        response = sum(moves.get(name, 0.0) for name in outcome)
-        found = {
-            name: (sum(moves.get(one, 0.0) for one in inputs) + response) * abs(slope) / max(se, 1e-300)
-            for (name, inputs), slope, se in zip(columns.items(), params, bse, strict=True)
-            if inputs and slope != 0.0
-        }
-        notable = {name: ratio for name, ratio in found.items() if ratio >= NOTABLE_SHIFT}
-        sizes = ", ".join(f"{min(ratio, 99.0):.1f}" for ratio in notable.values())
-        return (MAY_SHIFT.format(", ".join(notable), sizes),) if notable else ()
-
-    def _bought(self, made: Schema) -> Schema:
-        kept = [name for name in self.clips.index if made.columns.get(name) == self.columns[name]]
-        if not kept:
-            return made
-        clips, report = self.clips.loc[kept], self.privacy
-        if isinstance(made, FoundSchema):
-            clips = pd.concat([made.clips, clips])
-            both = (*made.privacy.entries, *report.entries)
-            report = PrivacyReport.of(both, delta=max(made.privacy.default_delta, report.default_delta))
-        return FoundSchema(made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows)
-
-    def __repr__(self) -> str:
-        total = self.privacy
-        lines = [
-            f"{name}: levels below {row.wanted:.1%} pooled, at most {row.at_most:.1%} of the rows"
-            if not math.isnan(row.threshold)
-            else f"{name}: at most {row.at_most:.1%} of the rows outside, {row.wanted:.1%} wanted"
-            for name, row in self.clips.iterrows()
-        ]
-        cost = f"bought for epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
-        stamp = f"; {total.stamp}" if total.stamp else ""
-        return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (Schema.from_dict(self.to_dict()), self.clips, self.privacy.to_dict())
-
-
-def _restored(plain: Schema, clips: pd.DataFrame, privacy: Json) -> FoundSchema:
-    report = PrivacyReport.from_dict(privacy)
-    return FoundSchema(plain.columns, clips=clips, privacy=report, unit=plain.unit, max_rows=plain.max_rows)
 
 
 @door
@@ -302,12 +199,14 @@ def _pooled(name: str, shown: NoisyLevels, rare: float) -> tuple[Factor, list[fl
     left = shown.n - float(shown.counts[common].sum())
     slack = 2.0 * shown.sd * math.sqrt(len(common))
     labels = [shown.labels[at] for at in common]
-    other = labels[int(np.argmax(shown.counts[common]))]
+    largest = int(np.argmax(shown.counts[common]))
+    other, most = labels[largest], min(max(left, 0.0) + slack, shown.n) / shown.n
+    seen = max(float(shown.counts[common][largest]) - 2.0 * shown.sd, 0.0) / shown.n
+    moves = most / (most + seen) if most > 0.0 else 0.0
     if len(labels) == 1 or left > max(slack, rare * shown.n):
-        other = OTHER
+        other, moves = OTHER, 0.0
         labels += [] if OTHER in labels else [OTHER]
-    most = min(max(left, 0.0) + slack, shown.n) / shown.n
-    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, math.nan]
+    return Factor(tuple(labels), other=other), [math.nan, math.nan, rare, most, shown.threshold, moves]
 
 
 def _check_signal(n: float, mu: float, columns: int) -> None:

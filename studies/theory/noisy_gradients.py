@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
-from privinf.iwp.bias import checked_records
-from privinf.iwp.transforms.bernoulli import bernoulli_variance
 from privinf.typing import Floats
 from privinf.validation import check_choice, check_count, check_number, check_positive
+from studies.theory.noisy_risk import checked_records
+from studies.transforms.variances import bernoulli_variance
 
 InvertibleLoss = Literal["quadratic", "exponential"]
 Theorem = Literal["5.3", "5.5"]

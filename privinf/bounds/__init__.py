@@ -1,4 +1,4 @@
-"""Weierstrass and Bernoulli transforms (what noise does to a function) and their inverses."""
+"""Bounds and levels that are bought with privacy, and schemas as files that remember it."""
 
 import lazy_loader
 

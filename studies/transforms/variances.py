@@ -15,13 +15,6 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_number, check_positive
 
 
-def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
-    """Return ``(1{sent = l} - Q)/(P - Q)`` from the indicators (b, k) of the levels as sent."""
-    if other == 0.0:
-        return indicators
-    return np.asarray((indicators - other) / (keep - other), dtype=np.float64)
-
-
 def bernoulli(g: ArrayLike, *, keep: float, other: float) -> Floats:
     r"""Return B[g], the expectation of g at the answer of k-ary randomized response.
 

@@ -9,17 +9,17 @@ import pytest
 from scipy.special import expit
 
 from privinf.errors import ArgumentError
-from privinf.iwp.bias import risk_bias
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import LabelNoise
-from privinf.iwp.theory import (
+from studies.theory.noisy_gradients import (
     gradient_constant,
     gradient_variance,
     largest_gradient_variance,
     printed_variance_bound,
     sgd_error_bound,
 )
+from studies.theory.noisy_risk import risk_bias
 
 LOSSES = {
     "quadratic": lambda z: (z - 1.0) ** 2 / 2.0,

@@ -1,0 +1,184 @@
+"""Schemas whose bounds were bought: what they may have cut, what they cost, and their files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from privinf.accounting import PrivacyReport
+from privinf.doors import door, doors
+from privinf.errors import SchemaError
+from privinf.schema import Factor, Numeric, Schema
+from privinf.schema.files import read_schema
+from privinf.sealed import parse_json, reads
+from privinf.typing import AnyPath, Floats, Json
+
+CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
+MOVED = (
+    "Bounds and levels were bought, and may clip or pool up to {}: coefficients are those of the "
+    "columns as they are then, not as they were. A smaller clip= in find_bounds moves them less."
+)
+MAY_SHIFT = (
+    "bounds that were bought cut tails: {} may have moved by {} standard errors. Intervals are for the "
+    "columns as they are clipped; for the rows as they were, declare bounds, ask find_bounds for a smaller "
+    "clip=, or spend more on it"
+)
+# A move of half a standard error takes an interval's coverage from 95% to 92%.
+NOTABLE_SHIFT = 0.5
+
+
+@doors
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class FoundSchema(Schema):
+    """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
+
+    `clips` has one row a column: ``low``, ``high``; ``wanted``, the share of rows that was to lie outside;
+    ``at_most``, the share that may (counted, and two sds of the noise on each side); ``moves``, by what share
+    of itself that may change a slope on the column, or every slope if it is the response
+    (`privinf.inference.quantiles.Range`). Of levels: the share of the rows below which one is pooled, the
+    share that may be pooled in all, and the ``threshold`` above which a noisy count was shown; where they are
+    pooled with a level that is seen, ``moves`` is the share of it that they may be, by which its difference
+    from another one moves if theirs is nought. A level ``other`` of their own moves no other difference, but
+    slopes of columns that go with what is pooled. `privacy` is the report on all looks, with the state of the
+    ledger after them.
+
+    A fit warns (`ChangedTargetWarning`) where the moves of a slope and of the response add up to half of the
+    slope's standard error.
+
+    **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
+    same ledger to the fits for the total.
+    """
+
+    clips: Any = None
+    privacy: Any = None
+
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        *,
+        clips: pd.DataFrame,
+        privacy: PrivacyReport,
+        unit: str | None = None,
+        max_rows: int = 1,
+    ) -> None:
+        Schema.__init__(self, columns, unit=unit, max_rows=max_rows)
+        object.__setattr__(self, "clips", clips)
+        object.__setattr__(self, "privacy", privacy)
+
+    def notes(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what bought bounds and pooled levels may do to coefficients, in one footnote."""
+        bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
+        shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
+        return (MOVED.format(shares),) if bought else ()
+
+    def shifts(
+        self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
+    ) -> tuple[str, ...]:
+        """Return which slopes bought bounds may have moved by half a standard error or more, as a warning.
+
+        `columns` are what each coefficient's column is made of, names of data.
+        """
+        moves = {} if "moves" not in self.clips else self.clips.moves.dropna().to_dict()
+        response = sum(moves.get(name, 0.0) for name in outcome)
+        found = {
+            name: (sum(moves.get(one, 0.0) for one in inputs) + response) * abs(slope) / max(se, 1e-300)
+            for (name, inputs), slope, se in zip(columns.items(), params, bse, strict=True)
+            if inputs and slope != 0.0
+        }
+        notable = {name: ratio for name, ratio in found.items() if ratio >= NOTABLE_SHIFT}
+        sizes = ", ".join(f"{min(ratio, 99.0):.1f}" for ratio in notable.values())
+        return (MAY_SHIFT.format(", ".join(notable), sizes),) if notable else ()
+
+    def _bought(self, made: Schema) -> Schema:
+        kept = [name for name in self.clips.index if made.columns.get(name) == self.columns[name]]
+        if not kept:
+            return made
+        clips, report = self.clips.loc[kept], self.privacy
+        if isinstance(made, FoundSchema):
+            clips = pd.concat([made.clips, clips])
+            both = (*made.privacy.entries, *report.entries)
+            report = PrivacyReport.of(both, delta=max(made.privacy.default_delta, report.default_delta))
+        return FoundSchema(made.columns, clips=clips, privacy=report, unit=made.unit, max_rows=made.max_rows)
+
+    def _bought_for(self) -> Json:
+        clips = {name: row.dropna().to_dict() for name, row in self.clips.iterrows()}
+        return {"bought": {"privacy": json.dumps(self.privacy.to_dict()), "clips": clips}}
+
+    def __repr__(self) -> str:
+        total = self.privacy
+        lines = [
+            f"{name}: levels below {row.wanted:.1%} pooled, at most {row.at_most:.1%} of the rows"
+            if not math.isnan(row.threshold)
+            else f"{name}: at most {row.at_most:.1%} of the rows outside, {row.wanted:.1%} wanted"
+            for name, row in self.clips.iterrows()
+        ]
+        cost = f"bought for epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
+        stamp = f"; {total.stamp}" if total.stamp else ""
+        return "\n".join([Schema.__repr__(self), *lines, cost + stamp])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (Schema.from_dict(self.to_dict()), self.clips, self.privacy.to_dict())
+
+
+@door
+@reads("a schema")
+def load_schema(path: AnyPath) -> Schema:
+    """Read a schema from a TOML file: one that `Schema.save` wrote, or that somebody typed.
+
+    Of bounds that were bought, and are as they were bought, it still knows what they may have cut: a
+    `FoundSchema`.
+
+    Raises
+    ------
+    StorageError
+        There is no such file, or it is no text.
+    SchemaError
+        It is no TOML, or says what a schema does not; the message names the column and the word.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Schema({"age": (18, 90), "sex": ["f", "m"]}).save(f"{folder}/survey.toml")
+    ...     load_schema(f"{folder}/survey.toml")["sex"].levels
+    ('f', 'm')
+    """
+    read = read_schema(path)
+    reason = ""
+    try:
+        plain = Schema(read.columns, unit=read.unit, max_rows=read.max_rows)
+    except SchemaError as problem:
+        reason = str(problem)
+    if reason:
+        raise SchemaError(f"{path}: {reason}")
+    if (bought := read.bought) is None:
+        return plain
+    clips = pd.DataFrame.from_dict(bought["clips"], "index", columns=CLIP_COLUMNS).astype(float)
+    privacy = PrivacyReport.from_dict(parse_json(bought["privacy"], "the price of the bounds"))
+    kept = [name for name, row in clips.iterrows() if _as_bought(plain.columns.get(str(name)), row)]
+    if not kept:
+        return plain
+    return FoundSchema(
+        plain.columns, clips=clips.loc[kept], privacy=privacy, unit=plain.unit, max_rows=plain.max_rows
+    )
+
+
+def _as_bought(declared: Any, row: pd.Series) -> bool:
+    """Whether a column is declared as it was bought; of levels, whether rare ones are pooled still."""
+    if isinstance(declared, Numeric):
+        return bool(declared.low == row.low and declared.high == row.high)
+    return isinstance(declared, Factor) and declared.other is not None and math.isnan(row.low)
+
+
+def _restored(plain: Schema, clips: pd.DataFrame, privacy: Json) -> FoundSchema:
+    report = PrivacyReport.from_dict(privacy)
+    return FoundSchema(plain.columns, clips=clips, privacy=report, unit=plain.unit, max_rows=plain.max_rows)

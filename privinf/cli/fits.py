@@ -1,0 +1,207 @@
+"""``privinf fit``: a regression of one table's rows, charged to a ledger, or of releases, for nothing."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, get_args
+
+import click
+
+from privinf.accounting import Ledger
+from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
+from privinf.cli.outputs import FILE, NEW_FILE, NO_LEDGER, check_free, ledger_line, overwrite_option
+from privinf.cli.releases import joined_files
+from privinf.errors import ArgumentError
+from privinf.glm.named import OLS, Logit, Poisson
+from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
+from privinf.mechanisms.reading import open_rows
+from privinf.mixing.joined import JOINED
+from privinf.models import BGMOLS, DGMOLS, RMGMOLS, MomentOLS
+from privinf.releases import Release, load_release
+from privinf.results import Results
+from privinf.results.rendering import PrivateSummary
+from privinf.sealed import save_text
+from privinf.typing import CovWord, Missing
+
+JoinedTarget = Literal["population", "sample"]
+SUMMARIES = (".txt", ".html", ".csv", ".tex")
+ROW_MODELS: dict[str, type[Any]] = {"ols": OLS, "logit": Logit, "poisson": Poisson, "moments": MomentOLS}
+ROLE_COLUMNS = ("weights", "offset", "exposure")
+# Words of a fit on rows, and of one on the releases of several parties.
+ON_ROWS = ("model", "epsilon", "delta", "mu", "rho", "seed", "ledger_file", "cov_type", *ROLE_COLUMNS)
+ON_RELEASES = ("plain", "shrink")
+OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)
+
+
+class FitOptions(TypedDict):
+    """Options of ``privinf fit``, as click reads them."""
+
+    formula: str
+    files: tuple[Path, ...]
+    schema_file: Path | None
+    model: str | None
+    ledger_file: Path | None
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    seed: int | None
+    cov_type: CovWord | None
+    missing: Missing | None
+    weights: str | None
+    offset: str | None
+    exposure: str | None
+    plain: bool
+    shrink: bool
+    target: JoinedTarget
+    alpha: float
+    out: Path | None
+    json_file: Path | None
+    summary: Path | None
+    quiet: bool
+    overwrite: bool
+
+
+@click.command("fit")
+@click.argument("formula")
+@click.argument("files", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
+@click.option("--schema", "schema_file", type=FILE,
+              help="Bounds and levels, schema.toml: FILES is then one table of rows.")  # fmt: skip
+@click.option("--model", type=click.Choice(list(ROW_MODELS)),
+              help="Rows: ols (default), logit, poisson, or moments (one release of sums).")  # fmt: skip
+@spending_options
+@click.option("--ledger", "ledger_file", type=NEW_FILE,
+              help="Rows: the account that is charged (privinf ledger create).")  # fmt: skip
+@click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Kind of standard errors.")
+@click.option(
+    "--missing", type=click.Choice(get_args(Missing)), help="Missing values of rows; default: raise."
+)
+@click.option("--weights", help="Column of observation weights.")
+@click.option("--offset", help="Column whose coefficient is 1 (poisson, logit).")
+@click.option("--exposure", help="Column whose logarithm has the coefficient 1 (poisson).")
+@click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
+@click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
+@click.option("--target", type=click.Choice(get_args(JoinedTarget)), default="population", show_default=True,
+              help="Intervals for the population, or for these very people.")  # fmt: skip
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
+@click.option("--out", type=NEW_FILE, help="Save the result, .npz, for privinf.load_results.")
+@click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")
+@click.option("--summary", type=NEW_FILE,
+              help="Write the summary to a file that ends in .html, .txt, .csv or .tex.")  # fmt: skip
+@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@overwrite_option
+def fit_command(**given: Unpack[FitOptions]) -> None:
+    """Fit a regression to the rows of one table, which is charged, or to releases, which costs nothing.
+
+    \b
+    Rows, at whoever may see them:
+      privinf fit "wage ~ age + sex" rows.parquet --schema schema.toml \\
+          --epsilon 1 --delta 1e-6 --ledger study.ledger --out wage.npz
+
+    \b
+    Releases, as often as you like:
+      privinf fit "wage ~ age" moments.npz
+      privinf fit "glucose ~ age + bmi" clinic_a.npz clinic_b.npz --summary out.html
+
+    Standard errors hold sampling and privacy noise together. Everything is checked before the ledger is
+    charged, and the ledger is charged before a row counts.
+    """  # noqa: D301
+    for path in (given["out"], given["json_file"], given["summary"]):
+        if path is not None:
+            check_free(path, given["overwrite"])
+    if given["summary"] is not None and given["summary"].suffix.lower() not in SUMMARIES:
+        raise ArgumentError(f"{given['summary']}: a summary ends in {', '.join(SUMMARIES)}")
+    result, told = _of_releases(given) if given["schema_file"] is None else _of_rows(given)
+    made = result.summary(alpha=given["alpha"])
+    if not given["quiet"]:
+        click.echo(made.as_text())
+        for line in told:
+            click.echo(line, err=True)
+    _write(given, result, made)
+
+
+def _write(given: FitOptions, result: Results, made: PrivateSummary) -> None:
+    """Write the files that were asked for."""
+    if given["out"] is not None:
+        result.save(
+            given["out"], records=math.isfinite(result.privacy.epsilon()), overwrite=given["overwrite"]
+        )
+    if given["json_file"] is not None:
+        result.to_json(given["json_file"], alpha=given["alpha"], overwrite=given["overwrite"])
+    if (summary := given["summary"]) is not None:
+        text = _rendered(made, summary.suffix.lower(), given["formula"])
+        save_text(summary, text, overwrite=given["overwrite"])
+    for path in (given["out"], given["json_file"], given["summary"]):
+        if path is not None and not given["quiet"]:
+            click.echo(f"\nwritten: {path}")
+
+
+def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
+    """Return the fit of a table's rows, and what is told of the ledger."""
+    assert given["schema_file"] is not None
+    if len(given["files"]) != 1 or given["files"][0].suffix.lower() == ".npz":
+        raise ArgumentError(
+            "--schema is for the rows of one table, CSV, Parquet or a folder of them; releases are fitted "
+            "without it"
+        )
+    _refuse(given, ON_RELEASES, "belongs to releases of several parties, and --schema to rows")
+    path, spending = given["ledger_file"], spending_of(given)
+    schema = read_schema_file(given["schema_file"])
+    ledger = Ledger() if path is None else open_ledger(path)
+    words: dict[str, Any] = {name: given[name] for name in ROLE_COLUMNS if given[name] is not None}  # type: ignore[literal-required]
+    if (kind := given["model"] or "ols") == "moments" and words.keys() - {"weights"}:
+        raise ArgumentError("--offset and --exposure belong to --model poisson and logit")
+    if given["missing"] is not None:
+        words["missing"] = given["missing"]
+    rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
+    model = ROW_MODELS[kind].from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
+    chosen = {} if given["cov_type"] is None else {"cov_type": given["cov_type"]}
+    result = model.fit(**chosen, **spending)
+    return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
+
+
+def _of_releases(given: FitOptions) -> tuple[Results, list[str]]:
+    """Return the fit of releases."""
+    if rows := [path for path in given["files"] if path.is_dir() or path.suffix.lower() != ".npz"]:
+        raise ArgumentError(
+            f"{rows[0]} is no release (.npz): rows need --schema, the public bounds of their columns "
+            f"(privinf schema suggest {rows[0]})"
+        )
+    _refuse(given, (*ON_ROWS, "missing"), "belongs to a fit of rows: give their --schema")
+    if len(given["files"]) > 1 or (one := load_release(given["files"][0])).kind.startswith(OF_PARTIES):
+        return _of_parties(joined_files(given["files"]), given), []
+    _refuse(given, ON_RELEASES, "belongs to releases of several parties")
+    return one.regress(given["formula"], target=given["target"]), []
+
+
+def _of_parties(joined: Release, given: FitOptions) -> Results:
+    plain, shrink = given["plain"], given["shrink"]
+    if plain and shrink:
+        raise ArgumentError("--plain and --shrink are different fits: choose one")
+    if joined.law["method"] == "random-mixing":
+        model: RMGMOLS | DGMOLS = RMGMOLS.from_release(joined)
+    else:
+        model = (BGMOLS if plain else DGMOLS).from_release(joined)
+    return model.regress(given["formula"], debias=not plain, shrink=shrink, target=given["target"])
+
+
+def _refuse(given: FitOptions, words: tuple[str, ...], reason: str) -> None:
+    """Raise ArgumentError for the first of these options that was given."""
+    for word in words:
+        if given[word] not in (None, False):  # type: ignore[literal-required]
+            raise ArgumentError(f"--{word.removesuffix('_file').replace('_', '-')} {reason}")
+
+
+def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
+    if suffix == ".html":
+        head = (
+            f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{html.escape(title)}</title></head>'
+        )
+        return f"{head}<body>\n{made.as_html()}\n</body></html>\n"
+    renderers: dict[str, Callable[[], str]] = {
+        ".txt": made.as_text, ".csv": made.as_csv, ".tex": made.as_latex,
+    }  # fmt: skip
+    return renderers[suffix]() + "\n"

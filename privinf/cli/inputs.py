@@ -1,0 +1,75 @@
+"""What commands read and spend: schemas, ledgers, and the words of a budget."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from privinf.accounting.files import LedgerFile
+from privinf.bounds import load_schema
+from privinf.errors import ArgumentError, FileMissingError, SchemaError
+from privinf.schema import Schema
+from privinf.sealed import parse_json, read_text
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+SPENDING = ("epsilon", "delta", "mu", "rho")
+
+
+def spending_options(command: Command) -> Command:
+    """Give a command the options of what it may spend."""
+    for option in (
+        click.option(
+            "--seed", type=int, help="Simulation only: noise that whoever knows the seed can remove."
+        ),
+        click.option("--rho", type=float, help="Instead: in zCDP."),
+        click.option("--mu", type=float, help="Instead: in Gaussian DP."),
+        click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6."),
+        click.option("--epsilon", type=float, help="What everything released by this command may reveal."),
+    ):
+        command = option(command)
+    return command
+
+
+def spending_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words of a budget that were given, as models take them."""
+    words = {name: given[name] for name in SPENDING if given[name] is not None}
+    if not words.keys() - {"delta"}:
+        raise ArgumentError("say what may be spent: --epsilon (or --mu, or --rho)")
+    return words if given["seed"] is None else words | {"rng": given["seed"]}
+
+
+def open_ledger(path: Path, remedy: str = "") -> LedgerFile:
+    """Open a ledger that is there."""
+    try:
+        return LedgerFile(path)
+    except FileMissingError:
+        pass
+    make = f"make it: privinf ledger create {path} --epsilon ... --delta ..."
+    raise ArgumentError(f"there is no ledger at {path}: {make}{remedy and ', '}{remedy}")
+
+
+def read_schema_file(path: Path) -> Schema:
+    """Read a schema: TOML (`privinf schema`), or the JSON of `Schema.to_dict`."""
+    if path.suffix.lower() != ".json":
+        return load_schema(path)
+    content, reason = parse_json(read_text(path, "a schema"), str(path)), ""
+    defaults = {"unit": None, "max_rows": 1}
+    try:
+        return Schema.from_dict(defaults | content if isinstance(content, dict) else content)
+    except SchemaError as problem:
+        reason = str(problem)
+    raise SchemaError(f"{path}: {reason}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file says; ArgumentError with the place where it is none."""
+    text, reason = read_text(path, "a configuration"), ""
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as problem:
+        reason = str(problem)
+    raise ArgumentError(f"{path} is no TOML that can be read: {reason}")

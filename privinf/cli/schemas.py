@@ -1,0 +1,203 @@
+"""``privinf schema``, ``ledger`` and ``completion``: what stands ready before rows are fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import click
+from click.shell_completion import get_completion_class
+
+from privinf.accounting import Budget
+from privinf.accounting.files import LedgerFile
+from privinf.bounds import find_bounds
+from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
+from privinf.cli.outputs import (
+    FILE,
+    NEW_FILE,
+    NO_LEDGER,
+    Refusal,
+    check_free,
+    ledger_line,
+    overwrite_option,
+    report_line,
+)
+from privinf.errors import ArgumentError, SchemaError, StorageError
+from privinf.mechanisms.files import require_columns
+from privinf.mechanisms.reading import open_rows
+from privinf.mechanisms.tables import source_of
+from privinf.schema import Schema
+from privinf.schema.arrays import kinds_of
+from privinf.schema.declared import Blank
+
+SHELLS = ("bash", "zsh", "fish")
+DATA = click.Path(exists=True, path_type=Path)
+
+
+class SuggestOptions(TypedDict):
+    """Options of ``privinf schema suggest``, as click reads them."""
+
+    data: Path
+    columns: tuple[str, ...]
+    unit: str | None
+    max_rows: int
+    clip: float
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    seed: int | None
+    ledger_file: Path | None
+    out: Path
+    overwrite: bool
+
+
+@click.group("schema")
+def schema_group() -> None:
+    """Write down what is public about a table, and check it: columns, bounds, levels."""
+
+
+@schema_group.command("suggest")
+@click.argument("data", type=DATA)
+@click.option("--column", "columns", multiple=True, help="A column that is wanted. Repeat it; default: all.")
+@click.option("--unit", help="Column that tells whose row it is, where one person has several.")
+@click.option("--max-rows", type=int, default=1, show_default=True, help="Most rows of one person.")
+@click.option("--clip", type=float, default=0.01, show_default=True,
+              help="With a budget: share of the rows that bounds may leave out.")  # fmt: skip
+@spending_options
+@click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
+@overwrite_option
+def suggest_command(**given: Unpack[SuggestOptions]) -> None:
+    """Write a schema of a table's columns, with blanks that you fill in, or with bounds that you buy.
+
+    \b
+    privinf schema suggest rows.csv --out schema.toml
+    privinf schema suggest rows.csv --out schema.toml --epsilon 0.2 --delta 1e-6 --ledger study.ledger
+
+    Without a budget no value of a row is told: names and kinds of columns alone, and the file cannot be used
+    before bounds and levels from a code book stand in it. With a budget the bounds of numbers are found by
+    noisy looks at the rows, and charged; so are common levels of columns of texts that --column names, which
+    no ledger with a limit can hold.
+    """  # noqa: D301
+    check_free(given["out"], given["overwrite"])
+    bought = any(given[word] is not None for word in ("epsilon", "mu", "rho"))
+    if bought:
+        schema = _bought(given)
+    elif given["ledger_file"] is not None or given["delta"] is not None or given["seed"] is not None:
+        raise ArgumentError("--ledger, --delta and --seed belong to --epsilon: without it nothing is bought")
+    else:
+        schema = _blank(given)
+    try:
+        schema.save(given["out"], overwrite=given["overwrite"])
+    except StorageError as problem:
+        raise Refusal(f"{problem}{'; what was bought is charged and lost' if bought else ''}") from None
+    blanks = f"; fill in {', '.join(schema.blank)}" if schema.blank else ""
+    click.echo(f"written: {given['out']}{blanks}")
+
+
+def _blank(given: SuggestOptions) -> Schema:
+    """Return a blank schema of the wanted columns, by the names and types of the table's first rows."""
+    source = source_of(given["data"])
+    names = [name for name in given["columns"] or source.columns if name != given["unit"]]
+    require_columns(source, [*names, *([] if given["unit"] is None else [given["unit"]])])
+    first = next(iter(source.read(names, "guessed")), None)
+    if first is None:
+        raise SchemaError(f"{source.name} has no rows: the kinds of its columns cannot be told")
+    return Schema.from_frame_names(first.iloc[:0], unit=given["unit"], max_rows=given["max_rows"])
+
+
+def _bought(given: SuggestOptions) -> Schema:
+    """Return a schema whose bounds and levels were bought."""
+    blank, path = _blank(given), given["ledger_file"]
+    numbers = [name for name, one in blank.columns.items() if isinstance(one, Blank) and one.kind == "number"]
+    ledger = None if path is None else open_ledger(path)
+    schema = find_bounds(
+        open_rows(given["data"]), given["columns"] or numbers, clip=given["clip"], unit=given["unit"],
+        max_rows=given["max_rows"], ledger=ledger, **spending_of(given),
+    )  # fmt: skip
+    click.echo(repr(schema))
+    click.echo(f"privacy of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
+    click.echo(NO_LEDGER if ledger is None or path is None else ledger_line(ledger, path), err=True)
+    return blank.fill(schema)
+
+
+@schema_group.command("check")
+@click.argument("schema", type=FILE)
+@click.option("--formula", help="Also check that it bounds all that a regression needs.")
+@click.option("--data", type=DATA, help="Also check that a table has these columns, of these kinds.")
+def check_command(schema: Path, formula: str | None, data: Path | None) -> None:
+    """Print a schema, and refuse one that has blanks or does not fit a formula or a table.
+
+    \b
+    privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
+
+    Of the table names and types are read: how many values lie outside the bounds would be news of its rows.
+    """  # noqa: D301
+    read = read_schema_file(schema)
+    click.echo(repr(read))
+    if read.blank:
+        raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(read.blank)}")
+    if formula is not None:
+        click.echo(f"coefficients: {', '.join(read.design(formula).names)}")
+    if data is not None:
+        _check_kinds(read, data)
+
+
+def _check_kinds(schema: Schema, data: Path) -> None:
+    """Raise SchemaError unless a table has the schema's columns, and texts only where texts are declared."""
+    source = source_of(data)
+    names = list(schema.columns)
+    require_columns(source, [*names, *([] if schema.unit is None else [schema.unit])])
+    first = next(iter(source.read(names, "guessed")), None)
+    kinds = {} if first is None else kinds_of(first)
+    wrong = [name for name, kind in kinds.items() if kind == "levels" and not schema[name].categorical]
+    if wrong:
+        raise SchemaError(f"{source.name} holds texts (or dates) in {', '.join(wrong)}, declared as numbers")
+    click.echo(f"{source.name} has these {len(names)} columns")
+
+
+@click.group("ledger")
+def ledger_group() -> None:
+    """Keep account of all that is released about the same people."""
+
+
+@ledger_group.command("create")
+@click.argument("path", type=NEW_FILE)
+@click.option("--epsilon", type=float, help="The limit of all releases together.")
+@click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6.")
+@click.option("--mu", type=float, help="Instead: a limit in Gaussian DP.")
+@click.option("--rho", type=float, help="Instead: a limit in zCDP.")
+@click.option("--name", default="person", show_default=True, help="Whose account it is, for messages.")
+def create_command(
+    path: Path, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None, name: str
+) -> None:
+    """Make a ledger with a limit, which commands are given as --ledger.
+
+    \b
+    privinf ledger create study.ledger --epsilon 2 --delta 1e-6
+
+    The limit is set once. Keep the file as you keep the rows: whoever replaces it can spend again.
+    """  # noqa: D301
+    check_free(path, overwrite=False)
+    if epsilon is not None and delta is None:
+        raise ArgumentError(
+            "a limit in epsilon needs --delta: noise here is Gaussian, which has no pure epsilon"
+        )
+    budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+    ledger = LedgerFile.create(path, budget, name)
+    click.echo(f"new ledger {path}: {ledger.budget} for each {name}")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print what makes a shell complete privinf's commands, for its startup file.
+
+    \b
+    privinf completion bash >> ~/.bashrc
+    """  # noqa: D301
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(ctx.find_root().command, {}, "privinf", "_PRIVINF_COMPLETE").source())

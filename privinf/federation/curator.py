@@ -1,0 +1,249 @@
+"""A curator, who needs no messages: sums over the rows of one holder, in memory or read by passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting.ledger import check_ledger
+from privinf.doors import doors
+from privinf.errors import NotAvailableError, SensitivityError
+from privinf.federation.local import LocalSites, in_process
+from privinf.federation.messages import Query, Reply
+from privinf.federation.noisy import NoisyGram, NoisySum
+from privinf.federation.rounds import Args, assumed
+from privinf.federation.site_designs import check_sums
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.gaussian import Line
+from privinf.mechanisms.passes import RowPasses
+from privinf.mechanisms.rows import Rows, refuse_unordered
+from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
+from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total
+from privinf.noise import NoiseSource, get_source, grid_step
+from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
+from privinf.schema import Design
+from privinf.typing import Floats, RngLike, SumRelation
+
+
+class TableByPasses:
+    """One holder's table that is not in memory, as the only site of a fit in this process: read by passes.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of a table that can be read as often as needed.
+    design : Design
+    name : str
+        Of the place that the rows are at.
+
+    Notes
+    -----
+    **Privacy.** Says how many rows there are, which is public; only `Curator` reads them.
+    """
+
+    def __init__(self, rows: Rows, design: Design, name: str) -> None:
+        check_sums(design)
+        self._rows, self._name = rows, name
+        self._passes = RowPasses(design, rows, stream=stream_of(name))
+        self._design = design
+
+    @staticmethod
+    def takes(rows: Rows, design: Design) -> bool:
+        """Whether these are such rows, each of a person of its own."""
+        alone = design.schema is not None and design.schema.unit is None
+        return alone and not rows.in_memory and rows.response is None and bool(rows.features.repeatable)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Name of the site."""
+        return (self._name,)
+
+    def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
+        """Return how many rows there are; no other question is answered here."""
+        if query.op != "describe":
+            raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
+        return [Reply(self._name, np.empty(0), self._passes.n)]
+
+    def own_rows(self, design: Design) -> tuple[str, RowPasses]:
+        """Return the name and the rows by a design."""
+        if design != self._design:
+            self._passes = RowPasses(design, self._rows, stream=stream_of(self._name))
+            self._design = design
+        return self._name, self._passes
+
+    def collected(self) -> LocalSites:
+        """Return the rows at a site in memory, which remembers what it answered."""
+        return in_process(self._design, {self._name: self._rows}, zero_out=True)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A release of a curator: its statistic, arguments with digits, reach, noise and ledger line."""
+
+    statistic: SiteOp
+    args: Args
+    reach: Reach
+    scale: float
+    mu: float
+    entry: LedgerEntry
+    rows: int
+    exact: bool
+
+    def noised(self, total: Accumulator | Floats, source: NoiseSource) -> Floats:
+        """Return a total with its noise; exact ones are rounded once, to the grid of secure noise."""
+        if not isinstance(total, np.ndarray):
+            if source.secure and "client_clip" not in self.args:
+                step = grid_step(self.scale)
+                return np.asarray(source.gaussian_steps(total.steps(step), self.scale / step) * step)
+            total = self.statistic.rounded(total, self.args, self.reach, self.rows)
+            total = clipped_total(total, self.args)
+        return source.perturb(total, self.scale) if self.scale > 0.0 else total
+
+
+def _in_memory(block: SiteBlock, one: _Planned) -> Accumulator | Floats:
+    """Return the un-noised sum over rows in memory."""
+    if not one.exact:
+        return one.statistic.total(block, one.args, one.reach)
+    assert one.statistic.sums is not None
+    sums = one.statistic.sums(block, one.args)
+    sums.update(block)
+    return sums
+
+
+def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulator | Floats]:
+    """Return the un-noised sums of one pass."""
+    sums: list[Accumulator | PlainSums] = []
+    for block in passes.blocks():
+        if not sums:
+            for one in planned:
+                assert one.statistic.sums is not None
+                plain = PlainSums(one.statistic, one.args, one.reach)
+                sums.append(one.statistic.sums(block, one.args) if one.exact else plain)
+        for each in sums:
+            each.update(block)
+    return [each.floats() if isinstance(each, PlainSums) else each for each in sums]
+
+
+@doors
+class Curator:
+    """Sums over one holder's own rows, with noise; one ledger line each.
+
+    Parameters
+    ----------
+    rows : SiteBlock or RowPasses
+        In memory, or read anew by every pass.
+    name : str
+        Of the place that the rows are at, as releases tell it.
+    ledger : Ledger, optional
+    rng : int or Generator, optional
+        Seeds simulation noise: the same numbers as those of a `TrustedServer` of one site with this seed.
+    relation : {"replace-one", "zero-out"}
+
+    Notes
+    -----
+    **Privacy.** As `TrustedServer`, and what leaves is noised: limits are checked, then rows are read and
+    summed, then all of it is charged, then noise is added. So a table that is found to be wrong costs
+    nothing. It lives for one fit, asks each question once, and keeps no key: its secure noise is fresh.
+    """
+
+    def __init__(
+        self,
+        rows: SiteBlock | RowPasses,
+        *,
+        name: str,
+        ledger: Ledger | None = None,
+        rng: RngLike = None,
+        relation: SumRelation = "replace-one",
+    ) -> None:
+        self._rows, self._name, self._relation = rows, name, relation
+        self._noise = get_source(rng)
+        self._key = None if self._noise.secure else self._noise.new_key()
+        self._asked = 0
+        self.ledger = check_ledger(ledger)
+
+    @property
+    def nobs(self) -> int:
+        """Number of rows."""
+        return self._rows.n if isinstance(self._rows, RowPasses) else len(self._rows)
+
+    @property
+    def passes(self) -> int | None:
+        """How often a table that is not in memory was read; None for rows that are."""
+        return self._rows.read if isinstance(self._rows, RowPasses) else None
+
+    def vector_sum(self, op: str, args: Args, *, label: str, mu: float) -> NoisySum:
+        """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
+
+        Parameters
+        ----------
+        op, args, label, mu
+            As for `TrustedServer.vector_sum`.
+
+        Raises
+        ------
+        ArgumentError, BudgetExceededError, SensitivityError
+            As there; no row was read.
+        SchemaError, AlignmentError
+            A table that is not in memory is not what it was declared to be; nothing was charged for it.
+        """
+        return self.vector_sums([(op, args, label, mu)])[0]
+
+    def vector_sums(self, asked: Sequence[tuple[str, Args, str, float]]) -> list[NoisySum]:
+        """Release several sums, by one pass over the rows: (op, args, label, mu) each; as `vector_sum`."""
+        planned = [self._planned(*one) for one in asked]
+        entries = [one.entry for one in planned]
+        if isinstance(self._rows, RowPasses):
+            self.ledger.check([entry.loss for entry in entries])
+            totals = _by_passes(self._rows, planned)
+            lines = self.ledger.spend(*entries)
+        else:
+            lines = self.ledger.spend(*entries)
+            totals = [_in_memory(self._rows, one) for one in planned]
+        found = []
+        for one, total, line in zip(planned, totals, lines, strict=True):
+            self._asked += 1
+            values = one.noised(total, self._source(one.statistic.name) if one.scale > 0.0 else self._noise)
+            found.append(NoisySum(values, self.nobs, (self._name,), one.scale, one.mu, (line,)))
+        return found
+
+    def _planned(self, op: str, args: Args, label: str, mu: float) -> _Planned:
+        """Return a release with its ledger line; nothing is read or charged."""
+        if SEEDS.intersection(args):
+            refuse_unordered(self._rows, op)
+        statistic, n = SITE_OPS[op], self.nobs
+        width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
+        reach = statistic.reach(args, width, n)
+        line = Line(
+            label=label, mechanism="gaussian", sensitivity=reach.sensitivity(self._relation),
+            derivation=f"{op}: {reach.derivation}", dimension=reach.size, mu=mu, unit=reach.unit,
+            trust="central", relation=self._relation, assumptions=(assumed(reach, self._relation),),
+        )  # fmt: skip
+        scale, entry = line.calibrated(self._noise)
+        secure, exact = scale > 0.0 and self._noise.secure, scale > 0.0 and statistic.sums is not None
+        if secure and 2.0 * n * reach.bound / grid_step(scale) >= (LARGEST_SUM if exact else LARGEST_STEP):
+            raise SensitivityError("the sum is too large against the noise for its fixed-point grid")
+        told = {**args, "bits": exact_bits(n) if secure or exact else 0}
+        return _Planned(statistic, told, reach, scale, mu, entry, n, exact=exact)
+
+    def gram(self, args: Args, *, label: str, op: str, mu: float) -> NoisyGram:
+        """Release a symmetric matrix through its isometric entries."""
+        return NoisyGram.of(self.vector_sum(op, args, label=label, mu=mu))
+
+    def _source(self, op: str) -> Any:
+        """Return the noise of a question: fresh, or, of a seed, that of its place in the session."""
+        if self._key is None:
+            return self._noise
+        return self._noise.at(self._key.stream(f"{op} {self._asked}", (), np.empty(0)))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a curator holds raw rows: pickle its releases")
+
+    def __repr__(self) -> str:
+        return f"<Curator of {self.nobs} rows, not shown>"

@@ -1,0 +1,329 @@
+"""Tables whose sums are made in their database, and what databases write differently.
+
+Expressions are texts of SQL. Every condition has the same answer where nan is larger than all numbers and
+equal to itself (DuckDB, PostgreSQL, Snowflake, Spark) and where it compares with nothing (BigQuery, Trino);
+SQL Server has none. Constants are texts that are cast, as digits alone can be decimals to a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.sums import Wide
+from privinf.schema.declared import Level
+from privinf.typing import Table
+
+LEAVE_OUT = "leave push_down=True out, and the table is read in blocks"
+# Expressions of SQL with their names.
+Layer: TypeAlias = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one database writes what is asked of it.
+
+    Attributes
+    ----------
+    double, whole, text : str
+        Types of doubles, of integers of 64 bits, and of texts.
+    nan : str
+        Condition that the double ``{}`` is no number.
+    same : str
+        Condition that the texts ``{0}`` and ``{1}`` are the same, byte by byte, whatever their collation.
+    total : str
+        Sum of the integers ``{}``, exact up to 10^28.
+    quotes : str
+        What stands before and after a name; the second one is doubled inside.
+    fence : str
+        What keeps a layer of a query from being copied into every use of its columns.
+    escaped : bool
+        Whether a backslash in a text means something else.
+    checked : bool
+        Whether tests run it, so that privinf does.
+    """
+
+    double: str = "DOUBLE"
+    whole: str = "BIGINT"
+    text: str = "VARCHAR"
+    nan: str = "{} = CAST('NaN' AS DOUBLE)"
+    same: str = "{0} = {1}"
+    total: str = "SUM(CAST({} AS DECIMAL(38, 0)))"
+    quotes: str = '""'
+    fence: str = ""
+    escaped: bool = False
+    checked: bool = False
+
+    def name(self, name: str) -> str:
+        """Return a column's name in quotes."""
+        start, end = self.quotes[0], self.quotes[1]
+        return start + name.replace(end, 2 * end) + end
+
+    def number(self, value: float) -> str:
+        """Return the very double, finite."""
+        return f"CAST('{float(value)!r}' AS {self.double})"
+
+    def literal(self, text: str) -> str:
+        """Return a text."""
+        if self.escaped:
+            return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + text.replace("'", "''") + "'"
+
+    def as_double(self, column: str, kind: str) -> str:
+        """Return a column as doubles; a decimal by its digits, so that it becomes the nearest one."""
+        between = {"truth": "INTEGER", "decimal": self.text}
+        if kind in between:
+            column = f"CAST({column} AS {between[kind]})"
+        return self.double_of(column)
+
+    def double_of(self, value: str) -> str:
+        """Return an integer, or a text of digits, as a double."""
+        return f"CAST({value} AS {self.double})"
+
+    def times(self, value: str, factor: float) -> str:
+        """Return value x factor, 0 where that is too small for a double: there some databases fail."""
+        product = f"{value} * {self.number(factor)}"
+        if factor >= 1.0:
+            return product
+        least = smallest(factor)
+        tiny = f"{value} < {self.number(least)} AND {value} > {self.number(-least)}"
+        return case([(tiny, self.number(0.0))], product)
+
+    def is_level(self, column: str, kind: str, level: Level) -> str:
+        """Return the condition that a column, of texts or of doubles, holds a level."""
+        if kind == "text":
+            return self.same.format(f"CAST({column} AS {self.text})", self.literal(str(level)))
+        return f"{column} = {self.number(float(level))}"
+
+    def integer(self, value: str) -> str:
+        """Return a double that is an integer as one."""
+        return f"CAST({value} AS {self.whole})"
+
+    def floor(self, value: str) -> str:
+        """Return the largest integer up to a double."""
+        return self.integer(f"FLOOR({value})")
+
+
+def smallest(factor: float) -> float:
+    """Return the smallest positive double whose product with a factor below 1 is not 0."""
+    least = 2.0**-1074
+    while least * factor == 0.0:
+        least *= 2.0
+    step = least
+    while step > 2.0**-1074:
+        step /= 2.0
+        if (least - step) * factor > 0.0:
+            least -= step
+    return least
+
+
+def case(branches: Sequence[tuple[str, str]], otherwise: str) -> str:
+    """Return what stands beside the first condition that holds."""
+    if not branches:
+        return otherwise
+    told = " ".join(f"WHEN {test} THEN {value}" for test, value in branches)
+    return f"CASE {told} ELSE {otherwise} END"
+
+
+def count(condition: str) -> str:
+    """Return how many rows meet a condition; those for which it is unknown do not."""
+    return f"SUM(CASE WHEN {condition} THEN 1 ELSE 0 END)"
+
+
+DIALECTS: dict[str, Dialect] = {
+    "duckdb": Dialect(
+        nan="isnan({})", same="encode({0}) = encode({1})", total="SUM({})", checked=True
+    ),
+    "postgres": Dialect(
+        double="DOUBLE PRECISION", text="TEXT", nan="{} = CAST('NaN' AS DOUBLE PRECISION)",
+        same='{0} COLLATE "C" = {1}', total="SUM({})", fence=" OFFSET 0", checked=True,
+    ),
+    "bigquery": Dialect(
+        double="FLOAT64", whole="INT64", text="STRING", nan="IS_NAN({})", total="SUM(CAST({} AS NUMERIC))",
+        quotes="``", escaped=True,
+    ),
+    "snowflake": Dialect(same="COLLATE({0}, '') = {1}", escaped=True),
+    "spark": Dialect(text="STRING", nan="isnan({})", quotes="``", escaped=True),
+    "trino": Dialect(nan="is_nan({})"),
+    "tsql": Dialect(
+        double="FLOAT(53)", text="NVARCHAR(MAX)", nan="1 = 0", quotes="[]",
+        same="{0} + N'.' COLLATE Latin1_General_BIN2 = N{1} + N'.'",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A column on its grid: an expression for its integers, and between which two they are."""
+
+    text: str
+    least: int
+    most: int
+
+    @property
+    def longest(self) -> int:
+        """The largest size of one."""
+        return max(abs(self.least), abs(self.most))
+
+    @property
+    def shrunk(self) -> Steps:
+        """The column after a step that makes no integer larger."""
+        return Steps(self.text, -self.longest, self.longest)
+
+
+def moved_back(
+    rows: int, least: list[int], singles: dict[int, int], products: dict[tuple[int, int], int]
+) -> Wide:
+    """Return the sums of products of integers of which those of integers less their least ones are known."""
+    total = np.zeros((len(least), len(least)), dtype=object)
+    for i, j in combinations_with_replacement(range(len(least)), 2):
+        beside = least[i] * singles.get(j, 0) + least[j] * singles.get(i, 0) + rows * least[i] * least[j]
+        total[i, j] = products.get((i, j), 0) + beside
+    return total
+
+
+def named(prefix: str, texts: Sequence[str]) -> Layer:
+    """Return expressions with numbered names."""
+    return [f"{text} AS {prefix}{place}" for place, text in enumerate(texts)]
+
+
+class PushedSource(Source):
+    """A table whose sums are made in its database, and whose rows are not read.
+
+    Parameters
+    ----------
+    name : str
+    kinds : mapping of str to str
+        What its columns hold: "number", "decimal", "truth", "text" or something else.
+    dialect : Dialect
+    ask : callable (layers) -> sequence
+        Runs a query and returns its one row.
+
+    Notes
+    -----
+    **Privacy.** What `ask` returns are un-noised sums over records: it never leaves the mechanisms.
+    """
+
+    __slots__ = ("_ask", "dialect", "kinds", "name")
+
+    ordered = False
+    pushes = True
+
+    def __init__(
+        self, name: str, kinds: Mapping[str, str], dialect: Dialect, ask: Callable[[Sequence[Layer]], Any]
+    ) -> None:
+        self.name: str = name
+        self.kinds, self.dialect, self._ask = kinds, dialect, ask
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        return list(self.kinds)
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Raise NotAvailableError: rows stay where they are."""
+        raise NotAvailableError(
+            f"this needs rows of {self.name}, which push_down=True keeps in its database: {LEAVE_OUT}"
+        )
+
+    def state(self) -> object:
+        """Return None: nothing of it is seen before it is summed."""
+        return None
+
+    def totals(self, layers: Sequence[Layer]) -> list[int]:
+        """Return the numbers of a query's one row; StorageError, without the database's text, if it fails."""
+        try:
+            return [0 if value is None else int(value) for value in self._ask(layers)]
+        except (PrivinfError, MemoryError):
+            raise
+        except Exception:  # of any database: what it says can show values
+            pass
+        raise StorageError(
+            f"the sums over {self.name} failed in its database: run a query over its columns on its own to "
+            "see why (what it says can show values)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, summed in its database: {len(self.kinds)} columns, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+def pushed_source(data: Table) -> PushedSource:
+    """Return the source of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL.
+
+    Raises ArgumentError for anything else, NotAvailableError for a database that no test runs.
+    """
+    kinds = {(one.__module__.partition(".")[0].lstrip("_"), one.__name__) for one in type(data).__mro__}
+    if ("duckdb", "DuckDBPyRelation") in kinds:
+        return _relation(data)
+    if ("ibis", "Table") in kinds:
+        return _ibis(data)
+    raise ArgumentError(
+        "push_down=True takes a DuckDB relation or an ibis table, whose database makes the sums"
+    )
+
+
+def _relation(data: Any) -> PushedSource:
+    def ask(layers: Sequence[Layer]) -> Any:
+        found = data
+        for layer in layers[:-1]:
+            found = found.project(", ".join(layer))
+        return found.aggregate(", ".join(layers[-1])).fetchone()
+
+    kinds = {name: _duckdb_kind(str(one)) for name, one in zip(data.columns, data.dtypes, strict=True)}
+    return PushedSource("the DuckDB relation", kinds, DIALECTS["duckdb"], ask)
+
+
+def _duckdb_kind(kind: str) -> str:
+    if kind in ("DOUBLE", "FLOAT") or kind.removeprefix("U").endswith(
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+    ):
+        return "number"
+    start = kind.partition("(")[0]
+    return {
+        "HUGEINT": "decimal", "UHUGEINT": "decimal", "DECIMAL": "decimal", "BOOLEAN": "truth",
+        "VARCHAR": "text", "ENUM": "text",
+    }.get(start, "other")  # fmt: skip
+
+
+def _ibis(data: Any) -> PushedSource:
+    database = data.get_backend()
+    dialect = DIALECTS.get(database.name)
+    if dialect is None or not dialect.checked:
+        raise NotAvailableError(
+            f"sums inside {database.name} were never compared with those of blocks, as those of DuckDB and "
+            f"PostgreSQL are: {LEAVE_OUT}"
+        )
+
+    def ask(layers: Sequence[Layer]) -> Any:
+        cursor = database.raw_sql(query(dialect, database.compile(data), layers))
+        found = cursor.fetchone()
+        if database.name == "postgres":
+            cursor.connection.rollback()
+        return found
+
+    kinds = {name: _ibis_kind(kind) for name, kind in data.schema().items()}
+    return PushedSource("the ibis table", kinds, dialect, ask)
+
+
+def _ibis_kind(kind: Any) -> str:
+    tests = {"truth": "boolean", "decimal": "decimal", "number": "numeric", "text": "string"}
+    return next((one for one, test in tests.items() if getattr(kind, f"is_{test}")()), "other")
+
+
+def query(dialect: Dialect, table: str, layers: Sequence[Layer]) -> str:
+    """Return the text of a query over a table, or over what a query gives in brackets."""
+    text, fence = f"({table})", ""
+    for depth, layer in enumerate(layers):
+        text = f"(SELECT {', '.join(layer)} FROM {text} AS t{depth}{fence})"
+        fence = dialect.fence
+    return text[1:-1]

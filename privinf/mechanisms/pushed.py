@@ -1,0 +1,348 @@
+"""Moments summed where the table is: a query for the integers that blocks of its rows would add up to.
+
+A query has layers, one inside the other: columns as doubles or places of levels (``_v``), the integers of
+their grid (``_z``), with residual moments the factors of `gridded` in their place, and the sums. Every step
+is the operation of `sums.on_grid` and `gridded`, one IEEE operation a number, or a look-up of what these give
+for public numbers: bounds, stand-ins of missing values, levels. Values outside their bounds, whose products
+could overflow, missing ones and nan are branches of their own. Integers are moved to begin at 0, as DuckDB
+adds numbers of one sign faster, and the sums are moved back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pandas as pd
+
+from privinf.errors import NotAvailableError, SchemaError
+from privinf.mechanisms.databases import LEAVE_OUT, Layer, PushedSource, Steps, case, count, moved_back, named
+from privinf.mechanisms.files import require_columns
+from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
+from privinf.mechanisms.sums import EXACT_BITS, FULL_SCALE
+from privinf.schema import Design, Factor
+from privinf.schema.declared import DAYS
+from privinf.schema.reading import INFINITE, MISSING_VALUES, NO_DECLARED_LEVEL, NOT_NUMBERS, OUTSIDE_LEVELS
+from privinf.schema.terms import Column
+from privinf.typing import Floats, Missing
+
+MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
+LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+GAP, UNDECLARED = -2, -1  # in place of a level's place
+
+
+def add_rows(rows: Rows, design: Design, sums: MomentSums, *, plain: bool) -> int:
+    """Add all rows of a table to an empty accumulator, inside its database; return how many there are.
+
+    `plain` says that they are neither weighted nor for a fit without noise. Raises NotAvailableError for what
+    no query is made for, SchemaError for rows as blocks of them do, StorageError if the query fails.
+    """
+    if not plain:
+        raise _unfit("there are weights, or no noise")
+    source: PushedSource = rows.features
+    question = Question(source, design, rows.missing)
+    layers, columns = question.layers(sums)
+    defects = question.defects()
+    moving = [j for j, column in enumerate(columns) if column.least < column.most]
+    pairs = list(combinations_with_replacement(moving, 2))
+    texts = [f"_z{j}" for j in moving] + [f"_z{i} * _z{j}" for i, j in pairs]
+    asked = ["COUNT(*)", *defects, *map(source.dialect.total.format, texts)]
+    n, *found = source.totals([*layers, named("_s", asked)])
+    if n:
+        question.refuse(found[: len(defects)])
+    sizes = found[len(defects) :]
+    singles = dict(zip(moving, sizes[: len(moving)], strict=True))
+    products = dict(zip(pairs, sizes[len(moving) :], strict=True))
+    sums.take(n, moved_back(n, [column.least for column in columns], singles, products))
+    return n
+
+
+class Question:
+    """What is asked of a table, by a design whose one public column is the constant, and what is refused."""
+
+    __slots__ = ("_design", "_dialect", "_factors", "_kept", "_missing", "_names", "_source")
+
+    def __init__(self, source: PushedSource, design: Design, missing: Missing) -> None:
+        self._source, self._design, self._missing, self._dialect = source, design, missing, source.dialect
+        self._names = list(dict.fromkeys((*design.inputs, *design.outcome.column.inputs)))
+        self._kept = [f"_v{place}" for place in range(len(self._names))]
+        require_columns(source, self._names)
+        self._factors: dict[str, Factor] = {}
+        for name in self._names:
+            self._check(name)
+
+    def _check(self, name: str) -> None:
+        """Check declaration and type of a column."""
+        assert self._design.schema is not None
+        declared, kind = self._design.schema[name], self._source.kinds[name]
+        if isinstance(declared, Factor):
+            self._factors[name] = declared
+            large = any(not isinstance(one, str) and abs(one) >= 2**EXACT_BITS for one in declared.levels)
+            if large or kind not in ("number", "truth", "text"):
+                raise _unfit(f"column {name!r} has levels that a database may tell apart in another way")
+        elif declared.unit == DAYS:
+            raise _unfit(f"column {name!r} holds dates")
+        elif kind not in ("number", "decimal", "truth"):
+            raise SchemaError(NOT_NUMBERS.format(name))
+
+    # ---- what is wrong with rows
+
+    def defects(self) -> list[str]:
+        """Return expressions for the rows of a number that are not finite, and of what is off in a factor."""
+        top, asked = self._dialect.number(LARGEST_DOUBLE), list[str]()
+        for name, value in zip(self._names, self._kept, strict=True):
+            if name in self._factors:
+                asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
+            else:
+                asked.append(f"COUNT(*) - COUNT(CASE WHEN ABS({value}) <= {top} THEN 1 END)")
+        return asked
+
+    def refuse(self, found: Sequence[int]) -> None:
+        """Raise SchemaError for the first column whose rows are not what the schema says."""
+        told, levels = iter(found), list[str]()
+        for name, value in zip(self._names, self._kept, strict=True):
+            if name not in self._factors:
+                if next(told):
+                    self._refuse_number(name, value)
+                continue
+            gaps, undeclared, declared = next(told), next(told), next(told)
+            self._refuse_gaps(name, gaps)
+            if undeclared and self._factors[name].other is None:
+                raise SchemaError(OUTSIDE_LEVELS.format(name))
+            levels += [] if gaps or declared else [name]
+        if levels:
+            raise SchemaError(NO_DECLARED_LEVEL.format(levels[0]))
+
+    def _refuse_number(self, name: str, value: str) -> None:
+        top = self._dialect.number(LARGEST_DOUBLE)
+        gaps = [f"{value} IS NULL", self._dialect.nan.format(value)]
+        infinite = [*((gap, "0") for gap in gaps), (f"{value} > {top}", "1"), (f"{value} < -{top}", "1")]
+        asked = [f"SUM({case([(gap, '1') for gap in gaps], '0')})", f"SUM({case(infinite, '0')})"]
+        missing, beyond = self._source.totals([self._values(), named("_s", asked)])
+        self._refuse_gaps(name, missing)
+        if beyond:
+            raise SchemaError(INFINITE.format(name))
+
+    def _refuse_gaps(self, name: str, gaps: int) -> None:
+        if gaps and self._missing == "raise":
+            raise SchemaError(MISSING_VALUES.format(name))
+
+    # ---- layers
+
+    def layers(self, sums: MomentSums) -> tuple[list[Layer], list[Steps]]:
+        """Return the layers below the sums, and the columns that these are of, in the sums' order."""
+        design, grid = self._design, sums.columns
+        private = np.flatnonzero(design.private)
+        one = Steps(self._dialect.integer(str(int(FULL_SCALE))), int(FULL_SCALE), int(FULL_SCALE))
+        columns = [one] * (len(design.columns) - len(private))
+        first = len(columns)
+        columns += [
+            self._steps(
+                design.columns[at], int(at), grid.column(j), float(design.low[at]), float(design.high[at])
+            )
+            for j, at in enumerate(private)
+        ]
+        beside = []
+        if sums.response is not None:
+            assert design.outcome.bounds is not None
+            ends = design.outcome.bounds.low, design.outcome.bounds.high
+            columns.append(self._steps(design.outcome.column, None, sums.response, *ends))
+        else:
+            beside = [f"{self._scaled_response(sums)} AS _e"]
+        layers = [self._values(), [*self._kept, *beside, *named("_z", [column.text for column in columns])]]
+        places = range(first, first + len(private))
+        if self._passes(grid.limit, [columns[j] for j in places], [int(at) for at in private]):
+            layers += self._in_ball(grid.limit, len(columns), places, bool(beside))
+            columns = [column.shrunk if j in places else column for j, column in enumerate(columns)]
+        if sums.response is None:
+            layers += self._residual(sums, len(columns))
+            columns = [column.shrunk for column in columns]
+        moved = [f"_z{j} - ({column.least})" for j, column in enumerate(columns)]
+        return [*layers, [*self._kept, *named("_z", moved)]], columns
+
+    def _values(self) -> Layer:
+        """Return the columns as doubles, or as places of their levels."""
+        texts = []
+        for name in self._names:
+            kind, column = self._source.kinds[name], self._dialect.name(name)
+            value = column if kind == "text" else self._dialect.as_double(column, kind)
+            texts.append(self._place(value, kind, self._factors[name]) if name in self._factors else value)
+        return named("_v", texts)
+
+    def _place(self, value: str, kind: str, declared: Factor) -> str:
+        """Return where the level that a row has stands among the declared ones."""
+        gaps = [f"{value} IS NULL"] + ([] if kind == "text" else [self._dialect.nan.format(value)])
+        branches = [(gap, str(GAP)) for gap in gaps]
+        if isinstance(declared.levels[0], str) == (kind == "text"):
+            branches += [
+                (self._dialect.is_level(value, kind, level), str(place))
+                for place, level in enumerate(declared.levels)
+            ]
+        return case(branches, str(UNDECLARED))
+
+    def _steps(self, column: Column, at: int | None, grid: ColumnGrid, low: float, high: float) -> Steps:
+        """Return a column, or with None the response, on its grid."""
+        if self._number(column):
+            return self._of_number(column.inputs[0], grid, low, high)
+        places, values = self._cells(column, at)
+        steps = [
+            int(step) for step in grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]
+        ]
+        text = self._by_cell(column, places, [str(step) for step in steps])
+        return Steps(self._dialect.integer(text), min(steps), max(steps))
+
+    def _number(self, column: Column) -> bool:
+        return column.plain and column.inputs[0] not in self._factors
+
+    def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> Steps:
+        """Return floor(v factor + shift) between the ends of a column, and where it has no value."""
+        dialect, value = self._dialect, self._value(name)
+        factor, shift = float(grid.factor[0]), float(grid.shift[0])
+        points = np.array([[low], [high], [self._stand_in(name)]])
+        least, most, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
+        plain = factor >= 1.0 and math.floor(low * factor + shift) == least
+        if plain and math.floor(high * factor + shift) == most:
+            held = self._held_value(name, low, high)
+            return Steps(
+                dialect.floor(f"{held} * {dialect.number(factor)} + {dialect.number(shift)}"), least, most
+            )
+        while math.floor(low * factor + shift) < least:
+            low = math.nextafter(low, math.inf)
+        while math.floor(high * factor + shift) > most:
+            high = math.nextafter(high, -math.inf)
+        whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
+        results = whole, gap, dialect.number(least), dialect.number(most)
+        return Steps(dialect.integer(self._cases(value, low, high, *results)), least, most)
+
+    def _held_value(self, name: str, low: float, high: float) -> str:
+        """Return a column's value between its bounds, or what stands in for a missing one."""
+        value, number = self._value(name), self._dialect.number
+        return self._cases(value, low, high, value, self._stand_in(name), number(low), number(high))
+
+    def _cases(
+        self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
+    ) -> str:
+        number = self._dialect.number
+        within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
+        return case([(within, inside), *self._gaps(value, gap), (f"{value} < {number(low)}", below)], above)
+
+    def _gaps(self, value: str, instead: float) -> list[tuple[str, str]]:
+        put = self._dialect.number(instead)
+        return [(f"{value} IS NULL", put), (self._dialect.nan.format(value), put)]
+
+    def _value(self, name: str) -> str:
+        return self._kept[self._names.index(name)]
+
+    def _stand_in(self, name: str) -> float:
+        assert self._design.schema is not None
+        return self._design.schema.interval(name).middle
+
+    def _cells(self, column: Column, at: int | None) -> tuple[list[tuple[int, ...]], Floats]:
+        """Return combinations of the levels that a column depends on, and its values there."""
+        names = column.inputs
+        if not names or any(name not in self._factors for name in names):
+            raise _unfit(f"{column.name!r} is neither a number of the table nor a function of levels alone")
+        levels = [self._factors[name].levels for name in names]
+        if math.prod(map(len, levels)) > MOST_LOOKUPS:
+            raise _unfit(f"{column.name!r} tells more than {MOST_LOOKUPS} combinations of levels apart")
+        places = list(product(*(range(len(one)) for one in levels)))
+        frame = self._design.frame()
+        frame = frame.iloc[np.zeros(len(places), dtype=int)].reset_index(drop=True)
+        for k, name in enumerate(names):
+            frame[name] = pd.Series([levels[k][place[k]] for place in places], dtype=object)
+        if at is None:
+            return places, self._design.response_values(frame)
+        return places, self._design.released(frame)[:, at]
+
+    def _by_cell(self, column: Column, places: list[tuple[int, ...]], results: list[str]) -> str:
+        """Return the result that belongs to the levels of a row."""
+        common, cells = Counter(results).most_common(1)[0][0], dict[str, list[str]]()
+        for place, result in zip(places, results, strict=True):
+            if result != common:
+                held = zip(column.inputs, place, strict=True)
+                cells.setdefault(result, []).append(
+                    " AND ".join(self._held(name, level) for name, level in held)
+                )
+        return case([(" OR ".join(tests), result) for result, tests in cells.items()], common)
+
+    def _held(self, name: str, place: int) -> str:
+        """Return the condition that a row counts as having a level."""
+        declared, places = self._factors[name], [place]
+        if place == 0:
+            places.append(GAP)
+        if declared.other is not None and declared.levels[place] == declared.other:
+            places.append(UNDECLARED)
+        return f"{self._value(name)} IN ({', '.join(map(str, places))})"
+
+    def _passes(self, limit: float, columns: list[Steps], places: list[int]) -> bool:
+        """Return whether a row may be longer than a ball; of a block of indicators one is 1 at most."""
+        squares = {place: column.longest**2 for place, column in zip(places, columns, strict=True)}
+        for block in self._design.blocks:
+            for place in sorted(block, key=lambda one: squares[one])[:-1]:
+                squares[place] = 0
+        return sum(squares.values()) > limit * limit
+
+    def _in_ball(self, limit: float, size: int, places: range, residual: bool) -> list[Layer]:
+        """Return the layers of `held_norms`."""
+        dialect, beside = self._dialect, ["_e"] if residual else []
+        names = [f"_z{j}" for j in range(size)]
+        square = " + ".join(f"_z{j} * _z{j}" for j in places)
+        long = f"_n > {dialect.number(limit * limit)}"
+        factor = f"{dialect.number(limit * (1.0 - 2.0**-50))} / SQRT(_n)"
+        shrunk = f"CASE WHEN {long} THEN {factor} ELSE {dialect.number(1)} END AS _f"
+        cut = []
+        for j, name in enumerate(names):
+            short = f"{dialect.double_of(name)} * _f"
+            sides = [(f"_f = {dialect.number(1)}", name), (f"{name} < 0", f"-{dialect.floor(f'-({short})')}")]
+            cut.append(case(sides, dialect.floor(short)) if j in places else name)
+        return [
+            [*self._kept, *beside, *names, f"{dialect.double_of(f'({square})')} AS _n"],
+            [*self._kept, *beside, *names, "_n", shrunk],
+            [*self._kept, *beside, *named("_z", cut)],
+        ]
+
+    # ---- residual moments
+
+    def _scaled_response(self, sums: MomentSums) -> str:
+        """Return (clip(y) - intercept) x response_factor."""
+        dialect, column, bounds = self._dialect, self._design.outcome.column, self._design.outcome.bounds
+        assert bounds is not None
+        args = sums.residual[0]
+        if self._number(column):
+            y = self._held_value(column.inputs[0], bounds.low, bounds.high)
+        else:
+            places, values = self._cells(column, None)
+            y = self._by_cell(
+                column, places, [dialect.number(v) for v in np.clip(values, bounds.low, bounds.high)]
+            )
+        return dialect.times(
+            f"({y} - {dialect.number(args.get('intercept', 0.0))})", float(args["response_factor"])
+        )
+
+    def _residual(self, sums: MomentSums, size: int) -> list[Layer]:
+        """Return the layers of clip(e, E) / E and of the factors that it makes of the columns."""
+        dialect, names = self._dialect, [f"_z{j}" for j in range(size)]
+        args, unit, weights = sums.residual
+        fitted = " + ".join(
+            f"{name} * {weight}" for name, weight in zip(names, map(int, weights), strict=True)
+        )
+        e = f"_e - {dialect.double_of(f'({fitted})')} * {dialect.number(unit)}"
+        clip = dialect.number(float(args["residual_clip"]))
+        share = case(
+            [(f"_e > {clip}", dialect.number(1)), (f"_e < -{clip}", dialect.number(-1))], f"_e / {clip}"
+        )
+        half = dialect.number(0.5)
+        factors = [dialect.floor(f"{dialect.double_of(name)} * _h + {half}") for name in names]
+        return [
+            [*self._kept, *names, f"{e} AS _e"],
+            [*self._kept, *names, f"{share} AS _h"],
+            [*self._kept, *named("_z", factors)],
+        ]
+
+
+def _unfit(reason: str) -> NotAvailableError:
+    return NotAvailableError(f"{reason}, of which no sums inside a database are made: {LEAVE_OUT}")

@@ -1,0 +1,350 @@
+r"""What records add to a sum, as terms whose factors are put on their grid once, and how terms add up.
+
+A statistic says what a block of rows adds as a few terms, in numbers:
+
+- `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
+- `Square`: sum s s' in isometric entries, |s| <= S;
+- `Counts`: how many values lie above public thresholds (`tails`).
+
+**On the grid.** Where noise is added, terms become integers (`sums`): l in units of ``L 2^-32``, as two words
+of 20 and 12 digits; d in units of 2^-20, s of ``S 2^-20``, each the nearest integers to the vector times a
+number at most ``(2^20 (1 - 2^-40) - sqrt(k)/2) / |v|`` for k entries. |v| is a square root of squares that
+are added up entry by entry, right to (k + 3) 2^-53; rounding moves an entry by half a unit, so a vector by
+sqrt(k)/2: no integer vector is longer than 2^20, and |l| <= L as 2^32 units are whole. So what a record adds
+is l d with |l| <= L, |d| <= 1, or s s' with |s| <= S, *whatever* numbers the statistic made of it: its
+sensitivity is that of all such vectors, and neither a table of means nor a grid of coefficients, which decide
+which of them a record adds, can pass it. (Only the diameter of logistic scores asks for more: see `glm`.)
+
+**The same bits.** On rows there are comparisons, + - x / sqrt and floor, number by number, and products of
+integers that are exact: linear forms of rows have rows on their grid (`ColumnGrid`; rows with a column beyond
+all bounds are divided by their largest number first) and coefficients on a public one, 2^-32 of ``sum |a_j|
+h_j``. Means come from tables (`families`). So every source, block size and order of rows gives one sum. Fits
+without noise add the same terms up in doubles, of rows as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from privinf.mechanisms.statistics.block import (
+    LARGEST,
+    SMALLEST,
+    Args,
+    SiteBlock,
+    digits,
+    made_finite,
+    made_up,
+)
+from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
+from privinf.mechanisms.statistics.ops import Reach, SiteOp
+from privinf.mechanisms.statistics.regression import isometric_pairs
+from privinf.mechanisms.statistics.tails import Counts
+from privinf.mechanisms.sums import (
+    FULL_SCALE,
+    ExactSum,
+    ProductSums,
+    aligned,
+    block_rows,
+    on_grid,
+)
+from privinf.typing import Floats, Integers
+
+# Digits of a product's number beyond an integer's; what a norm in doubles may be off by.
+MORE_BITS, NORM_ROOM = 12, 1.0 - 2.0**-40
+
+# ---- rows
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRows:
+    """Columns of a block, as integers in units where they are on their grid.
+
+    Attributes
+    ----------
+    steps : ndarray, shape (rows, k)
+    units : ndarray, shape (k,), or None
+        None where nothing is on a grid.
+    size : ndarray, shape (rows,), or None
+        What the rows are multiplied by.
+    """
+
+    steps: Floats
+    units: Floats | None = None
+    size: Floats | None = None
+
+    def forms(self, coefficients: Floats) -> Floats:
+        """Return the linear forms A x of every row, A of shape (m, k); shape (m, rows)."""
+        if self.units is None:
+            return made_finite(np.asarray(coefficients @ self.steps.T))
+        weights = coefficients * self.units
+        exponents = np.frexp(np.abs(weights).sum(axis=1))[1] - PREDICTOR_BITS
+        unit = np.ldexp(1.0, np.maximum(exponents, -1000))[:, None]
+        found = np.asarray(np.rint(weights / unit) @ self.steps.T)
+        found *= unit
+        return found if self.size is None else np.multiply(found, self.size, out=found)
+
+    def columns(self) -> Floats:
+        """Return the columns, shape (k, rows)."""
+        if self.units is None:
+            return made_finite(np.ascontiguousarray(self.steps.T))
+        found = np.multiply(self.steps.T, self.units[:, None], order="C")
+        return found if self.size is None else np.multiply(found, self.size, out=found)
+
+
+class RowReader:
+    """Reads the columns of blocks: on their grid for exact sums, else as they are.
+
+    Attributes
+    ----------
+    block : SiteBlock
+    args : mapping
+        Of the statistic. With a `radius`, rows with a column beyond it have sizes.
+    exact : bool
+    """
+
+    __slots__ = ("_grids", "args", "block", "exact")
+
+    def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
+        self.block, self.args, self.exact = block, args, exact
+        self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Floats]] = {}
+
+    def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
+        """Return all columns, or some, the constant being 1; valid until they are read again."""
+        if self.exact:
+            key = b"" if chosen is None else np.asarray(chosen).tobytes()
+            if key not in self._grids:
+                self._grids[key] = self._placed(chosen, constant)
+            index, grid, out = self._grids[key]
+            if grid is not None:
+                return self._on_grid(index, grid, out[: len(self.block)], constant)
+        x = self.block.columns(self.args, chosen)
+        if constant is not None:
+            x[:, constant] = 1.0
+        if not self.exact:
+            return PlacedRows(x)
+        most = float(self.args.get("radius", 1.0))
+        size = np.maximum(np.abs(x).max(axis=1, initial=0.0) / most, 1.0)
+        x /= size[:, None]
+        return self.placed(made_finite(x), most, size)
+
+    def placed(self, x: Floats, most: float, size: Floats | None = None) -> PlacedRows:
+        """Return columns of size at most `most` on the grid of this size, where sums are exact."""
+        if not self.exact:
+            return PlacedRows(x)
+        unit = most / FULL_SCALE
+        return PlacedRows(on_grid(x, 1.0 / unit, 0.5, x), np.full(x.shape[1], unit), size)
+
+    def _placed(self, chosen: Integers | None, constant: int | None) -> tuple[Any, ColumnGrid | None, Floats]:
+        """Return where columns stand, their grid if bounds allow one, and room for a block."""
+        block, index = self.block, slice(None) if chosen is None else np.asarray(chosen)
+        low, high = block.low[index].copy(), block.high[index].copy()
+        told = [
+            np.full(len(block.low), start) if self.args.get(name) is None else np.asarray(self.args[name])
+            for name, start in (("center", 0.0), ("scale", 1.0))
+        ]
+        center, scale = (np.array(one, dtype=np.float64)[index] for one in told)
+        if constant is not None:
+            low[constant], high[constant], center[constant], scale[constant] = -1.0, 1.0, 0.0, 1.0
+        reach = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
+        if not reach.max(initial=0.0) <= float(self.args.get("radius", LARGEST)):
+            return index, None, np.empty((0, 0))
+        units = np.where(reach > 0.0, reach, 1.0) / FULL_SCALE
+        factor = 1.0 / (scale * units)
+        shift = 0.5 - center * factor
+        ends = np.floor(low * factor + shift), np.floor(high * factor + shift)
+        grid = ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
+        return index, grid, aligned(block_rows(len(low)), len(low))
+
+    def _on_grid(self, index: Any, grid: ColumnGrid, out: Floats, constant: int | None) -> PlacedRows:
+        on_grid(self.block.features[:, index], grid.factor, grid.shift, out)
+        if not self.block.finite and np.isnan(out.sum()):
+            np.nan_to_num(out, copy=False)
+        if grid.ends is not None:
+            low, high = grid.ends
+            for j in np.flatnonzero((low > -FULL_SCALE) | (high < FULL_SCALE)):
+                np.clip(out[:, j], low[j], high[j], out=out[:, j])
+        if constant is not None:
+            out[:, constant] = FULL_SCALE
+        return PlacedRows(out, grid.units)
+
+
+def lengths(vectors: Floats) -> Floats:
+    """Return the norms of columns, squares being added up entry by entry."""
+    total, square = np.square(vectors[0]), np.empty(vectors.shape[1])
+    for entries in vectors[1:]:
+        total += np.square(entries, out=square)
+    return np.asarray(np.sqrt(total, out=total))
+
+
+# ---- terms
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sum l v/|v|, times a public factor: `left`, of size at most `top`, and `along` with its lengths."""
+
+    left: Floats
+    top: float
+    along: Floats
+    length: Floats
+    factor: float = 1.0
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (k,)."""
+        left = np.clip(made_finite(self.left), -self.top, self.top)
+        return np.asarray(self.along @ (left / np.maximum(self.length, SMALLEST)) * self.factor)
+
+    def empty(self) -> ProductSums:
+        """Return an accumulator."""
+        return ProductSums((2, len(self.along)), squares=False)
+
+    def add(self, sums: ProductSums) -> None:
+        """Add the rows' integers."""
+        left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
+        words = np.empty((2, len(left)))
+        np.floor(left, out=words[0])
+        np.floor((left - words[0]) * 2.0**MORE_BITS + 0.5, out=words[1])
+        steps = _nearest(self.along, _room(self.along) / np.maximum(self.length, SMALLEST))
+        sums.update(words.T, steps.T)
+
+    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and what they count for."""
+        columns = np.arange(2, 2 + len(self.along))
+        high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
+        unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
+        return ExactSum.of((high << MORE_BITS) + low), np.full(len(columns), unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """Sum s s', times a public factor, in isometric entries: s are `vectors` shrunk to a norm of `top`."""
+
+    vectors: Floats
+    top: float
+    length: Floats
+    factor: float = 1.0
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (k (k + 1) / 2,)."""
+        s = self.vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
+        rows, columns, isometric = isometric_pairs(len(s))
+        return np.asarray((s @ s.T)[rows, columns] * isometric * self.factor)
+
+    def empty(self) -> ProductSums:
+        """Return an accumulator."""
+        return ProductSums((len(self.vectors),))
+
+    def add(self, sums: ProductSums) -> None:
+        """Add the rows' integers."""
+        factors = np.minimum(FULL_SCALE / self.top, _room(self.vectors) / np.maximum(self.length, SMALLEST))
+        sums.update(_nearest(self.vectors, factors).T)
+
+    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and what they count for."""
+        rows, columns, isometric = isometric_pairs(len(self.vectors))
+        return sums.total.at(rows, columns), isometric * (self.factor * (self.top / FULL_SCALE) ** 2)
+
+
+def _room(vectors: Floats) -> float:
+    """Return the length in units at which vectors are rounded to the nearest integers."""
+    return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
+
+
+def _nearest(vectors: Floats, factors: Floats) -> Floats:
+    """Return the integers nearest to the vectors times their factors."""
+    steps = vectors * factors + 0.5
+    return np.floor(steps, out=steps)
+
+
+Term: TypeAlias = Product | Square | Counts
+
+
+class Terms(Protocol):
+    """What a block of rows adds: always as many terms, of the same kinds and sizes."""
+
+    def __call__(self, rows: RowReader, /) -> Sequence[Term]:
+        """Return the terms."""
+
+
+class TermSums:
+    """Exact sums of a statistic's terms over blocks of rows, in any order.
+
+    Parameters
+    ----------
+    terms : callable (RowReader) -> sequence of terms
+    block : SiteBlock
+        Any block of the rows: its bounds count, its rows are not read.
+    args : mapping
+        Arguments of the statistic, checked.
+
+    Notes
+    -----
+    **Privacy.** Holds un-noised sums: never leaves the mechanisms, is not pickled.
+    """
+
+    __slots__ = ("_kinds", "_parts", "_reader", "_terms")
+
+    def __init__(self, terms: Terms, block: SiteBlock, args: Args) -> None:
+        public = made_up(block.low, block.high, block.response_low, block.response_high)
+        self._terms, self._reader = terms, RowReader(public, args, exact=True)
+        with np.errstate(all="ignore"):
+            self._kinds = list(terms(self._reader))
+        self._parts: list[Any] = [kind.empty() for kind in self._kinds]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that were added."""
+        return int(self._parts[0].rows)
+
+    def update(self, block: SiteBlock) -> None:
+        """Add rows."""
+        with np.errstate(all="ignore"):
+            for part in block.parts(block_rows(block.features.shape[1])):
+                self._reader.block = part
+                for sums, term in zip(self._parts, self._terms(self._reader), strict=True):
+                    term.add(sums)
+
+    def merge(self, other: TermSums) -> None:
+        """Add the rows of another accumulator of the same question."""
+        for sums, more in zip(self._parts, other._parts, strict=True):
+            sums.merge(more)
+
+    def floats(self) -> Floats:
+        """Return the sum, each entry the double nearest to the exact one."""
+        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self._parts, strict=True)]
+        return np.concatenate([total.floats(units) for total, units in found])
+
+    def steps(self, grid: float) -> Integers:
+        """Return the sum in steps of a grid, a power of two, each entry rounded once."""
+        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self._parts, strict=True)]
+        return np.concatenate([total.steps(units, grid) for total, units in found])
+
+
+def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
+    """Return the sum over a block: of records on their grid where digits are asked for, else in doubles."""
+    if digits(args)[0]:
+        sums = TermSums(terms, block, args)
+        sums.update(block)
+        return sums.floats()
+    found = terms(RowReader(block, args, exact=False))
+    return np.concatenate([term.plain() for term in found])
+
+
+def op_of_terms(
+    name: str,
+    terms: Terms,
+    sensitivity: Callable[[Args, int], Reach],
+    arguments: tuple[str, ...],
+    partition: Callable[[Args], tuple[str, str] | None] | None = None,
+) -> SiteOp:
+    """Return a statistic that is a sum of terms."""
+    return SiteOp(
+        name, partial(_total, terms), sensitivity, arguments, version=2, partition=partition,
+        sums=partial(TermSums, terms),
+    )  # fmt: skip

@@ -1,0 +1,126 @@
+"""Arrays of rows in a Parquet file, a row group a block: written as they come, read where they are wanted."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from privinf.errors import NotAvailableError, StorageError
+from privinf.sealed import reads
+from privinf.storage import HashingWriter
+from privinf.validation import ReadRows
+
+
+def write_groups(
+    stream: IO[bytes], blocks: Iterable[Mapping[str, np.ndarray[Any, Any]]], kinds: dict[str, Any]
+) -> str:
+    """Write each block as a row group; return the SHA-256 of all, and the kinds of the arrays in `kinds`.
+
+    Parameters
+    ----------
+    stream : binary file
+    blocks : iterable of mapping
+        Arrays by name, of the same rows: (rows,) or (rows, width).
+    kinds : dict
+        Filled: [width, type] of each array, or [type].
+    """
+    hashing = HashingWriter(stream)
+    parquet, writer = row_parquet(), None
+    import pyarrow
+
+    for block in blocks:
+        if not kinds:
+            kinds |= {name: [*array.shape[1:], array.dtype.str] for name, array in block.items()}
+        columns = dict[str, Any]()
+        for name, array in block.items():
+            each = np.ascontiguousarray(array.T).reshape(-1, len(array))
+            columns |= dict(zip(_columns(name, kinds[name]), each, strict=True))
+        table = pyarrow.table(columns)
+        if writer is None:
+            writer = parquet.ParquetWriter(
+                hashing, table.schema, compression="none", use_dictionary=False, write_statistics=False
+            )
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+    return hashing.digest.hexdigest()
+
+
+def _columns(name: str, kind: Sequence[Any]) -> list[str]:
+    """Return the columns of the file that hold an array: one for each of its columns."""
+    return [f"{name}.{place}" for place in range(kind[0])] if len(kind) == 2 else [name]
+
+
+class _RowGroups:
+    """The rows of one array in a Parquet file; the group that was read last is kept."""
+
+    __slots__ = ("_columns", "_file", "_flat", "_kept", "_path", "_starts", "_type")
+
+    def __init__(self, path: Path, columns: list[str], kind: Sequence[Any]) -> None:
+        self._path, self._columns, self._flat, self._type = path, columns, len(kind) == 1, np.dtype(kind[-1])
+        self._file = row_parquet().ParquetFile(path)
+        sizes = [self._file.metadata.row_group(at).num_rows for at in range(self._file.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes]).tolist()
+        self._kept: tuple[int, Any] = (-1, None)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self._starts[-1])
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows ``start .. stop - 1``."""
+        parts = []
+        while start < stop:
+            at = bisect_right(self._starts, start) - 1
+            end = min(stop, self._starts[at + 1])
+            parts.append(self._group(at)[start - self._starts[at] : end - self._starts[at]])
+            start = end
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else self._group(0)[:0]
+
+    def _group(self, at: int) -> Any:
+        if self._kept[0] != at:
+            try:
+                table = self._file.read_row_group(at, columns=self._columns, use_threads=False)
+            except (OSError, ValueError):
+                table = None
+            if table is None:
+                raise StorageError(f"{self._path} was changed or damaged since the release was opened")
+            rows = np.empty((self._starts[at + 1] - self._starts[at], len(self._columns)), self._type)
+            for place, column in enumerate(table.columns):
+                rows[:, place] = column.to_numpy()
+            self._kept = at, rows[:, 0] if self._flat else rows
+        return self._kept[1]
+
+    def __reduce__(self) -> Any:
+        return _RowGroups, (self._path, self._columns, [*[0][self._flat :], self._type.str])
+
+
+@reads("a release of rows")
+def row_arrays(path: Path, kinds: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Return the arrays that a Parquet file holds, read where they are wanted."""
+    found = {}
+    for name, kind in kinds.items():
+        columns = _columns(name, kind)
+        groups = _RowGroups(path, columns, kind)
+        if groups.rows != rows:
+            raise StorageError(f"{path} has another number of rows than its release")
+        found[name] = ReadRows((rows, *kind[:-1]), groups.read, kind[-1])
+    return found
+
+
+def row_parquet() -> Any:
+    """Return pyarrow's module; NotAvailableError without it."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise NotAvailableError(
+            "releases of rows in Parquet need pyarrow: install privinf[parquet]"
+        ) from None
+    return parquet

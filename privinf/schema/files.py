@@ -1,0 +1,119 @@
+"""Schemas as TOML files, which people write, read and send to one another.
+
+A column is a table of the file: ``low`` and ``high`` (numbers, or dates), or ``levels``; where it is wanted
+``public = true``, ``unit``, ``center``, ``scale``, ``other``. ``low = ""``, ``high = ""`` and ``levels = []``
+are blanks, which are to be filled in.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import tomli_w
+
+from privinf.errors import PrivinfError, SchemaError
+from privinf.schema.declared import Blank, Declaration, Factor, Numeric, as_declaration
+from privinf.sealed import read_text
+from privinf.typing import Json
+
+TOP_LINES = """\
+# Public facts about a table{}
+# low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); what lies outside is put
+# at the bound. levels: every value that may occur. Blanks ("" and []) are to be filled in.
+"""
+DECLARED = ": none of them was looked up in its rows."
+BOUGHT = ", some of them bought with privacy, see [bought]."
+NUMBER = ("low", "high", "public", "unit", "center", "scale")
+LEVELS = ("levels", "public", "unit", "other")
+TOP_WORDS = ("columns", "unit", "max_rows", "bought")
+BLANKS: dict[str, dict[str, Any]] = {"number": {"low": "", "high": ""}, "levels": {"levels": []}}
+
+
+def schema_text(content: Json, further: Json) -> str:
+    """Return what `Schema.to_dict` says as TOML, with further tables after its columns."""
+    unit = content["unit"]
+    whole: dict[str, Any] = {} if unit is None else {"unit": unit, "max_rows": content["max_rows"]}
+    columns = {name: _plain(item) for name, item in content["columns"].items()}
+    head = TOP_LINES.replace("{}", BOUGHT if further else DECLARED)
+    return f"{head}\n{tomli_w.dumps({**whole, 'columns': columns, **further})}"
+
+
+def _plain(item: Json) -> Json:
+    """Return one column without what it has by default."""
+    if "kind" in item:
+        return BLANKS[str(item["kind"])]
+    silent = {"public": False, "unit": ""}
+    return {name: value for name, value in item.items() if silent.get(name) != value}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """What a file says: arguments of `Schema`, and of bounds that were bought (None: nothing)."""
+
+    columns: dict[str, Declaration | Blank]
+    unit: Any
+    max_rows: Any
+    bought: Any
+
+
+def read_schema(path: str | PathLike[str]) -> SchemaFile:
+    """Return what a schema's file says.
+
+    Raises
+    ------
+    StorageError
+        There is no such file, or it is no text.
+    SchemaError
+        It is no TOML, or says what a schema does not; the message names the column and the word.
+    """
+    text = read_text(path, "a schema")
+    reason = ""
+    try:
+        content = tomllib.loads(text.removeprefix("\ufeff"))
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as problem:
+        place = re.search(r"\(at [^()]*\)$", str(problem))  # the rest quotes the text, which may be rows
+        reason = f"it is no TOML that can be read {place[0] if place else ''}".rstrip()
+    if reason:
+        raise SchemaError(f"{path}: {reason}")
+    try:
+        return _schema(content)
+    except PrivinfError as problem:
+        reason = str(problem)
+    raise SchemaError(f"{path}: {reason}")
+
+
+def _schema(content: Mapping[str, Any]) -> SchemaFile:
+    if unknown := [name for name in content if name not in TOP_WORDS]:
+        raise SchemaError(f"{unknown[0]!r} is no word of a schema: write [columns.{unknown[0]}] for a column")
+    columns = content.get("columns")
+    if not isinstance(columns, Mapping):
+        raise SchemaError("there is no column: write [columns.NAME] with low and high, or levels")
+    declared = {name: _declared(name, item) for name, item in columns.items()}
+    return SchemaFile(declared, content.get("unit"), content.get("max_rows", 1), content.get("bought"))
+
+
+def _declared(name: str, item: Any) -> Declaration | Blank:
+    known = LEVELS if isinstance(item, Mapping) and "levels" in item else NUMBER
+    if not isinstance(item, Mapping) or not ({"low", "high"} <= item.keys() or "levels" in item):
+        raise SchemaError(f"column {name!r}: write low = ... and high = ..., or levels = [...]")
+    if unknown := [word for word in item if word not in known]:
+        raise SchemaError(f"column {name!r}: {unknown[0]!r} is none of {', '.join(known)}")
+    if item.get("levels") == []:
+        return Blank("levels")
+    if known is NUMBER and item["low"] == item["high"] == "":
+        return Blank("number")
+    rest = {word: value for word, value in item.items() if word not in ("low", "high", "levels")}
+    try:
+        if known is LEVELS:
+            return Factor(item["levels"], **rest)
+        ends = as_declaration(name, (item["low"], item["high"]))
+        assert isinstance(ends, Numeric)
+        return Numeric(ends.low, ends.high, **{"unit": ends.unit, **rest})
+    except PrivinfError as problem:
+        reason = str(problem).removeprefix(f"column {name!r}: ")
+    raise SchemaError(f"column {name!r}: {reason}")

@@ -1,0 +1,186 @@
+"""The command line of one curator: schema, ledger, fit of rows, release of one table, configuration."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+
+SCHEMA = """
+[columns.wage]
+low = 0
+high = 50
+[columns.age]
+low = 18
+high = 90
+[columns.sex]
+levels = ["f", "m"]
+"""
+SPEND = ("--epsilon", "2", "--delta", "1e-6")
+
+
+@pytest.fixture
+def desk(study):
+    rng = np.random.default_rng(1)
+    age, sex = rng.uniform(20, 85, 4000), rng.choice(["f", "m"], 4000)
+    wage = 5 + 0.2 * age + (sex == "m") + rng.normal(0, 2, 4000)
+    frame = pd.DataFrame({"wage": wage, "age": age, "sex": sex, "extra": 1})
+    frame.to_parquet("rows.parquet")
+    frame.to_csv("rows.csv", index=False)
+    (study.folder / "s.toml").write_text(SCHEMA)
+    made = study.run("ledger", "create", "l.json", "--epsilon", "2.5", "--delta", "1e-6")
+    assert made.exit_code == 0, made.output
+    return study
+
+
+def fit(desk, *words, formula="wage ~ age + sex", data="rows.parquet", spend=SPEND):
+    return desk.run("fit", formula, data, "--schema", "s.toml", *spend, *words)
+
+
+def test_a_fit_of_rows_is_charged_written_and_refused_at_the_limit(desk):
+    files = ("--ledger", "l.json", "--out", "r.npz", "--json", "r.json", "--summary", "r.html")
+    done = fit(desk, *files)
+    assert done.exit_code == 0, done.output
+    result, ledger = pi.load_results("r.npz"), pi.LedgerFile("l.json")
+    assert result.model.name == "OLS"
+    assert result.privacy.secure
+    assert abs(result.params["age"] - 0.2) < 5 * result.bse["age"]
+    assert json.loads((desk.folder / "r.json").read_text())["fit"]["nobs"] == 4000
+    assert "of 2.5 at delta 1e-06" in done.output
+    spent = len(ledger)
+    assert spent > 0
+    desk.refused(fit(desk, *files), "r.npz is there already", "--overwrite")
+    desk.refused(fit(desk, "--ledger", "l.json"), "would pass the limit of one person, epsilon <= 2.5")
+    assert len(pi.LedgerFile("l.json")) == spent
+
+
+@pytest.mark.parametrize("model", ["ols", "moments"])
+@pytest.mark.parametrize("data", ["rows.parquet", "rows.csv"])
+def test_models_and_files_give_what_python_gives(model, data, desk):
+    done = fit(desk, "--model", model, "--seed", "3", "--out", "r.npz", "--quiet", data=data)
+    assert (done.exit_code, done.output) == (0, "")
+    kind = {"ols": pi.OLS, "moments": pi.MomentOLS}[model]
+    rows, schema = pd.read_parquet("rows.parquet"), pi.load_schema("s.toml")
+    ours = kind.from_formula("wage ~ age + sex", rows, schema=schema).fit(epsilon=2.0, delta=1e-6, rng=3)
+    pd.testing.assert_series_equal(pi.load_results("r.npz").params, ours.params)
+
+
+def test_a_logistic_fit_with_its_words(desk):
+    rows = pd.read_parquet("rows.parquet")
+    rows.assign(high=rows.wage > 15, wage=rows.wage / 50).to_parquet("rows.parquet")
+    (desk.folder / "s.toml").write_text(SCHEMA + "[columns.high]\nlow = 0\nhigh = 1\n")
+    done = fit(desk, "--model", "logit", "--out", "r.npz", formula="high ~ age")
+    assert done.exit_code == 0, done.output
+    assert pi.load_results("r.npz").params["age"] > 0
+
+
+def test_one_release_of_a_table_serves_many_fits(desk):
+    words = ("release", "--schema", "s.toml", "--data", "rows.csv", *SPEND, "--ledger", "l.json")
+    done = desk.run(*words, "--out", "m.npz", "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+    for formula in ("wage ~ age + sex", "age ~ wage"):
+        fitted = desk.run("fit", formula, "m.npz", "--out", "r.npz", "--overwrite")
+        assert fitted.exit_code == 0, fitted.output
+        expected = pi.load_release("m.npz").regress(formula)
+        pd.testing.assert_series_equal(pi.load_results("r.npz").params, expected.params)
+    desk.refused(desk.run(*words, "--out", "n.npz"), "would pass the limit")
+    assert "n.npz" not in desk.files()
+    one = desk.run(*words[:-2], "--term", "wage", "--term", "age", "--out", "n.npz")
+    assert "without --ledger nothing remembers" in one.output
+    desk.refused(desk.run("fit", "wage ~ sex", "n.npz"), "sex")
+
+
+def test_a_suggested_schema_is_blank_or_bought(desk):
+    done = desk.run("schema", "suggest", "rows.csv", "--column", "wage", "--column", "sex", "--out", "n.toml")
+    assert "fill in wage, sex" in done.output
+    assert pi.load_schema("n.toml").blank == ("wage", "sex")
+    desk.refused(desk.run("schema", "check", "n.toml"), "has blanks, fill them in: wage, sex")
+    bought = desk.run(
+        "schema",
+        "suggest",
+        "rows.csv",
+        "--out",
+        "b.toml",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--ledger",
+        "l.json",
+    )
+    assert bought.exit_code == 0, bought.output
+    assert "fill in sex" in bought.output
+    schema = pi.load_schema("b.toml")
+    assert isinstance(schema, pi.FoundSchema)
+    assert 10 < schema["age"].low < 30
+    assert len(pi.LedgerFile("l.json")) > 0
+    # A blank column that a fit does not need is in nobody's way.
+    done = desk.run("fit", "wage ~ age", "rows.csv", "--schema", "b.toml", *SPEND)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_schema_is_checked_against_formula_and_table(desk):
+    done = desk.run("schema", "check", "s.toml", "--formula", "wage ~ C(sex) * age", "--data", "rows.csv")
+    assert done.exit_code == 0, done.output
+    assert "C(sex)[T.m]:age" in done.output
+    assert "rows.csv has these 3 columns" in done.output
+    desk.refused(desk.run("schema", "check", "s.toml", "--formula", "wage ~ size"), "size")
+    (desk.folder / "t.toml").write_text(SCHEMA.replace('levels = ["f", "m"]', "low = 0\nhigh = 1"))
+    desk.refused(desk.run("schema", "check", "t.toml", "--data", "rows.csv"), "holds texts (or dates) in sex")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fit", "wage ~ age", "rows.csv"), "privinf schema suggest rows.csv"),
+        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml"), "say what may be spent: --epsilon"),
+        (
+            ("fit", "wage ~ age", "rows.csv", "rows.csv", "--schema", "s.toml", *SPEND),
+            "the rows of one table",
+        ),
+        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--shrink"), "--shrink belongs to"),
+        (
+            ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "no"),
+            "privinf ledger create no",
+        ),
+        (("fit", "wage ~ pay", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "l.json"), "pay"),
+        (("fit", "wage ~ age", "rows.csv", "--epsilon", "1"), "need --schema"),
+        (("release", "--data", "rows.csv", "--out", "o.npz"), "give --plan and --party, or the --schema"),
+        (
+            ("release", "--schema", "s.toml", "--party", "a", "--data", "rows.csv", "--out", "o.npz"),
+            "--party belongs",
+        ),
+        (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "is there already"),
+        (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),
+        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "belong to --epsilon"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_spent(words, said, desk):
+    before = desk.files()
+    desk.refused(desk.run(*words), said)
+    assert desk.files() - {"l.json.lock"} == before - {"l.json.lock"}
+    assert len(pi.LedgerFile("l.json")) == 0
+
+
+def test_options_come_from_a_file_and_what_is_typed_wins(desk):
+    (desk.folder / "c.toml").write_text('[fit]\nschema = "s.toml"\nepsilon = 2\ndelta = 1e-6\nseed = 1\n')
+    words = ("fit", "wage ~ age", "rows.csv", "--out", "r.npz", "--overwrite")
+    assert desk.run("--config", "c.toml", *words).exit_code == 0
+    assert pi.load_results("r.npz").privacy.epsilon() == pytest.approx(2.0, rel=1e-6)
+    assert desk.run("--config", "c.toml", *words, "--epsilon", "1").exit_code == 0
+    assert pi.load_results("r.npz").privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
+    (desk.folder / "c.toml").write_text("[fit]\nepsilom = 2\n")
+    desk.refused(desk.run("--config", "c.toml", *words), "has no option 'epsilom'")
+    (desk.folder / "c.toml").write_text("[fits]\nepsilon = 2\n")
+    desk.refused(desk.run("--config", "c.toml", *words), "[fits] is no command")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell, study):
+    done = study.run("completion", shell)
+    assert done.exit_code == 0
+    assert "_PRIVINF_COMPLETE" in done.output

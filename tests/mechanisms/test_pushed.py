@@ -1,0 +1,251 @@
+"""Sums made inside a database are those of blocks, to the bit, and so is what they refuse."""
+
+import hashlib
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import pushing, tables
+
+import privinf as pi
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, StorageError
+from privinf.mechanisms.databases import DIALECTS, PushedSource, query, smallest
+from privinf.mechanisms.passes import RowPasses
+from privinf.mechanisms.pushed import Question
+from privinf.mechanisms.rows import as_rows
+
+duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+CASES = range(30)
+SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 2), "w": (-3, 1e7), "g": ["a'", "b", "c"], "k": [1, 2, 5]})
+
+
+@pytest.fixture(scope="module")
+def database():
+    return duckdb.connect()
+
+
+@pytest.fixture(scope="module")
+def server():
+    ibis = pytest.importorskip("ibis", reason="ibis is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    if pushing.programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        pushing.postgres(Path(name)) as where,
+    ):
+        connection = ibis.postgres.connect(**where)
+        yield connection
+        connection.disconnect()
+
+
+def in_duckdb(database, case):
+    database.execute(case.create(0))
+    return pi.open_rows(database.sql("select * from held"), push_down=True)
+
+
+def in_postgres(server, case):
+    server.raw_sql(case.create(1)).connection.commit()
+    return pi.open_rows(server.table("held"), push_down=True)
+
+
+def table(n=500):
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            "y": rng.normal(3, 3, n), "x": rng.normal(0, 1, n), "w": rng.integers(-5, 9, n),
+            "g": rng.choice(["a'", "b", "c"], n), "k": rng.choice([1, 2, 5], n),
+        }
+    )  # fmt: skip
+
+
+def of_table(database, frame):
+    database.register("frame", frame)
+    return pi.open_rows(database.sql("select * from frame"), push_down=True)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_integers_of_duckdb_are_those_of_numpy(database, seed):
+    case = pushing.random_case(seed)
+    assert pushing.told(case, in_duckdb(database, case)) == pushing.told(case, case.arrow().to_pandas())
+
+
+def test_integers_of_postgres_are_those_of_numpy(server):
+    for seed in CASES:
+        case = pushing.random_case(seed)
+        assert pushing.told(case, in_postgres(server, case)) == pushing.told(
+            case, case.arrow().to_pandas()
+        ), seed
+
+
+def test_random_tables_are_summed_and_refused_in_every_way():
+    found = [pushing.told(case, case.arrow().to_pandas()) for case in map(pushing.random_case, CASES)]
+    refused = {one[1] for one in found if isinstance(one, tuple)}
+    assert sum(isinstance(one, list) for one in found) >= 10
+    for why in ("missing", "infinite", "outside its declared levels"):
+        assert any(why in one for one in refused), why
+
+
+def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monkeypatch):
+    """Mutants: nan is the largest number to DuckDB, so both put a missing value at the upper end."""
+
+    cases = [case for case in map(pushing.random_case, CASES) if case.missing != "raise"][:3]
+    expected = [pushing.told(case, case.arrow().to_pandas()) for case in cases]
+
+    def differ():
+        return [pushing.told(case, in_duckdb(database, case)) for case in cases] != expected
+
+    assert not differ()
+    with monkeypatch.context() as patch:
+        patch.setattr(Question, "_gaps", lambda self, value, instead: [])
+        assert differ()
+
+    def least(self, name, grid, low, high):
+        made = original(self, name, grid, low, high)
+        value, number = self._value(name), self._dialect.number
+        inner = f"least(greatest({value}, {number(low)}), {number(high)})"
+        text = f"FLOOR({inner} * {number(grid.factor[0])} + {number(grid.shift[0])})"
+        return type(made)(self._dialect.integer(text), made.least, made.most)
+
+    original = Question._of_number
+    with monkeypatch.context() as patch:
+        patch.setattr(Question, "_of_number", least)
+        assert differ()
+
+
+@pytest.mark.parametrize("cov_type", ["nonrobust", "HC0"])
+@pytest.mark.parametrize("formula", ["y ~ x + g", "y ~ 0 + x + w", "k ~ x + C(g, Sum)", "y ~ g*C(k) + k"])
+def test_a_release_has_the_digest_of_blocks(database, formula, cov_type):
+    frame = table()
+
+    def digest(data):
+        release = pi.Moments(SCHEMA, formula).release(data, mu=1.0, rng=5, cov_type=cov_type)
+        parts = (array.tobytes() for _, array in sorted(release.arrays.items()))
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+
+    assert digest(of_table(database, frame)) == digest(frame)
+
+
+def test_a_model_takes_a_table_of_a_database(database):
+    ibis = pytest.importorskip("ibis", reason="ibis is not installed")
+    frame = table()
+    held = ibis.duckdb.connect().create_table("held", tables.arrow(frame))
+    fits = [
+        pi.MomentOLS.from_formula("y ~ x + g", data, schema=SCHEMA).fit(epsilon=1.0, delta=1e-6, rng=2)
+        for data in (
+            frame,
+            pi.open_rows(held, push_down=True),
+            pi.open_rows(held.filter(ibis._.y > -1e9), push_down=True),
+        )
+    ]
+    for fit in fits[1:]:
+        assert fit.params.equals(fits[0].params)
+        assert fit.bse.equals(fits[0].bse)
+
+
+def test_what_needs_rows_is_refused_before_a_charge(database):
+    data, ledger = of_table(database, table()), pi.Ledger()
+
+    def refused(reason, make):
+        with pytest.raises(NotAvailableError, match=reason):
+            make()
+        assert not ledger.entries
+
+    def fit(formula, schema=SCHEMA, model=pi.MomentOLS, **options):
+        spent = {"mu": 1.0} if "epsilon" not in options else {"epsilon": options.pop("epsilon")}
+        return lambda: model.from_formula(formula, data, schema=schema, ledger=ledger, **options).fit(**spent)
+
+    refused("needs rows", fit("y ~ x", model=pi.OLS))
+    for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
+        refused("leave push_down", fit(f"y ~ {term}"))
+    refused("or no noise", fit("y ~ x", epsilon=np.inf))
+    public = SCHEMA.fill({"w": pi.Numeric(1, 9, public=True)})
+    refused("needs rows", fit("y ~ x + w", public))
+    refused("there are weights", fit("y ~ x", public, weights="w"))
+    refused("needs rows", fit("y ~ x", pi.Schema({"y": (0, 10), "x": (-1, 2)}, unit="g", max_rows=400)))
+
+
+def test_doors_refuse_what_has_no_database():
+    with pytest.raises(ArgumentError, match="DuckDB relation or an ibis table"):
+        pi.open_rows(table(), push_down=True)
+    with pytest.raises(ArgumentError, match="neither spool"):
+        pi.open_rows(table(), push_down=True, spool=True)
+    ibis = pytest.importorskip("ibis", reason="ibis is not installed")
+    with pytest.raises(NotAvailableError, match="never compared"):
+        pi.open_rows(ibis.polars.connect().create_table("held", tables.arrow(table())), push_down=True)
+
+
+def test_a_query_that_fails_quotes_no_row(database):
+    frame = table().astype({"x": object})
+    frame["x"] = frame["x"].astype(str)
+    frame.loc[7, "x"] = "4711.secret"
+    database.register("frame", frame)
+    data = pi.open_rows(database.sql("select y, cast(x as double) as x from frame"), push_down=True)
+    with pytest.raises(StorageError, match="failed in its database") as caught:
+        pi.MomentOLS.from_formula("y ~ x", data, schema=SCHEMA).fit(mu=1.0)
+    assert "4711" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_sums_are_not_pickled_and_not_shown(database):
+    data = of_table(database, table())
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(data)
+    assert "rows not shown" in repr(data)
+
+
+def test_texts_are_compared_byte_by_byte(database):
+    database.execute("drop table if exists held; create table held (y double, g varchar collate nocase)")
+    database.execute("insert into held values (1, 'a'), (2, 'A'), (3, 'b')")
+    schema = pi.Schema({"y": (0, 10), "g": ["a", "b"]})
+    for push_down in (True, False):
+        data = database.sql("select * from held")
+        data = pi.open_rows(data, push_down=True) if push_down else data
+        with pytest.raises(SchemaError, match="outside its declared levels"):
+            pi.MomentOLS.from_formula("y ~ g", data, schema=schema).fit(mu=1.0)
+
+
+def test_an_empty_table_has_too_few_rows(database):
+    with pytest.raises(pi.errors.AlignmentError, match="too few"):
+        pi.MomentOLS.from_formula("y ~ x", of_table(database, table(0)), schema=SCHEMA).fit(mu=1.0)
+
+
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_queries_are_of_their_dialect(name):
+    """Compiled, and run in DuckDB and PostgreSQL alone: texts that parse, without LEAST or GREATEST."""
+    sqlglot = pytest.importorskip("sqlglot", reason="sqlglot is not installed")
+    asked, kinds = (
+        [],
+        {"y": "number", "x": "decimal", "w": "number", "g": "text", "k": "number", "b": "truth"},
+    )
+
+    class Stop(Exception):
+        pass
+
+    def run(layers):
+        asked.append(layers)
+        raise Stop
+
+    source = PushedSource("the table", kinds, DIALECTS[name], run)
+    schema = SCHEMA.fill({"b": [True, False]})
+    model = pi.Moments(schema, "y ~ x + w + g:b", radius=0.9)
+    passes = RowPasses(model.design, as_rows(source))
+    reach, q2 = passes.public_sizes()
+    for one in model._asked(1.0, reach, q2, robust=True):
+        with pytest.raises(StorageError):
+            one.over(passes, exact=True)
+        text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
+        (parsed,) = sqlglot.parse(text, read=name)
+        used = {type(node).__name__ for node in parsed.walk()}
+        assert not used & {"Least", "Greatest", "Ln", "Exp", "Pow", "Command"}
+        assert {"Case", "Floor", "Sum"} <= used
+
+
+def test_products_too_small_for_a_double_are_known():
+    for factor in (0.9, 0.3, 1e-5, 2.0**-30, 7e-200):
+        least = smallest(factor)
+        assert least * factor > 0.0 == np.nextafter(least, 0.0) * factor

@@ -1,0 +1,86 @@
+"""Terms of statistics on their grid: tables of means, sums of 2^40 rows, merged in any order."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from privinf.errors import SensitivityError
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.statistics import families
+from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.families import exponential, logistic
+
+P = 3
+MODEL = {
+    "theta": np.array([0.8, -0.4, 0.3]),
+    "transform": np.eye(P),
+    "score_bound": 0.7,
+    "curvature_bound": 0.2,
+}
+SECOND = {
+    "response_factor": 0.5, "theta": np.array([0.1, 0.2, -0.3]), "whitening": np.eye(P) + 0.1, "unit": 0.7,
+    "low": 0.5, "high": 1.5, "weight": 1.2, "clip": 1.6, "thresholds": np.array([0.2, 0.4, 0.9]),
+    "quantity": "score", "response_weight": 0.8, "residual_clip": 1.1,
+}  # fmt: skip
+CASES = {
+    "curved.step": MODEL | {"family": "binomial", "share": 0.5},
+    "curved.score": MODEL | {"family": "poisson", "high": 0.7},
+    "curved.meat": MODEL | {"family": "binomial", "high": 0.7},
+    "curved.secant": MODEL | {"family": "poisson", "step": np.array([0.3, 0.0, -0.2]), "clip": 0.2},
+    "curved.counts": MODEL | {"family": "binomial", "of": "score", "thresholds": np.array([0.1, 0.4])},
+    "glm.score": {"family": "binomial", "theta": MODEL["theta"], "radius": 1.5},
+    **{name: SECOND for name in SITE_OPS if name.startswith("whitened.") and name != "whitened.columns"},
+}
+EVERY = pytest.mark.parametrize("name", CASES)
+
+
+def block(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(0.0, 0.7, (rows, P)), rng.integers(0, 3, rows).astype(float)
+    return SiteBlock(X, y, np.full(P, -2.0), np.full(P, 2.0), 0.0, 3.0)
+
+
+def sums(name, rows):
+    op = SITE_OPS[name]
+    args = {key: value for key, value in CASES[name].items() if key in op.arguments}
+    found = op.sums(rows, args)
+    found.update(rows)
+    return found
+
+
+def test_tables_of_means_are_as_far_off_as_said_and_the_same_everywhere():
+    eta = np.concatenate([np.linspace(-40.0, 40.0, 400_001), [-1e300, 1e300]])
+    tail = logistic(eta, exact=True)
+    assert np.abs(tail - expit(-np.abs(eta))).max() <= 2.0**-26.3
+    assert (np.diff(tail[:-2][eta[:-2] >= 0.0]) <= 0.0).all()
+    z = np.linspace(-63.9, 60.0, 400_001)
+    assert np.abs(exponential(z, exact=True) / np.exp(z) - 1.0).max() <= 1.21e-7
+    assert exponential(np.array([1e300, -1e300]), exact=True) == pytest.approx([np.exp(60.0), np.exp(-64.0)])
+    arrays = (families._logistic_table()[0], *families._exponential_table())
+    text = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    assert text.startswith("c9825b5e73a8be6d")
+
+
+@EVERY
+def test_sums_are_merged_in_any_order_to_the_same_integers(name):
+    whole, parts = block(3000), list(block(3000).parts(700))
+    one = sums(name, parts[-1])
+    for part in parts[:-1]:
+        one.merge(sums(name, part))
+    assert one.rows == 3000
+    np.testing.assert_array_equal(one.steps(2.0**-30), sums(name, whole).steps(2.0**-30))
+
+
+@EVERY
+def test_sums_take_as_many_rows_as_said(name):
+    rows = block(1024)
+    many, once = sums(name, rows), sums(name, rows).floats()
+    for _ in range(30):
+        many.merge(many)
+    assert many.rows == 2**40
+    np.testing.assert_array_equal(many.floats(), 2.0**30 * once)
+    assert np.abs(many.steps(2.0**-18) / 2.0**48 - once).max() <= 2.0**-48 * max(1.0, np.abs(once).max())
+    with pytest.raises(SensitivityError, match=r"2\^40 rows"):
+        many.update(rows)
