@@ -56,7 +56,7 @@ class FitOptions(TypedDict):
     exposure: str | None
     plain: bool
     shrink: bool
-    target: JoinedTarget
+    target: JoinedTarget | None
     alpha: float
     out: Path | None
     json_file: Path | None
@@ -84,8 +84,8 @@ class FitOptions(TypedDict):
 @click.option("--exposure", help="Column whose logarithm has the coefficient 1 (poisson).")
 @click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
 @click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
-@click.option("--target", type=click.Choice(get_args(JoinedTarget)), default="population", show_default=True,
-              help="Intervals for the population, or for these very people.")  # fmt: skip
+@click.option("--target", type=click.Choice(get_args(JoinedTarget)),
+              help="Releases and moments: intervals for the population (default), or for these people.")  # fmt: skip
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
 @click.option("--out", type=NEW_FILE, help="Save the result, .npz, for privinf.load_results.")
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")
@@ -154,11 +154,13 @@ def _of_rows(given: FitOptions) -> tuple[Results, list[str]]:
     words: dict[str, Any] = {name: given[name] for name in ROLE_COLUMNS if given[name] is not None}  # type: ignore[literal-required]
     if (kind := given["model"] or "ols") == "moments" and words.keys() - {"weights"}:
         raise ArgumentError("--offset and --exposure belong to --model poisson and logit")
+    if kind != "moments" and given["target"] is not None:
+        raise ArgumentError("--target belongs to releases and to --model moments")
     if given["missing"] is not None:
         words["missing"] = given["missing"]
     rows = open_rows(given["files"][0], progress=False if given["quiet"] else None)
     model = ROW_MODELS[kind].from_formula(given["formula"], rows, schema=schema, ledger=ledger, **words)
-    chosen = {} if given["cov_type"] is None else {"cov_type": given["cov_type"]}
+    chosen = {name: given[name] for name in ("cov_type", "target") if given[name] is not None}
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
 
@@ -174,7 +176,7 @@ def _of_releases(given: FitOptions) -> tuple[Results, list[str]]:
     if len(given["files"]) > 1 or (one := load_release(given["files"][0])).kind.startswith(OF_PARTIES):
         return _of_parties(joined_files(given["files"]), given), []
     _refuse(given, ON_RELEASES, "belongs to releases of several parties")
-    return one.regress(given["formula"], target=given["target"]), []
+    return one.regress(given["formula"], target=given["target"] or "population"), []
 
 
 def _of_parties(joined: Release, given: FitOptions) -> Results:
@@ -185,13 +187,15 @@ def _of_parties(joined: Release, given: FitOptions) -> Results:
         model: RMGMOLS | DGMOLS = RMGMOLS.from_release(joined)
     else:
         model = (BGMOLS if plain else DGMOLS).from_release(joined)
-    return model.regress(given["formula"], debias=not plain, shrink=shrink, target=given["target"])
+    return model.regress(
+        given["formula"], debias=not plain, shrink=shrink, target=given["target"] or "population"
+    )
 
 
 def _refuse(given: FitOptions, words: tuple[str, ...], reason: str) -> None:
     """Raise ArgumentError for the first of these options that was given."""
     for word in words:
-        if given[word] not in (None, False):  # type: ignore[literal-required]
+        if given[word] is not None and given[word] is not False:  # type: ignore[literal-required]
             raise ArgumentError(f"--{word.removesuffix('_file').replace('_', '-')} {reason}")
 
 

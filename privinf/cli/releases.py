@@ -116,7 +116,7 @@ def release_command(**given: Unpack[ReleaseOptions]) -> None:
 def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
     """Return one party's release, what is told of its privacy, and the ledger."""
     for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
-        if given[word]:
+        if given[word] is not None and given[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
             raise ArgumentError(f"{name} belongs to --schema: the plan says what is released and spent")
     assert given["plan_file"] is not None

@@ -30,6 +30,7 @@ from privinf.schema import Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import Blank
 
+CLIP = 0.01
 SHELLS = ("bash", "zsh", "fish")
 DATA = click.Path(exists=True, path_type=Path)
 
@@ -41,7 +42,7 @@ class SuggestOptions(TypedDict):
     columns: tuple[str, ...]
     unit: str | None
     max_rows: int
-    clip: float
+    clip: float | None
     epsilon: float | None
     delta: float | None
     mu: float | None
@@ -62,8 +63,8 @@ def schema_group() -> None:
 @click.option("--column", "columns", multiple=True, help="A column that is wanted. Repeat it; default: all.")
 @click.option("--unit", help="Column that tells whose row it is, where one person has several.")
 @click.option("--max-rows", type=int, default=1, show_default=True, help="Most rows of one person.")
-@click.option("--clip", type=float, default=0.01, show_default=True,
-              help="With a budget: share of the rows that bounds may leave out.")  # fmt: skip
+@click.option("--clip", type=float,
+              help=f"With a budget: share of the rows that bounds may leave out; default: {CLIP}.")  # fmt: skip
 @spending_options
 @click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
@@ -84,8 +85,8 @@ def suggest_command(**given: Unpack[SuggestOptions]) -> None:
     bought = any(given[word] is not None for word in ("epsilon", "mu", "rho"))
     if bought:
         schema = _bought(given)
-    elif given["ledger_file"] is not None or given["delta"] is not None or given["seed"] is not None:
-        raise ArgumentError("--ledger, --delta and --seed belong to --epsilon: without it nothing is bought")
+    elif any(given[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
+        raise ArgumentError("--ledger, --delta, --seed and --clip belong to --epsilon, a budget")
     else:
         schema = _blank(given)
     try:
@@ -112,8 +113,9 @@ def _bought(given: SuggestOptions) -> Schema:
     blank, path = _blank(given), given["ledger_file"]
     numbers = [name for name, one in blank.columns.items() if isinstance(one, Blank) and one.kind == "number"]
     ledger = None if path is None else open_ledger(path)
+    clip = CLIP if given["clip"] is None else given["clip"]
     schema = find_bounds(
-        open_rows(given["data"]), given["columns"] or numbers, clip=given["clip"], unit=given["unit"],
+        open_rows(given["data"]), given["columns"] or numbers, clip=clip, unit=given["unit"],
         max_rows=given["max_rows"], ledger=ledger, **spending_of(given),
     )  # fmt: skip
     click.echo(repr(schema))

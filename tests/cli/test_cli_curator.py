@@ -157,6 +157,12 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
         (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "is there already"),
         (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "belong to --epsilon"),
+        (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "belong to --epsilon"),
+        (
+            ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--target", "sample"),
+            "--target belongs",
+        ),
+        (("fit", "wage ~ age", "rows.csv", "--seed", "0"), "need --schema"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(words, said, desk):

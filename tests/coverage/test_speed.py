@@ -31,7 +31,8 @@ def test_score_intervals_of_ten_and_twenty_slopes(bench):
 
 @pytest.mark.timing
 def test_many_fits_at_once(bench):
-    assert bench.replication_costs()["together"][1] <= 0.5
+    costs = bench.replication_costs()
+    assert costs["single"][1] / costs["together"][1] >= 4.0
 
 
 @pytest.mark.timing
