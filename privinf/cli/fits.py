@@ -85,7 +85,7 @@ class FitOptions(TypedDict):
 @click.option("--plain", is_flag=True, help="Plain least squares on the noisy rows: biased, no intervals.")
 @click.option("--shrink", is_flag=True, help="Coefficients for prediction: shrunk, no intervals.")
 @click.option("--target", type=click.Choice(get_args(JoinedTarget)),
-              help="Releases and moments: intervals for the population (default), or for these people.")  # fmt: skip
+              help="Releases, moments: intervals for the population (default) or these people.")  # fmt: skip
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
 @click.option("--out", type=NEW_FILE, help="Save the result, .npz, for privinf.load_results.")
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the result as JSON, for other programs.")

@@ -86,7 +86,7 @@ def suggest_command(**given: Unpack[SuggestOptions]) -> None:
     if bought:
         schema = _bought(given)
     elif any(given[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
-        raise ArgumentError("--ledger, --delta, --seed and --clip belong to --epsilon, a budget")
+        raise ArgumentError("--ledger, --delta, --seed and --clip belong to --epsilon")
     else:
         schema = _blank(given)
     try:
