@@ -64,7 +64,7 @@ def schema_group() -> None:
 @click.option("--unit", help="Column that tells whose row it is, where one person has several.")
 @click.option("--max-rows", type=int, default=1, show_default=True, help="Most rows of one person.")
 @click.option("--clip", type=float,
-              help=f"With a budget: share of the rows that bounds may leave out; default: {CLIP}.")  # fmt: skip
+              help=f"With a budget: share of rows that bounds may leave out; default: {CLIP}.")  # fmt: skip
 @spending_options
 @click.option("--ledger", "ledger_file", type=NEW_FILE, help="With a budget: the account that is charged.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
