@@ -106,17 +106,21 @@ class Context:
 
     def warned(self, estimate: Estimate) -> Context:
         """Return the context with what bought bounds may do to these coefficients as a note; warn of it."""
-        design = self.design
-        if design is None or design.schema is None or estimate.cov is None:
-            return self
-        raw = design.columns if design.raw is None else design.raw
-        columns = {column.name: column.inputs for column in raw}
-        told = design.schema.shifts(columns, design.outcome.column.inputs, estimate.params, estimate.bse)
+        told = self.shifts(estimate)
         for text in told:
             warn(text, ChangedTargetWarning)
         fresh = tuple(f"{text[0].upper()}{text[1:]}." for text in told)
         fresh = tuple(text for text in fresh if text not in self.notes)
         return replace(self, notes=(*self.notes, *fresh)) if fresh else self
+
+    def shifts(self, estimate: Estimate) -> tuple[str, ...]:
+        """Return which of these coefficients bought bounds may have moved notably, as a warning or none."""
+        design = self.design
+        if design is None or design.schema is None or estimate.cov is None:
+            return ()
+        raw = design.columns if design.raw is None else design.raw
+        columns = {column.name: column.inputs for column in raw}
+        return design.schema.shifts(columns, design.outcome.column.inputs, estimate.params, estimate.bse)
 
     def rows_alone(self, cov_type: str) -> str:
         """Return what to say where a covariance takes the rows of one unit as independent; else nothing."""

@@ -14,6 +14,7 @@ from statsmodels.iolib.summary2 import Summary
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
+from privinf.inference.score_test import Identification
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import Fact, PrivateSummary
 from privinf.results.wald import STEEP, WaldResults
@@ -263,7 +264,7 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
         strength = result.identification
         left.append(("Identification:", f"{strength.statistic:.4g}"))
         left.append(("Weak below:", f"{strength.threshold:.3g}"))
-        left.append(_verdict(result, weak=strength.weak))
+        left.append(_verdict(result, strength))
     except NotAvailableError:
         pass
     try:
@@ -275,9 +276,9 @@ def _test_facts(result: DescribedResults) -> tuple[list[Fact], list[Fact]]:
     return left, right
 
 
-def _verdict(result: DescribedResults, *, weak: bool) -> Fact:
+def _verdict(result: DescribedResults, strength: Identification) -> Fact:
     """Return what is to be thought of Wald intervals, or what they rest on."""
-    if weak:
+    if strength.weak:
         return "Wald intervals:", "NOT to be trusted"
     if result.estimate.cov is None:
         return "Wald intervals:", "not available"
@@ -285,6 +286,10 @@ def _verdict(result: DescribedResults, *, weak: bool) -> Fact:
         return "Intervals:", "take rows as independent"
     if result.cov_type == "nonrobust":
         return "Intervals:", EQUAL_VARIANCE
+    if strength.steep:
+        return "Wald intervals:", "err on one side"
+    if result._context.shifts(result.estimate):
+        return "Wald intervals:", "for clipped columns"
     clipped = "clipped_at" in result._context.settings
     return "Wald intervals:", "residuals clipped" if clipped else "can be trusted"
 

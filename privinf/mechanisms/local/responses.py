@@ -180,14 +180,6 @@ def unbiased_dummies(answers: Integers, levels: int, epsilon: float) -> Floats:
     return np.asarray((hits - other) / (1.0 - lie - other), dtype=np.float64)
 
 
-def unbiased_frequencies(answers: Integers, levels: int, epsilon: float) -> Floats:
-    """Return unbiased shares of the codes, shape (k,); they sum to one and may leave [0, 1]."""
-    lie = lie_probability(levels, epsilon)
-    other = lie / (levels - 1)
-    shares = np.bincount(np.asarray(answers), minlength=levels) / len(answers)
-    return np.asarray((shares - other) / (1.0 - lie - other), dtype=np.float64)
-
-
 def checked_codes(codes: ArrayLike, levels: int) -> Integers:
     """Return codes as int64, shape (n,); SchemaError, without a value, if they are not 0, ..., k - 1."""
     try:
