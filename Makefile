@@ -6,6 +6,9 @@ export PRIVINF_DATA ?= ../shared/data
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
 FRESH ?= --fresh
 
+# The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
+READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
+
 .PHONY: demo test lint verify verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
@@ -13,7 +16,12 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,lint]"
 	touch $@
 
-demo: $(VENV)/.installed            ## private regression on statsmodels' Fair data: summary and one plot
+$(VENV)/.demo: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plots]"
+	touch $@
+
+demo: $(READY)                      ## two private regressions on statsmodels' data: summaries and one picture
 	$(BIN)/python vignettes/demo.py
 
 test: $(VENV)/.installed            ## the tests CI runs

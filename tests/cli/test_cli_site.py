@@ -35,7 +35,7 @@ class Door:
     sites = ("north",)
 
     def __init__(self, path):
-        self.remote, self.sent = RemoteSite(path, timeout=60.0), []
+        self.remote, self.sent = RemoteSite(path, timeout=600.0), []
 
     def ask(self, query, sites=None):
         self.sent.append(query)

@@ -65,7 +65,7 @@ def pooled():
 class Doors:
     """Sites behind the sockets of a folder as a federation."""
 
-    def __init__(self, folder, names=NAMES, timeout=30.0):
+    def __init__(self, folder, names=NAMES, timeout=600.0):
         self.remote = {name: RemoteSite(folder / name, timeout=timeout) for name in names}
 
     @property

@@ -37,7 +37,7 @@ from local_grid import LocalGrid, act_as_runner, carried
 
 SIZES = {"north": 200, "south": 400}
 SCORE = {"support": [0, 2], "beta": [0.9, -0.4], "columns": [0, 1], "clip": 1.5, "residual_clip": 0.8}
-FAST = {"timeout": 0.3, "patience": 0.3}
+FAST = {"timeout": 0.3}  # grids of this process answer before the waiting begins, on any machine
 
 
 @pytest.fixture(autouse=True)
@@ -173,11 +173,11 @@ def test_a_site_that_falls_silent():
     grid.silent = {10}
     started = time.monotonic()
     found = server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
-    assert 0.3 <= time.monotonic() - started < 5.0
+    assert time.monotonic() - started >= 0.3
     assert found.sites == server.sites == ("north",)
-    started = time.monotonic()
+    before = len(grid.asked)
     server.vector_sum("clipped_score", SCORE, mu=0.3, label="score")
-    assert time.monotonic() - started < 0.3  # it is not waited for again
+    assert {sent.dst_node_id for sent in grid.asked[before:]} == {11}  # it is not waited for again
     strict = FlowerFederation(grid_of(), list(SIZES), **FAST)
     server = TrustedServer(strict, noise=SimulationNoise(0))
     strict._grid.broken = {10}
@@ -221,7 +221,7 @@ def test_an_answer_from_another_node_is_not_taken():
 def test_a_site_that_is_not_there():
     for options in ({"silent": {10}}, {"broken": {10}}):
         with pytest.raises(AlignmentError, match=r"no answer from site 'south' within 0\.3 s"):
-            FlowerFederation(grid_of(**options), list(SIZES), **FAST)
+            FlowerFederation(grid_of(**options), list(SIZES), patience=0.3)
 
 
 def test_a_site_that_comes_later():
@@ -326,7 +326,7 @@ def test_an_analysis_as_a_server_app(named):
         seen["config"] = config
 
     given = {"rho": 0.5} if named else {"sites": "north, south"}
-    app = server_app(analysis, list(SIZES) if named else None, timeout=5.0)
+    app = server_app(analysis, list(SIZES) if named else None, timeout=300.0)
     app(grid_of(), Context(1, 0, {}, RecordDict(), given))
     assert seen["config"] == given
     assert seen["numbers"].tobytes() == fitted(federation_of())[0].tobytes()
@@ -350,12 +350,10 @@ def test_the_nodes_configuration(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
         deaf.bind(str(tmp_path / "s"))
         deaf.listen()
-        started = time.monotonic()
-        with pytest.raises(AlignmentError, match="no answer"):
+        with pytest.raises(AlignmentError, match=r"no answer.*(timed out|too late)"):
             daemon_of({"site": "north", "socket": str(tmp_path / "s"), "timeout": 0.2})[1].handle(
                 Query("describe"), "north"
             )
-        assert time.monotonic() - started < 30.0
 
 
 def test_arguments():

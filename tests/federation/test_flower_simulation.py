@@ -38,7 +38,7 @@ def simulated(folder):
         found.update(fits_of(federation))
 
     run_simulation(
-        server_app(analysis, NAMES, timeout=60.0, patience=60.0, poll=0.02),
+        server_app(analysis, NAMES, timeout=600.0, patience=600.0, poll=0.02),
         client_app(reach),
         num_supernodes=len(NAMES),
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
@@ -58,7 +58,7 @@ def test_the_same_numbers_as_in_this_process(tmp_path):
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
-            timeout=300.0,
+            timeout=1800.0,
             check=False,
         )
     assert ended.returncode == 0, ended.stderr[-2000:]

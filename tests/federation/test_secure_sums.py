@@ -293,10 +293,10 @@ def test_twenty_sites_are_fast_without_the_sampler(size, limit):
     words = {name: np.full(size, 7, dtype=np.uint64) for name in names}
     times = []
     for repeat in range(6):  # the first computes the pairs' secrets, once in the life of a site
-        start = time.perf_counter()
+        start = time.process_time()
         total = np.zeros(size, dtype=np.uint64)
         for name in names:
             total += pairs[name].masked(words[name], name, names, 0, f"{repeat:064x}")
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
         np.testing.assert_array_equal(total, 140)
     assert min(times[1:]) <= limit

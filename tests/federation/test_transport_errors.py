@@ -55,7 +55,7 @@ def connect(request, tmp_path, monkeypatch):
             local.act_as_runner(monkeypatch)
             app = client_app(lambda config: (config["site"], sites[config["site"]]))
             grid = local.LocalGrid(app, [{"site": name} for name in sites])
-            return FlowerFederation(grid, list(sites), timeout=30.0)
+            return FlowerFederation(grid, list(sites), timeout=600.0)
 
         ways = {"in process": InProcessFederation, "sockets": by_sockets, "flower": by_flower}
         yield ways[request.param]
@@ -189,7 +189,7 @@ def test_a_daemon_that_ended_and_its_successor(trust, tmp_path, monkeypatch):
         return ledger, SiteDaemon(site, name, tmp_path / name).started()
 
     def federation():
-        return FlowerFederation(local.LocalGrid(client_app(), configs), THREE, timeout=2.0, patience=60.0)
+        return FlowerFederation(local.LocalGrid(client_app(), configs), THREE, timeout=2.0, patience=600.0)
 
     running = {name: served(name) for name in THREE}
 

@@ -312,7 +312,7 @@ def judged(
 
 
 @contextmanager
-def alarm(seconds: float = 20.0) -> Iterator[None]:
+def alarm(seconds: float = 300.0) -> Iterator[None]:
     """Raise `Hang` in what takes longer."""
 
     def ring(*_: Any) -> None:

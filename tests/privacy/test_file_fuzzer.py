@@ -152,11 +152,11 @@ def test_a_delta_without_digits_ends_in_an_error(kinds):
 
 
 def test_a_power_of_ten_does_not_fill_the_memory():
-    begun = time.perf_counter()
+    begun = time.process_time()
     for limit in ("1e999999999", "1/0", "0x1", " 1", "-1", 3, None, "9" * 5000, "9" * 400):
         with pytest.raises(PrivinfError):
             Budget.from_dict({"currency": "mu2", "limit": limit, "delta": None})
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 1.0
 
 
 @pytest.mark.parametrize("name", ["release: moments", "results: MomentOLS"])

@@ -228,6 +228,6 @@ def test_a_million_rows_take_well_under_a_second():
     names = [f"x{k}" for k in range(5)]
     design = Schema({"y": (0, 1)} | dict.fromkeys(names, (0, 1))).design("y ~ " + " + ".join(names))
     frame = pd.DataFrame(np.random.default_rng(0).random((1_000_000, 5)), columns=names)
-    start = time.perf_counter()
+    start = time.process_time()
     design.matrix(frame)
-    assert time.perf_counter() - start < 0.8
+    assert time.process_time() - start < 0.8
