@@ -117,7 +117,7 @@ def test_the_price_of_everything_is_the_budget():
 @pytest.mark.parametrize("rho", [math.inf, 2.0])
 def test_joint_coverage_by_simulation_and_by_the_private_bootstrap(rho):
     """59 draws: the 57th is the 95% point, exactly so where no noise is corrected for."""
-    reps, hits = 120, {"simulation": [], "private-bootstrap": []}
+    reps, hits = 60, {"simulation": [], "private-bootstrap": []}
     rejected = []
     for rep in range(reps):
         result = fitted(1_000 + rep, rho, rng=rep, n=1_500, bootstrap_draws=59, public_seed=rep)

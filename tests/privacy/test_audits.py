@@ -833,7 +833,7 @@ def test_a_lattice_and_a_float_release_have_the_same_loss():
 # ---- totals in which one person counts several times: weights, and several rows
 
 
-def weighted_scores(draws=4000, mu=3.0):
+def weighted_scores(draws=2500, mu=3.0):
     """The heaviest row changes between the worst two records; weight 2.5 is the declared bound."""
     pair = worst_moment_pair()
     gap = clean_moments(pair[1]) - clean_moments(pair[0])
@@ -857,7 +857,7 @@ def test_weighted_totals_and_the_mutant_that_forgets_the_weight(monkeypatch):
     assert not audit_scores(*weighted_scores(1000), mu=3.0).passed
 
 
-def grouped_scores(draws=4000, mu=3.0):
+def grouped_scores(draws=2500, mu=3.0):
     """Both rows of one person change."""
     pair = worst_moment_pair()
     gap = clean_moments(pair[1]) - clean_moments(pair[0])

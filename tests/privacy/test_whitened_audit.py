@@ -107,7 +107,8 @@ def climbed(name, args, rng, tries=6, steps=60):
 @pytest.mark.parametrize("name", OPS)
 def test_climbs_reach_the_charge_and_never_pass_it(name, bits):
     rng = np.random.default_rng(0)
-    found = [climbed(name, drawn_args(name, rng) | {"bits": bits}, rng) for _ in range(8)]
+    starts = 4 if bits else 8
+    found = [climbed(name, drawn_args(name, rng) | {"bits": bits}, rng) for _ in range(starts)]
     assert max(found) <= 1.0 + 1e-9
     assert max(found) >= REACHED[name]
 

@@ -125,7 +125,7 @@ def test_limit_has_the_law_of_real_mixing(kind):
 
 def test_limit_has_the_law_of_the_public_door():
     """RMGMOLS on 10,000 people and the limit with its plan's noise, rows and share: the same errors."""
-    n, reps, rng = 10_000, 80, np.random.default_rng(4)
+    n, reps, rng = 10_000, 50, np.random.default_rng(4)
     names, real, limit = [f"x{j}" for j in range(1, 11)], [], []
     for _ in range(reps):
         sample = mixing_design(n, rng, residual=0.2)
