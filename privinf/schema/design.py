@@ -292,13 +292,6 @@ class Design(DesignFields):
             own = self.basis[np.ix_(self.private, self.private)] @ own
         return own * self.scale[self.private] / self.y_scale
 
-    def user_slopes(self, slopes: Floats) -> Floats:
-        """Return private slopes, shape (number of private columns,), from scaled to user units."""
-        own = np.asarray(slopes, dtype=np.float64) * self.y_scale / self.scale[self.private]
-        if self.raw is not None:
-            own = np.array(np.linalg.solve(self.basis[np.ix_(self.private, self.private)], own))
-        return own
-
     def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
         """Return the design matrix of raw rows, shape (n, p), in user units: what coefficients are about.
 

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 import privinf as pi
 from privinf.mechanisms import RandomizedResponse
-from privinf.mechanisms.local.responses import response_matrix
+from privinf.mechanisms.local.responses import lie_probability
 from privinf.noise import LatticeNoise, SimulationNoise
 
 
@@ -55,9 +55,8 @@ def test_entry_matrix_and_errors():
     entry = law.entry(SimulationNoise(0))
     assert entry.loss == pi.accounting.PureLoss(0.7)
     assert not entry.secure
-    matrix = response_matrix(3, 0.7)
-    np.testing.assert_allclose(matrix.sum(axis=1), 1.0)
-    np.testing.assert_allclose(np.log(matrix.max(axis=0) / matrix.min(axis=0)), 0.7, rtol=1e-9)
+    lie = lie_probability(3, 0.7)
+    assert math.log((1.0 - lie) / (lie / 2.0)) == pytest.approx(0.7, rel=1e-9)
     np.testing.assert_array_equal(
         RandomizedResponse(3, math.inf).respond([0, 1, 2], SimulationNoise(0)), [0, 1, 2]
     )

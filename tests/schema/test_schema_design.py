@@ -166,7 +166,6 @@ def test_to_user_inverts_the_scaling(schema, make):
     np.testing.assert_allclose(matrix @ user, predicted, rtol=1e-10, atol=1e-9)
     slopes = user[design.private]
     np.testing.assert_allclose(design.scaled_slopes(slopes), scaled[design.private], rtol=1e-12)
-    np.testing.assert_allclose(design.user_slopes(scaled[design.private]), slopes, rtol=1e-12)
 
 
 def test_scaled_least_squares_equals_statsmodels(schema):

@@ -154,14 +154,6 @@ def lie_probability(levels: int, epsilon: float) -> float:
     return min(steps * 2.0**-64, (levels - 1) / levels)
 
 
-def response_matrix(levels: int, epsilon: float) -> Floats:
-    """Return P(answer = column | code = row), shape (k, k)."""
-    lie = lie_probability(levels, epsilon)
-    matrix = np.full((levels, levels), lie / (levels - 1))
-    np.fill_diagonal(matrix, 1.0 - lie)
-    return matrix
-
-
 def unbiased_dummies(answers: Integers, levels: int, epsilon: float) -> Floats:
     """Return (1{z = l} - Q0) / (P - Q0), shape (n, k), whose mean given the code c is 1{c = l}.
 
