@@ -456,6 +456,14 @@ def test_mutants_of_central_totals_are_caught(mutant, monkeypatch):
     assert audit_scores(*central_scores(True, 2000, 3.0, factor), mu=3.0).exceeded
 
 
+def meats(mechanism, passes, asked, told, draws, mu, source):
+    """Return noisy meats of rows, shape (draws, k), of residuals from what the fit was `told`."""
+    assert asked.reach.l2 == math.sqrt(2.0)
+    scale, _ = mechanism._line(asked, mu).calibrated(source)
+    sums = replace(asked, args=asked.args | told).over(passes, exact=True)
+    return np.array([noisy_total(sums, scale, source) for _ in range(draws)])
+
+
 def residual_scores(draws, mu):
     pair = [(np.array([1.0, 0.0]), 1.0), (np.array([0.0, 1.0]), 1.0)]
     source, scores = SimulationNoise(0), []
@@ -468,12 +476,8 @@ def residual_scores(draws, mu):
         mechanism = model.mechanism
         passes = RowPasses(mechanism.design, model._rows)
         _, asked = mechanism._asked(1.0, np.empty(0), 0.0, robust=True)
-        assert asked.reach.l2 == math.sqrt(2.0)
-        scale, _ = mechanism._line(asked, mu).calibrated(source)
         told = {"response_factor": 1.0 / 0.4, "residual_clip": 1.0}
-        asked = replace(asked, args=asked.args | told)
-        sums = asked.over(passes, exact=True)
-        scores.append(np.array([noisy_total(sums, scale, source) @ gap for _ in range(draws)]))
+        scores.append(meats(mechanism, passes, asked, told, draws, mu, source) @ gap)
     return scores
 
 
@@ -497,12 +501,8 @@ def unit_scores(draws, mu):
         mechanism = pi.Moments(PERSONS, "y ~ a + b")
         passes = RowPasses(mechanism.design, as_rows(rows), together=True)
         _, asked = mechanism._asked(1.0, np.ones(1), 1.0, robust=True, units=2)
-        assert asked.reach.l2 == math.sqrt(2.0)
-        scale, _ = mechanism._line(asked, mu).calibrated(source)
         told = {"response_factor": 1.0 / 0.7, "residual_clip": 1.0 / 0.7}
-        asked = replace(asked, args=asked.args | told)
-        sums = asked.over(passes, exact=True)
-        scores.append(np.array([noisy_total(sums, scale, source) @ gap for _ in range(draws)]))
+        scores.append(meats(mechanism, passes, asked, told, draws, mu, source) @ gap)
     return scores
 
 
