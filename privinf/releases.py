@@ -17,7 +17,7 @@ from privinf.doors import door, doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.fitting.registry import TASKS, named
 from privinf.release_kinds import check_kind
-from privinf.row_groups import row_arrays, row_parquet, write_groups
+from privinf.row_groups import row_arrays, row_parquet, write_groups, write_numbers
 from privinf.schema import Design
 from privinf.sealed import reads, written_whole
 from privinf.storage import (
@@ -27,7 +27,7 @@ from privinf.storage import (
     write_container,
     write_manifest,
 )
-from privinf.typing import PlainValue, RngLike
+from privinf.typing import AnyPath, PlainValue, RngLike
 from privinf.validation import ReadRows, check_count, check_path, check_vacant
 
 FORMAT, ROW_FORMAT = "privinf-release", "privinf-rows"
@@ -215,6 +215,15 @@ class Release(Released):
             raise NotAvailableError(WITHOUT_NOISE)
         target = check_vacant(path, overwrite)
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
+
+    def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write the arrays for other programs, one number a line; see `privinf.row_groups.write_numbers`.
+
+        Raises as `save`; NotAvailableError where rows stand in a Parquet file already, or without pyarrow.
+        """
+        if self.law.get("noise_free", False):
+            raise NotAvailableError(WITHOUT_NOISE)
+        write_numbers(check_vacant(path, overwrite), self.arrays, {"format": FORMAT, **self.header()})
 
     def require(self, kind: str, model: str) -> Release:
         """Return the release itself if it is of `kind`, else raise AlignmentError."""

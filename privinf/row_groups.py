@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from privinf.errors import NotAvailableError, StorageError
-from privinf.sealed import reads
+from privinf.sealed import reads, save_bytes
 from privinf.storage import HashingWriter
 from privinf.validation import ReadRows
 
@@ -48,6 +50,36 @@ def write_groups(
     if writer is not None:
         writer.close()
     return hashing.digest.hexdigest()
+
+
+def write_numbers(path: Path, arrays: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    """Write arrays to a Parquet file, one number a line, and plain content as JSON in its metadata.
+
+    Columns ``array``, ``position``: the number's place in the array read row by row, from 0, and ``value``.
+    The metadata's key ``privinf`` holds `header` and ``shapes``, by array.
+
+    Raises
+    ------
+    NotAvailableError
+        The rows stand in a Parquet file already; pyarrow is not installed.
+    """
+    parquet = row_parquet()
+    import pyarrow
+
+    if any(isinstance(array, ReadRows) for array in arrays.values()):
+        raise NotAvailableError("the rows of this release stand in a Parquet file already: read that one")
+    flat = {name: np.asarray(array, dtype=np.float64).ravel() for name, array in arrays.items()}
+    columns = {
+        "array": np.repeat(list(flat), [one.size for one in flat.values()]),
+        "position": np.concatenate([np.arange(one.size) for one in flat.values()]),
+        "value": np.concatenate(list(flat.values())),
+    }
+    shapes = {name: list(np.shape(array)) for name, array in arrays.items()}
+    text = json.dumps({**header, "shapes": shapes}, allow_nan=False, ensure_ascii=False).encode()
+    table = pyarrow.table(columns).replace_schema_metadata({b"privinf": text})
+    stream = io.BytesIO()
+    parquet.write_table(table, stream)
+    save_bytes(path, stream.getvalue(), overwrite=True)
 
 
 def _columns(name: str, kind: Sequence[Any]) -> list[str]:

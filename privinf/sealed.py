@@ -148,7 +148,12 @@ def written_whole(path: Path, *, private: bool = False, lasting: bool = False) -
 
 
 def save_text(path: str | PathLike[str], text: str, *, overwrite: bool = False) -> None:
-    """Write a text file as a whole, for people and other programs.
+    """Write a text file as a whole; see `save_bytes`."""
+    save_bytes(path, text.encode(), overwrite=overwrite)
+
+
+def save_bytes(path: str | PathLike[str], content: bytes, *, overwrite: bool = False) -> None:
+    """Write a file as a whole, for people and other programs.
 
     Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
     StorageError if it cannot be written.
@@ -156,7 +161,7 @@ def save_text(path: str | PathLike[str], text: str, *, overwrite: bool = False) 
     target = check_vacant(path, overwrite)
     try:
         with written_whole(target) as stream:
-            stream.write(text.encode())
+            stream.write(content)
         return
     except OSError as problem:
         error = StorageError(f"{target} cannot be written ({problem.strerror or type(problem).__name__})")

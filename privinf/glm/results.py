@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
@@ -14,7 +14,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.glm.advice import heavy_tail, notes_of
-from privinf.glm.drawn import curved_system, drawn, equation_of, recorded, restored
+from privinf.glm.drawn import Drawn, curved_system, drawn, equation_of, recorded, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
@@ -26,6 +26,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
+from privinf.results.export import Caution
 from privinf.results.prediction import Prediction, mean_response, predicted
 from privinf.results.rendering import ratios
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Which
@@ -112,12 +113,19 @@ class FederatedGLMResults(Results):
             self.__dict__["_context"] = replace(self._context, system=cast("Any", system))
 
     @cached_property
-    def _drawn(self) -> Floats | None:
-        """Draws of the coefficients, user units; None where intervals are normal."""
+    def _left_open(self) -> Drawn | None:
+        """Draws of the coefficients and what they say; None where intervals are normal."""
         if "curved" not in self._settings or self._estimate.cov is None:
             return None
-        found = drawn(restored(self._settings["curved"]), self.nobs, self._constant)
-        return np.asarray(found.draws @ np.array(self._settings["to_user"]).T)
+        return drawn(restored(self._settings["curved"]), self.nobs, self._constant)
+
+    @cached_property
+    def _drawn(self) -> Floats | None:
+        found = self._left_open
+        return None if found is None else found.draws @ np.array(self._settings["to_user"]).T
+
+    def _is_weak(self, cautions: Sequence[Caution]) -> bool:
+        return super()._is_weak(cautions) or (self._left_open is not None and self._left_open.weak)
 
     def _sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
         if self._drawn is None:

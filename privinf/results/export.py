@@ -1,23 +1,45 @@
-"""Results for other programs: tidy tables, and JSON that anything can read."""
+"""Results for other programs: tidy tables, JSON that anything can read, and Parquet.
+
+What a result warns of travels with it: a flag and the kinds in the tables, all of it in JSON and Parquet.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import math
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from privinf.accounting import PrivacyReport
 from privinf.doors import doors
-from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.errors import LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.provenance import DescribedResults
-from privinf.sealed import save_text
+from privinf.results.rendering import PrivateSummary
+from privinf.sealed import save_bytes, save_text
 from privinf.typing import AnyPath, IntervalMethod
-from privinf.validation import check_fraction
+from privinf.validation import check_fraction, check_vacant
 
-FORMAT, VERSION = "privinf-result", 1
+Caution: TypeAlias = tuple[str, str]
+EXPORT_VERSION = 1
+FIT, TEST, PARTIES = "privinf-result", "privinf-test", "privinf-parties"
+# The kind of caution of a fit that has no covariance.
+NO_ERRORS = "NoStandardErrors"
+DELTA_CAUTION = (
+    "epsilon is stated at delta = {:g}, which is at least 1/n: publishing one record at random would keep "
+    "such a claim; name a delta far below 1/n"
+)
+PARQUET_KEY = b"privinf"
+COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
+GLANCE = (
+    "model", "response", "nobs", "df_resid", "r_squared", "sigma", "cov_type", "target", "identification",
+    "weak", "cautions", *COST_COLUMNS,
+)  # fmt: skip
+TIDY_TEST = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 
 
 @doors
@@ -38,8 +60,9 @@ class PortableResults(DescribedResults):
         DataFrame
             Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
             (what the same data would have had without noise), ``statistic``, ``p_value``, ``conf_low``,
-            ``conf_high``, and ``weak``: whether the noise left too little signal for normal intervals. What
-            there is not is nan.
+            ``conf_high``, ``weak``: whether the noise left too little signal for normal intervals, or no
+            errors at all, and ``cautions``: what the intervals are warned of, the kinds. What there is not is
+            nan.
 
         Warns
         -----
@@ -58,73 +81,205 @@ class PortableResults(DescribedResults):
         for name, read in columns.items():
             table[name] = np.asarray(_known(read, np.full(size, np.nan)), dtype=np.float64)
         ends = np.asarray(_known(lambda: self.conf_int(alpha, method), np.full((size, 2), np.nan)))
-        weak = [_known(lambda: self.identification.weak, self._estimate.cov is None)] * size
-        return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1], "weak": weak})
+        found = self.cautions
+        marks = {"weak": [self._is_weak(found)] * size, "cautions": [_kinds(found)] * size}
+        return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
 
     def glance(self) -> pd.DataFrame:
         """Return one row on the whole fit: its size, measures of fit, strength and privacy.
 
         Columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``, ``cov_type``,
-        ``target``, ``identification``, ``weak``, ``epsilon``, ``delta``, ``mu``, ``rho``, ``unit``,
-        ``relation``, ``trust``, ``secure``. What there is not is nan.
+        ``target``, ``identification``, ``weak``, ``cautions`` (kinds; see `cautions`), ``epsilon``,
+        ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. What there is not is nan.
         """
-        report, delta = self.privacy, self.privacy.default_delta
+        found = self.cautions
         facts: dict[str, Callable[[], Any]] = {
             "df_resid": lambda: self.df_resid,
             "r_squared": lambda: self.rsquared,
             "sigma": lambda: math.sqrt(self.scale),
             "identification": lambda: self.identification.statistic,
-            "weak": lambda: self.identification.weak,
-            "epsilon": lambda: report.epsilon(delta),
-            "mu": lambda: report.mu,
-            "rho": lambda: report.rho,
         }
-        told = {name: _known(read, math.nan) for name, read in facts.items()}
-        words = {"cov_type": self.cov_type, "target": self.target, "delta": delta}
-        words |= {"unit": report.unit, "relation": report.relation, "trust": report.trust}
         row = {"model": self.model.name, "response": self.model.endog_names, "nobs": self.nobs}
-        whole = row | told | words | {"secure": report.secure}
-        order = (
-            "model", "response", "nobs", "df_resid", "r_squared", "sigma", "cov_type", "target",
-            "identification", "weak", "epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure",
-        )  # fmt: skip
-        return pd.DataFrame([whole], columns=list(order))
+        row |= {name: _known(read, math.nan) for name, read in facts.items()}
+        row |= {"cov_type": self.cov_type, "target": self.target}
+        row |= {"weak": self._is_weak(found), "cautions": _kinds(found), **_spent(self.privacy)}
+        return pd.DataFrame([row], columns=list(GLANCE))
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What normal intervals and the stated delta are warned of: kinds, as the warnings', and texts.
+
+        Empty where nothing speaks against them.
+        """
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            self._warn_if_weak("intervals")
+            self._context.warned(self._estimate)
+        found = [(_kind(one.category), str(one.message)) for one in told]
+        if self._estimate.cov is None:
+            found.append((NO_ERRORS, str(self._estimate.weak_reason)))
+        return (*found, *_of_delta(self.privacy, self.nobs))
+
+    def _is_weak(self, cautions: Sequence[Caution]) -> bool:
+        """Return whether normal intervals should not be trusted for the noise, or are not there."""
+        strength = self._context.identification
+        return (strength is not None and strength.weak) or any(
+            kind in ("WeakIdentification", NO_ERRORS) for kind, _ in cautions
+        )
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
         """Return all that `summary` says as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
-        each), ``covariance`` (None where the noise leaves none), ``privacy`` (totals, ``stamp``,
-        ``assumptions`` and one entry a release) and ``notes``, the warnings and footnotes of the summary.
-        What there is not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
+        each), ``covariance`` (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
+        ``privacy`` (totals, ``stamp``, ``assumptions`` and one entry a release), ``facts``: the summary's
+        labels and values, and ``notes``, its warnings and footnotes. What there is not is None, and
+        infinite ends are ``"inf"`` and ``"-inf"``.
         """
         cov = self._estimate.cov
-        report = self.privacy
-        privacy = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
-        privacy |= {"assumptions": list(report.assumptions), "releases": _records(report.releases)}
-        told = {
-            "format": FORMAT,
-            "version": VERSION,
-            "fit": _records(self.glance())[0],
-            "alpha": alpha,
-            "coefficients": _records(self.tidy(alpha)),
-            "covariance": None if cov is None else cov.tolist(),
-            "privacy": privacy,
-            "notes": self.summary(alpha=alpha).plain_notes,  # type: ignore[attr-defined]
-        }
-        plain = _plain(told)
-        assert isinstance(plain, dict)
-        return plain
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `cautions` has them
+            summary = self.summary(alpha=alpha)  # type: ignore[attr-defined]
+            rows = self.tidy(alpha)
+        told = {"format": FIT, "version": EXPORT_VERSION, "fit": _records(self.glance())[0], "alpha": alpha}
+        told |= {"coefficients": _records(rows.drop(columns="cautions"))}
+        told |= {"covariance": None if cov is None else cov.tolist(), "cautions": _told(self.cautions)}
+        return _plain_dict(told | _surroundings(self.privacy, summary))
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
         """Return `to_dict` as JSON; with `path`, also write it to a file.
 
         Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced.
         """
-        text = json.dumps(self.to_dict(alpha), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-        if path is not None:
-            save_text(path, text, overwrite=overwrite)
-        return text
+        return write_json(self.to_dict(alpha), path, overwrite)
+
+    def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
+        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
+
+        Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
+        NotAvailableError without pyarrow (``privinf[parquet]``).
+        """
+        write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
+
+
+@doors
+class PortableTest:
+    """The result of a test that leaves as tables and texts; all of it post-processes one release."""
+
+    __slots__ = ()
+
+    def tidy(self) -> pd.DataFrame:
+        """Return one row an estimate, as `PortableResults.tidy`.
+
+        Columns ``term``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, of the level that the test
+        was asked for.
+        """
+        return pd.DataFrame([tuple(row) for row in self.rows], columns=TIDY_TEST)  # type: ignore[attr-defined]
+
+    def glance(self) -> pd.DataFrame:
+        """Return one row on the whole test.
+
+        Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
+        law), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to ``secure`` as
+        `PortableResults.glance` has them. What there is not is nan, or an empty text.
+        """
+        known: Any = self
+        first, second = known.df if isinstance(known.df, tuple) else (known.df, math.nan)
+        row = {"title": known.title, "nobs": known.nobs, "null": known.null, "alternative": known.alternative}
+        row |= {"statistic": known.statistic, "df": first, "df_denom": second, "p_value": known.pvalue}
+        row |= {"confidence_level": known.confidence_level, "noise": known.release.noise}
+        row |= {"cautions": _kinds(_of_test(known))}
+        return pd.DataFrame([row | _spent(known.privacy)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that `summary` says as plain numbers and texts, for JSON.
+
+        The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
+        ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `PortableResults.to_dict` has
+        them.
+        """
+        known: Any = self
+        told = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
+        told |= {"estimates": _records(self.tidy()), "effects": dict(known.effects)}
+        told |= {"cautions": _told(_of_test(known))}
+        return _plain_dict(told | _surroundings(known.privacy, known.summary()))
+
+    def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
+        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
+        return write_json(self.to_dict(), path, overwrite)
+
+    def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
+        write_parquet(self.tidy, self.to_dict(), path, overwrite)
+
+
+@doors
+class PortableParts:
+    """Results by party that leave as tables and texts; all of it post-processes what the fit released."""
+
+    __slots__ = ()
+
+    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return every party's `PortableResults.tidy`, one after the other; column ``party`` comes first."""
+        return self._by_party(lambda result: result.tidy(alpha))
+
+    def glance(self) -> pd.DataFrame:
+        """Return one row a party, `PortableResults.glance`; its costs are those of the joint fit."""
+        return self._by_party(lambda result: result.glance())
+
+    def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
+        """Return every party's `PortableResults.to_dict`, and the joint cost, for JSON.
+
+        The keys are ``format``, ``version``, ``shared``: the coefficients that all parties share,
+        ``parties``: pairs of ``party`` and ``result``, ``differs`` and ``privacy``.
+        """
+        known: Any = self
+        told = {"format": PARTIES, "version": EXPORT_VERSION, "shared": dict(known.shared_params)}
+        told["parties"] = [
+            {"party": str(one), "result": of.to_dict(alpha)} for one, of in known.results.items()
+        ]
+        told["differs"] = None if known.differs is None else [float(one) for one in known.differs]
+        return _plain_dict(told | {"privacy": _privacy(known.privacy)})
+
+    def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
+        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
+        return write_json(self.to_dict(alpha), path, overwrite)
+
+    def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
+        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
+        write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
+
+    def _by_party(self, read: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
+        parts: Mapping[Any, Any] = self.results  # type: ignore[attr-defined]
+        tables = {str(label): read(part) for label, part in parts.items()}
+        return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
+
+
+def write_json(content: Mapping[str, Any], path: AnyPath | None, overwrite: bool) -> str:
+    """Return plain content as JSON; with a path, also write it to a file."""
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if path is not None:
+        save_text(path, text, overwrite=overwrite)
+    return text
+
+
+def write_parquet(
+    read: Callable[[], pd.DataFrame], content: Mapping[str, Any], path: AnyPath, overwrite: bool
+) -> None:
+    """Write a table as a Parquet file, and plain content as JSON in its metadata."""
+    try:
+        from pyarrow import Table, parquet
+    except ImportError:
+        raise NotAvailableError("Parquet files need pyarrow: install privinf[parquet]") from None
+    target = check_vacant(path, overwrite)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file says what they say
+        table = Table.from_pandas(read(), preserve_index=False)
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+    stream = io.BytesIO()
+    whole = table.replace_schema_metadata({**(table.schema.metadata or {}), PARQUET_KEY: text})
+    parquet.write_table(whole, stream)
+    save_bytes(target, stream.getvalue(), overwrite=overwrite)
 
 
 def _known(read: Callable[[], Any], otherwise: Any) -> Any:
@@ -135,14 +290,57 @@ def _known(read: Callable[[], Any], otherwise: Any) -> Any:
         return otherwise
 
 
+def _kind(category: type[Warning]) -> str:
+    return category.__name__.removesuffix("Warning")
+
+
+def _kinds(cautions: Sequence[Caution]) -> str:
+    return ", ".join(dict.fromkeys(kind for kind, _ in cautions))
+
+
+def _told(cautions: Iterable[Caution]) -> list[dict[str, str]]:
+    return [{"kind": kind, "text": text} for kind, text in cautions]
+
+
+def _of_test(test: Any) -> list[Caution]:
+    return [(_kind(category), text) for category, text in test.cautions] + _of_delta(test.privacy, test.nobs)
+
+
+def _of_delta(report: PrivacyReport, nobs: int) -> list[Caution]:
+    delta = report.default_delta
+    large = 0.0 < report.epsilon(delta) < math.inf and delta * nobs >= 1.0
+    return [(_kind(LargeDeltaWarning), DELTA_CAUTION.format(delta))] if large else []
+
+
+def _spent(report: PrivacyReport) -> dict[str, Any]:
+    delta = report.default_delta
+    read: list[Callable[[], Any]] = [lambda: report.epsilon(delta), lambda: report.mu, lambda: report.rho]
+    epsilon, mu, rho = (_known(one, math.nan) for one in read)
+    words = (epsilon, delta, mu, rho, report.unit, report.relation, report.trust, report.secure)
+    return dict(zip(COST_COLUMNS, words, strict=True))
+
+
+def _privacy(report: PrivacyReport) -> dict[str, Any]:
+    told = {"epsilon": report.epsilon(), "delta": report.default_delta, "stamp": report.stamp}
+    return told | {"assumptions": list(report.assumptions), "releases": _records(report.releases)}
+
+
+def _surroundings(report: PrivacyReport, summary: PrivateSummary) -> dict[str, Any]:
+    return {"privacy": _privacy(report), "facts": summary.plain_facts, "notes": summary.plain_notes}
+
+
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _plain_dict(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(item) for name, item in value.items()}
 
 
 def _plain(value: Any) -> Any:
     """Return numbers of Python, None for nan, texts for infinities."""
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return _plain_dict(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     plain = value.item() if isinstance(value, np.generic) else value

@@ -76,6 +76,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         return list(self._notes)
 
     @property
+    def plain_facts(self) -> dict[str, str]:
+        """What stands above and below the coefficients: texts by their labels, without the colon."""
+        sides = itertools.chain.from_iterable(self._blocks.values())
+        return {label.removesuffix(":"): value for side in sides for label, value in side}
+
+    @property
     def numbered_notes(self) -> list[str]:
         """The notes as printed."""
         return [f"[{number}] {text}" for number, text in enumerate(self._notes, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuestion, SampleSums, release_sample, sample_rows
+from privinf.results.export import PortableTest
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts
 from privinf.schema import Factor, Schema
@@ -58,6 +59,7 @@ class SampleWords(SpendingWords, total=False):
     ledger: Ledger | None
 
 
+Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
 OWN_WORDS = ("data", "schema", "missing", "noise", "ledger")
 
 
@@ -148,14 +150,21 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
     return low, high
 
 
-def warn_at_bound(names: Sequence[str], means: Floats, sds: Floats) -> None:
-    """Warn of means so near to a public bound that most values must lie at it; units of half the range.
+def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
+    """Return cautions of means so near to a bound that most values must lie at it; units of half the range.
 
     With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
     """
-    for name, mean, sd in zip(names, means, sds, strict=True):
-        if 1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND:
-            warn(MOSTLY_AT_BOUND.format(name), ChangedTargetWarning)
+    near = [1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND for mean, sd in zip(means, sds, strict=True)]
+    told = (MOSTLY_AT_BOUND.format(name) for name, found in zip(names, near, strict=True) if found)
+    return tuple((ChangedTargetWarning, text) for text in told)
+
+
+def warn_of(cautions: Cautions) -> Cautions:
+    """Warn of all, and return them for the result."""
+    for category, text in cautions:
+        warn(text, category)
+    return cautions
 
 
 def check_share(schema: Schema, name: str) -> None:
@@ -196,7 +205,7 @@ class EstimateRow(NamedTuple):
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class StatResult:
+class StatResult(PortableTest):
     """What a test or an estimate found, from one release.
 
     Attributes
@@ -212,6 +221,8 @@ class StatResult:
         Effect sizes.
     release : SampleSums
         What was released; everything here is computed from it.
+    cautions : tuple of (category, text)
+        What the test warned of.
 
     Notes
     -----
@@ -229,6 +240,7 @@ class StatResult:
     alternative: Alternative = "two-sided"
     effects: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    cautions: Cautions = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
@@ -277,6 +289,7 @@ class StatResult:
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
             notes=[
+                *(f"{text[0].upper()}{text[1:]}." for _, text in self.cautions),
                 *self.notes,
                 *(f"The privacy claim assumes: {text}." for text in self.privacy.assumptions),
             ],

@@ -11,12 +11,12 @@ from typing import Any, Unpack
 import numpy as np
 from scipy import stats as laws
 
-from privinf.doors import door, doors, warn
-from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
+from privinf.doors import door, doors
+from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuestion, SampleSums, joined_rows
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import GroupLaw, contrast_weights, warn_of_clips
+from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CoreClip, clipped_groups
 from privinf.typing import Alternative, ClipRule, ColumnLike, Label, Pair, Table
 from privinf.validation import check_choice
@@ -24,8 +24,6 @@ from privinf.validation import check_choice
 FIRST, SECOND = np.array([0]), np.array([1])
 FORMULA = "{0!r} is no formula here: write 'values ~ groups', two columns of the schema"
 RARE = "The noise hides the count of {}: what is said of it is wide, and no more than the bounds allow."
-# The share of the values that may lie beyond a clip before that is warned of.
-NEARLY_NOTHING = 0.01
 CLIPPED_GROUPS = "Means among values clipped to the public bounds; who is in which group is protected too."
 
 
@@ -109,7 +107,12 @@ class GroupsResult(base.StatResult):
 
     def _with_rows(self, title: str, rows: tuple[base.EstimateRow, ...], level: float) -> base.StatResult:
         return base.StatResult(
-            title=title, release=self.release, rows=rows, confidence_level=level, notes=self.notes
+            title=title,
+            release=self.release,
+            rows=rows,
+            confidence_level=level,
+            notes=self.notes,
+            cautions=self.cautions,
         )
 
 
@@ -237,10 +240,10 @@ def anova_oneway(
     F, df, pvalue = law.anova()
     value, by = question.values[0], question.by[0]
     return GroupsResult(
-        title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level),
-        confidence_level=level, statistic=F, pvalue=pvalue, df=(len(law.N) - 1.0, df),
-        null=f"means of {value}{_among(found)} equal over {by}", effects=law.shares(), clip=found,
-        notes=_group_notes(release, found)
+        title="One-Way ANOVA (Welch)", release=release, rows=_mean_rows(release, level), clip=found,
+        confidence_level=level, statistic=F, pvalue=pvalue, df=(len(law.N) - 1.0, df), effects=law.shares(),
+        null=f"means of {value}{_among(found)} equal over {by}", notes=_group_notes(release, found),
+        cautions=clip_cautions(release, found)
     )  # fmt: skip
 
 
@@ -289,14 +292,10 @@ def _group_sums(
     asked: base.Asked, question: SampleQuestion, clip: ClipRule
 ) -> tuple[SampleSums, CoreClip | None]:
     """Release what groups are compared by, and warn where that may be another mean."""
-    if check_choice(clip, ClipRule, "clip") == "bounds":
-        release = asked.release(question)
-        warn_of_clips(release)
-        return release, None
-    release, found = clipped_groups(asked, question)
-    if found.most > NEARLY_NOTHING:
-        warn(found.note(), ChangedTargetWarning)
-    return release, found
+    bounded = check_choice(clip, ClipRule, "clip") == "bounds"
+    made = (asked.release(question), None) if bounded else clipped_groups(asked, question)
+    base.warn_of(clip_cautions(*made))
+    return made
 
 
 # ---- what is found
@@ -320,7 +319,7 @@ def _two_groups(
         pvalue=pvalue, df=df, null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
         alternative=alternative,
         effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan}, clip=clip,
-        notes=_group_notes(release, clip)
+        notes=_group_notes(release, clip), cautions=clip_cautions(release, clip)
     )  # fmt: skip
     ends = made.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)

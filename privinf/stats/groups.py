@@ -37,9 +37,10 @@ from typing import Any
 import numpy as np
 from scipy import stats as laws
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, ChangedTargetWarning
 from privinf.mechanisms.samples import SampleSums
 from privinf.stats import base
+from privinf.stats.quantiles import CoreClip
 from privinf.typing import Flags, Floats, Integers, Label
 from privinf.validation import check_array
 
@@ -47,6 +48,8 @@ from privinf.validation import check_array
 SEEN_COUNT = 6.0
 # How far below 0 a noisy sum of squares may count, in squared sds of the noise: at 0 its mean is too large.
 BELOW = 0.1
+# The share of the values that may lie beyond a clip before that is warned of.
+NEARLY_NOTHING = 0.01
 MADE_UP, STREAM = 9999, 10
 
 
@@ -319,13 +322,18 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
     return c
 
 
-def warn_of_clips(release: SampleSums) -> None:
-    """Warn of groups all of whose values seem to lie at a bound; counts that the noise hides say nothing."""
+def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
+    """Return cautions of values beyond a clip; without one of groups whose values seem to lie at a bound.
+
+    Counts that the noise hides say nothing.
+    """
+    if clip is not None:
+        return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
     law, value = GroupLaw.released(release), release.question.values[0]
     clear = np.maximum(law.N, 1.0)
     sds = np.where(6.0 * law.a < law.N, math.sqrt(2.0) * law.a / clear, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
-    base.warn_at_bound(names, law.S / clear, sds)
+    return base.at_bound(names, law.S / clear, sds)
 
 
 def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:

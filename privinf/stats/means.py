@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats as laws
 from scipy.special import log_ndtr, ndtr
 
-from privinf.doors import door, doors, warn
+from privinf.doors import door, doors
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuestion, SampleSums
@@ -261,12 +261,13 @@ def mean(
         found = described(release, chosen, level=level)
         low, high = found.confidence_interval(level)
         if chosen.hides(found.nobs, 0.5 * (high - low)):
-            warn(UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs)), HeavyTailWarning)
+            unseen = UNSEEN.format(*chosen.most, found.nobs, *chosen.worst(found.nobs))
+            return replace(found, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
         return found
     release = asked.release(SampleQuestion("one sample", (name,), label=f"mean of {name}"))
-    if not isinstance(asked.schema[name], Factor):
-        base.warn_at_bound([repr(name)], release.sums[:, 0] / release.nobs, release.scale[:1] / release.nobs)
-    return described(release, level=level)
+    n, share = release.nobs, isinstance(asked.schema[name], Factor)
+    near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
+    return replace(described(release, level=level), cautions=base.warn_of(near))
 
 
 @door
@@ -341,15 +342,13 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
     release, clip = mean.release, mean.clip
     law, (middle, half) = MeanLaw.released(release), _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
-    if clip is None and abs(null) > 1.0:
-        warn(POPMEAN_BEYOND, ChangedTargetWarning)
+    beyond: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
     t, pvalue = law.test(null, alternative) if clip is None else _allowed(law, null, alternative, clip, half)
     found, name = described(release, clip, level=level), release.question.values[0]
     made = MeanResult(
         title="One-Sample t-Test", release=release, rows=found.rows, confidence_level=level, clip=clip,
-        notes=found.notes, statistic=float(t), pvalue=float(pvalue), df=float(law.df),
-        null=f"mean of {name} = {popmean:g}",
-        alternative=alternative,
+        notes=found.notes, cautions=(*mean.cautions, *base.warn_of(beyond)), statistic=float(t),
+        pvalue=float(pvalue), df=float(law.df), null=f"mean of {name} = {popmean:g}", alternative=alternative,
         effects={"Cohen's d": float((law.mean - null) / law.sd) if law.sd > 0.0 else math.nan}
     )  # fmt: skip
     ends = made.confidence_interval(level)

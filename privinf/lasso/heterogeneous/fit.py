@@ -31,6 +31,7 @@ from privinf.lasso.plan import Accounting
 from privinf.lasso.results import ASTRAY_NOTE, LassoResults, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
+from privinf.results.export import PortableParts
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count, check_positive
 
@@ -275,7 +276,7 @@ def joint_loss(plan: SitePlan) -> ConcentratedLoss:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MachineResults:
+class MachineResults(PortableParts):
     """Results of a fit in which every site has a part of its own.
 
     Attributes
