@@ -9,7 +9,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test lint verify verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test lint docs verify verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,14 @@ demo: $(READY)                      ## two private regressions on statsmodels' d
 test: $(VENV)/.installed            ## the tests CI runs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing"
 	$(BIN)/python -m pytest -m "timing and not slow" -p no:xdist
+
+$(VENV)/.docs: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs                 ## the site, in build/site; a link that opens nothing ends it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -126,4 +134,4 @@ bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and pol
 	$(BIN)/python benchmarks/pushed.py
 
 clean:
-	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo_output build .pytest_cache .mypy_cache .ruff_cache

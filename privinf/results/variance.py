@@ -32,9 +32,9 @@ class VarianceFormula:
     -----
     **Privacy.** Post-processing: no cost.
 
-    `equation` says what each term is; docs/guide.md has the equations of all models. A term that is found as
-    a difference, as sampling often is, can be negative where the noise is strong: the estimate of a small
-    number. A bias that intervals allow for is no variance and in no term.
+    `equation` says what each term is; docs/explain/noise-to-interval.md has those of all models. A term that
+    is found as a difference, as sampling often is, can be negative where the noise is strong: the estimate of
+    a small number. A bias that intervals allow for is no variance and in no term.
 
     Examples
     --------

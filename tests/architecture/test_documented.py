@@ -1,33 +1,107 @@
-"""The code of the README and of the pages for one curator and for tests runs as it is printed."""
+"""Code of the pages runs as it is printed: Python in one namespace a page, `$ privinf` lines in its folder.
+
+A block of Python says when it runs, on its first line: "ci" (here) or "verify" (too long, run with the slow
+tests). A console block that says "ci" is typed line by line. A TOML block that says "ci" is a file; its first
+line is its name.
+"""
 
 import re
+import shlex
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from support.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# The README's first two examples; later ones need files, sites or other people's rows.
-PAGES = {"README.md": 2, "docs/one-curator.md": None, "docs/tests.md": None}
+from privinf.cli import main
+
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+)
+BLOCK = re.compile(r"^```([\w+-]*)(?: ([^\n]*))?\n(.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
+LANGUAGES = {"console", "text", "toml", "json", "yaml", "sql", "r", "julia", "latex"}
 
 
-def blocks(page):
-    return BLOCK.findall((ROOT / page).read_text())[: PAGES[page]]
+def blocks(text):
+    """Return (language, tag, code) of every block."""
+    return BLOCK.findall(text)
+
+
+def untagged(text):
+    """Return first lines of blocks that do not say when they run, or in which language they are."""
+    wrong = [
+        code for language, tag, code in blocks(text) if language == "python" and tag not in ("ci", "verify")
+    ]
+    wrong += [
+        code for language, tag, code in blocks(text)
+        if language != "python" and (language not in LANGUAGES or tag not in ("", "ci", "verify"))
+    ]  # fmt: skip
+    return [code.partition("\n")[0] for code in wrong]
+
+
+def typed(code):
+    """Run the `$ privinf` lines of a console block (a backslash goes on); stop at one that fails."""
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith("$ privinf "):
+            words = shlex.split(line.removeprefix("$ privinf "), comments=True)
+            done = CliRunner().invoke(main, words, prog_name="privinf")
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+
+
+def run(page, tags):
+    """Run a page's blocks that have one of these tags."""
+    known = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # noise is secure: a weak fit may warn in one run and not in another
+        for language, tag, code in blocks((ROOT / page).read_text()):
+            if tag in tags and language == "python":
+                exec(compile(code, page, "exec"), known)
+            elif tag in tags and language == "console":
+                typed(code)
+            elif tag in tags and language == "toml":
+                Path(code.partition("\n")[0].removeprefix("# ")).write_text(code)
+
+
+def of(tag):
+    return [page for page in PAGES if any(found == tag for _, found, _ in blocks((ROOT / page).read_text()))]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which data sets of other packages cannot hide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["privinf"])
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", of("ci"))
+def test_code_runs_as_it_is_printed(page, folder):
+    run(page, {"ci"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", of("verify"))
+def test_long_code_runs_as_it_is_printed(page, folder):
+    run(page, {"ci", "verify"})
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_code_runs_as_it_is_printed(page, capsys):
-    """One after the other, in one namespace; the noise is secure, and warnings about it may come."""
-    known = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for block in blocks(page):
-            exec(compile(block, page, "exec"), known)
-    assert len(blocks(page)) >= 2
-    assert "Results" in capsys.readouterr().out
+def test_every_block_says_when_it_runs(page):
+    assert untagged((ROOT / page).read_text()) == []
+
+
+def test_blocks_that_say_nothing_are_seen():
+    assert untagged("```python\nx\n```\n\n```python ci\ny\n```\n\n```\nz\n```\n") == ["x", "z"]
+
+
+def test_a_line_that_fails_is_seen(folder):
+    with pytest.raises(AssertionError, match="no_such"):
+        typed("$ privinf schema check no_such.toml\n")
 
 
 def test_the_readme_starts_with_one_table_and_one_outcome():
-    assert "pi.OLS.from_formula(" in blocks("README.md")[0]
-    assert "pi.Logit.from_formula(" in blocks("README.md")[1]
+    python = [code for language, _, code in blocks((ROOT / "README.md").read_text()) if language == "python"]
+    assert "pi.OLS.from_formula(" in python[0]
+    assert len(python[0].splitlines()) <= 12

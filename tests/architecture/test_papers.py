@@ -100,5 +100,5 @@ def test_links_open_what_they_name():
 
 
 def test_a_broken_link_is_seen():
-    wrong = "[x](nowhere.md) [`no_such_name`](guide.md) [y](guide.md#no-such-heading)"
-    assert len(broken(wrong + " [z](guide.md)")) == 3
+    wrong = "[x](nowhere.md) [`no_such_name`](tests.md) [y](tests.md#no-such-heading)"
+    assert len(broken(wrong + " [z](tests.md)")) == 3

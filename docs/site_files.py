@@ -1,0 +1,208 @@
+"""What the site has beside docs/: the README, results, vignettes, and a page of reference for every room.
+
+mkdocs runs the two hooks at the end. The tests take `names_by_page`, which says where each public name is.
+A link goes to a page of the site where there is one; a link to code becomes its text.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+ROOT_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+CITATION = "citation.md"
+# The top names by the room that defines them; rooms that are not named here have a page of their own.
+TOP = {
+    "models": ("Models", ("glm", "iwp", "lasso", "mixing", "modulation", "moments")),
+    "releases": ("Releases and tables", ("mechanisms", "releases")),
+    "schema": ("Schemas and bounds", ("schema", "bounds")),
+    "accounting": ("Budgets and ledgers", ("accounting",)),
+    "results": ("Results", ("results",)),
+}
+ROOMS = {
+    "stats": "Means and tests",
+    "federation": "Federation",
+    "datasets": "Data sets",
+    "plotting": "Plots",
+    "simulation": "Simulation",
+    "noise": "Noise",
+    "audit": "Audits",
+    "errors": "Errors and warnings",
+    "typing": "Types",
+}
+FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
+TAGGED = re.compile(r"^```(\w+) (?:ci|verify)$", re.MULTILINE)
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+
+
+def _module_file(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    found = (path / "__init__.pyi", path.with_suffix(".pyi"), path / "__init__.py", path.with_suffix(".py"))
+    return next(one for one in found if one.exists())
+
+
+@cache
+def offered(module: str) -> dict[str, str]:
+    """Return the public names of a module with the full name of each where it is defined."""
+    path = _module_file(module)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module if path.stem == "__init__" else module.rpartition(".")[0]
+    taken: dict[str, str] = {}
+    declared: list[str] | None = None
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            origin = ".".join(part for part in (package, origin) if part) if node.level else origin
+            taken |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            declared = list(ast.literal_eval(node.value))
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+            taken[node.name] = f"{module}.{node.name}"
+        elif isinstance(node, ast.TypeAlias if hasattr(ast, "TypeAlias") else ()):
+            taken[node.name.id] = f"{module}.{node.name.id}"
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                taken[target.id] = f"{module}.{target.id}"
+    own = {name: full for name, full in taken.items() if full.startswith(f"{module}.")}
+    return {name: taken.get(name, f"{module}.{name}") for name in (own if declared is None else declared)}
+
+
+@cache
+def names_by_page() -> dict[str, dict[str, str]]:
+    """Return for every page of the reference the public names that stand on it, each with its full name."""
+    top = offered("privinf")
+    pages: dict[str, dict[str, str]] = {}
+    for page, (_, rooms) in TOP.items():
+        pages[page] = {name: full for name, full in top.items() if full.split(".")[1] in rooms}
+    for room in ROOMS:
+        pages[room] = offered(f"privinf.{room}")
+    for page, (_, rooms) in TOP.items():
+        packages = [room for room in rooms if (ROOT / "privinf" / room / "__init__.pyi").exists()]
+        for name, full in chain.from_iterable(offered(f"privinf.{room}").items() for room in packages):
+            pages[page].setdefault(name, full)
+    for name, full in offered("privinf.models").items():
+        pages["models"].setdefault(name, full)
+    return pages
+
+
+def title_of(page: str) -> str:
+    """Return the title of a page of the reference."""
+    return TOP[page][0] if page in TOP else ROOMS[page]
+
+
+def home_of(full: str) -> str | None:
+    """Return the page on which the docstring of a name stands: the first that has it; None if not ours."""
+    pages = (page for page, names in names_by_page().items() if full in names.values())
+    # a type stands with the types, wherever else it is handed on
+    found = "typing" if full.startswith("privinf.typing.") else next(pages)
+    return found if full.startswith("privinf.") else None
+
+
+def reference_page(page: str) -> str:
+    """Return the Markdown of one page of the reference: its names, and where their docstrings are."""
+    lines = [f"# {title_of(page)}", ""]
+    top = offered("privinf")
+    for name, full in names_by_page()[page].items():
+        shown = f"privinf.{name}" if name in top else f"privinf.{page}.{name}" if page in ROOMS else full
+        if home_of(full) == page:
+            lines += [f"::: {full}", "    options:", f'      heading: "{shown}"', ""]
+        else:
+            lines += [f"`{shown}` is {_reference(full, full)}.", ""]
+    return "\n".join(lines)
+
+
+def _reference(name: str, full: str) -> str:
+    return f"[`{name}`][{full}]" if full.startswith("privinf.") else f"`{name}`"
+
+
+def reference_index() -> str:
+    """Return the first page of the reference: every public name, and the page on which it stands."""
+    lines = [
+        "# Reference",
+        "",
+        "Every public name, by the page on which it stands; `import privinf as pi`.",
+        "",
+    ]
+    for page, names in names_by_page().items():
+        every = ", ".join(_reference(name, full) for name, full in names.items())
+        lines += [f"**[{title_of(page)}]({page}.md)**: {every}", ""]
+    return "\n".join(lines)
+
+
+# ---- links
+
+
+def source_of(page: str) -> str:
+    """Return the path in the repository of the page at this path of the site."""
+    for source, made in ROOT_PAGES.items():
+        if page == made:
+            return source
+    return page if page.startswith(("benchmarks/", "vignettes/")) else f"docs/{page}"
+
+
+def page_of(source: str) -> str:
+    """Return the path in the site of a file of the repository."""
+    if source in ROOT_PAGES:
+        return ROOT_PAGES[source]
+    return source.removeprefix("docs/")
+
+
+def relinked(text: str, page: str, known: set[str]) -> str:
+    """Return a page's Markdown with links from page to page of the site."""
+
+    def link(match: re.Match[str]) -> str:
+        mark, label, target = match.groups()
+        path, hash_, anchor = target.partition("#")
+        if not path or re.match(r"\w+:", path):
+            return match[0]
+        source = posixpath.normpath(posixpath.join(posixpath.dirname(source_of(page)), path))
+        if page_of(source) in known:
+            there = posixpath.relpath(page_of(source), posixpath.dirname(page) or ".")
+            return f"{mark}[{label}]({there}{hash_}{anchor})"
+        return label if (ROOT / source).exists() else match[0]
+
+    parts = FENCE.split(text)
+    parts[::2] = [LINK.sub(link, part) for part in parts[::2]]
+    return TAGGED.sub(r"```\1", "".join(parts))
+
+
+# ---- what mkdocs calls
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the files of the site that do not lie in docs/."""
+    from mkdocs.structure.files import File
+
+    folders = [*ROOT.glob("benchmarks/results/*.md"), *ROOT.glob("benchmarks/flower_app/README.md")]
+    pages = [
+        *ROOT.glob("vignettes/*.md"),
+        *(p for p in ROOT.glob("vignettes/*/*") if p.suffix in (".png", ".svg")),
+    ]
+    for path in chain(folders, pages):
+        uri = path.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, uri, abs_src_path=str(path)))
+    for source, uri in ROOT_PAGES.items():
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    files.append(File.generated(config, CITATION, content=f"# Citation\n\n```yaml\n{cited}```\n"))
+    files.append(File.generated(config, "reference/index.md", content=reference_index()))
+    for page in (*TOP, *ROOMS):
+        files.append(File.generated(config, f"reference/{page}.md", content=reference_page(page)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Turn links of the repository into links of the site."""
+    return relinked(markdown, page.file.src_uri, {file.src_uri for file in files})
