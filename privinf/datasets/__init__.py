@@ -1,7 +1,9 @@
-"""Real data with public schemas: no download.
+"""Real data with public schemas: nothing is downloaded.
 
 From the statsmodels wheel (`NAMES`): ``load("fair")``, ``load("co2", features="lags")``,
-``load("modechoice")``, ``load("randhie", response="fmde")``. In a clone of the repository, from the
+``load("modechoice")``, ``load("randhie", response="fmde")``. From packages of the extra ``datasets``
+(`INDEXED`): ``load("wage1")``, ``load("401ksubs", response="pira")``, ``load("diabetes")``,
+``load("flights", features=["dep_delay", "origin"])`` and others. In a clone of the repository, from the
 folder that the environment variable PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``,
 ``load("superconductor")``, ``load("gpu")``, ``load("song")``, ``load("acs_wages")``, ``load("acs_income")``,
 ``load("acs_coverage")``.
@@ -11,32 +13,42 @@ is clipped by the model that uses the schema.
 
 from __future__ import annotations
 
-from privinf.datasets.wheel import LOADERS, Dataset
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from privinf.datasets.index import TABLES, load_indexed
+from privinf.datasets.wheel import WHEEL, Dataset
 from privinf.doors import door
 from privinf.errors import ArgumentError
 from privinf.fitting.registry import studied
 
+INDEXED = tuple(sorted(TABLES))
 NAMES = ("co2", "fair", "modechoice", "randhie")
 PACKED = ("insurance", "bike", "superconductor", "gpu", "song", "acs_wages", "acs_income", "acs_coverage")
+LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
+    {**WHEEL, **{name: partial(load_indexed, name) for name in INDEXED}}
+)
 
 
 @door
-def load(name: str, **options: str | int | None) -> Dataset:
+def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     """Return a data set by name.
 
     Parameters
     ----------
     name : str
-        One of `NAMES` or `PACKED`.
+        One of `NAMES`, `INDEXED` or `PACKED`.
     **options
-        Of that data set's own ``load``.
+        Of that data set's own ``load``; ``response=`` and ``features=`` where it is one of `INDEXED`.
 
     Raises
     ------
     ArgumentError
         The name or an option is unknown.
     NotAvailableError
-        The data set is one of `PACKED` and ``studies`` is not on Python's path, or its file is not in the
+        The data set is one of `INDEXED` and its package is not installed: the error has the command. Or it is
+        one of `PACKED` and ``studies`` is not on Python's path, or its file is not in the
         folder that PRIVINF_DATA names.
 
     Examples
@@ -44,12 +56,13 @@ def load(name: str, **options: str | int | None) -> Dataset:
     >>> load("fair").formula
     'yrs_married ~ rate_marriage + age + children + religious + educ + occupation + occupation_husb + affairs'
     """
-    if name not in NAMES + PACKED:
-        raise ArgumentError(f"no data set {name!r}; there are {', '.join(NAMES + PACKED)}")
+    known = NAMES + INDEXED + PACKED
+    if name not in known:
+        raise ArgumentError(f"no data set {name!r}; there are {', '.join(known)}")
     if name in LOADERS:
         return LOADERS[name](**options)
     dataset: Dataset = studied(f"data.{name}", f"data set {name!r}").load(**options)
     return dataset
 
 
-__all__ = ["NAMES", "PACKED", "Dataset", "load"]
+__all__ = ["INDEXED", "NAMES", "PACKED", "Dataset", "load"]

@@ -28,7 +28,8 @@ class Dataset:
     ----------
     name : str
     data : DataFrame, shape (n, d + 1)
-        float64, no missing values; the columns of `schema`, in its order.
+        float64, or text where a column has levels of text; no missing values; the columns of `schema`, in its
+        order.
     response : str
     schema : Schema
         Public bounds from the codebook, never from the rows.
@@ -260,7 +261,7 @@ def load_randhie(*, response: ResponseName = "lncoins") -> Dataset:
     return record("randhie", wheel_table("randhie"), response, columns, **RANDHIE_TEXTS)
 
 
-LOADERS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
+WHEEL: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
     {
         "co2": load_co2,
         "fair": lambda: record("fair", wheel_table("fair"), "yrs_married", FAIR_COLUMNS, **FAIR_TEXTS),
