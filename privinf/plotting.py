@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.intervals import precision_of
 from privinf.results.provenance import DescribedResults
-from privinf.typing import ArrayLike, ColumnsLike, Floats, RngLike
+from privinf.typing import ArrayLike, ColumnsLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bands", "budget", "coefficients", "noise_share"]
+__all__ = ["bands", "budget", "coefficients", "noise_share", "several"]
 # Okabe and Ito's palette
 TOTAL = "#0072B2"
 NOISE_FREE = "#E69F00"
 JOINT = "#56B4E9"
+FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)
+# What statsmodels calls the constant.
+THEIR_CONSTANTS = ["Intercept", "const"]
 INK = "#333333"
 FAINT = "#CCCCCC"
 LONGEST_LABEL = 32
@@ -85,6 +91,56 @@ def coefficients(
     return ax
 
 
+def several(
+    results: Mapping[str, Any], *, alpha: float = 0.05, which: list[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Plot the coefficients of several fits side by side, with their intervals.
+
+    Parameters
+    ----------
+    results : mapping of str to results
+        Private ones and statsmodels'. Fits without a covariance have score intervals, or where there are none
+        the coefficient alone. The legend says what intervals are warned of.
+    alpha, which, ax
+        As for `coefficients`.
+    """
+    check_fraction(alpha, "alpha")
+    shown = [_shown(result, None) for result in results.values()]
+    names = which or list(dict.fromkeys(name for found in shown for name in found))
+    if not names or not results:
+        raise ArgumentError("there are no coefficients to plot: pass results by name")
+    ax = new_axes(ax, width=6.4, height=1.7 + (0.2 + 0.16 * len(results)) * len(names))
+    ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    for place, (label, result) in enumerate(results.items()):
+        own = [name for name in names if name in result.params.index]
+        shift = 0.7 * ((place + 0.5) / len(results) - 0.5)
+        rows = np.array([names.index(name) for name in own]) + shift
+        interval, said = _interval_of(result, alpha)
+        ends, color = interval.loc[own].to_numpy(dtype=np.float64), FIT_COLORS[place % len(FIT_COLORS)]
+        center: Floats = np.array(result.params[own], dtype=np.float64)
+        _draw_intervals(ax, rows, center, ends, f"{label}{said}", color)
+        ax.plot(center, rows, "o", color="white", markeredgecolor=color, markersize=4.5, zorder=4)
+    name_rows(ax, names)
+    quiet(ax, grid="x")
+    ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")
+    legend(ax, columns=1)
+    return ax
+
+
+def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
+    """Return the intervals of a fit, and what the legend says of them."""
+    if not isinstance(result, DescribedResults):
+        return pd.DataFrame(result.conf_int(alpha)), " (not private)"
+    kinds = dict.fromkeys(kind for kind, _ in getattr(result, "cautions", ()))
+    said = [f"epsilon {result.privacy.epsilon():.3g}", result.privacy.stamp, *kinds]
+    method: IntervalMethod = "wald" if result.estimate.cov is not None else "score"
+    found = pd.DataFrame(np.column_stack([result.params, result.params]), list(result.names))
+    with warnings.catch_warnings(), suppress(NotAvailableError):
+        warnings.simplefilter("ignore")  # the legend says it
+        found = result.conf_int(alpha, method=method)
+    return found, f" ({', '.join(filter(None, said))})"
+
+
 def bands(
     result: DescribedResults,
     rows: ColumnsLike,
@@ -141,7 +197,9 @@ def bands(
     return ax
 
 
-def _shown(result: DescribedResults, which: list[str] | None) -> list[str]:
+def _shown(result: Any, which: list[str] | None) -> list[str]:
+    if not isinstance(result, DescribedResults):
+        return list(result.params.index.drop(THEIR_CONSTANTS, errors="ignore"))
     if which is not None:
         unknown = [name for name in which if name not in result.names]
         if unknown or not which:
@@ -152,16 +210,18 @@ def _shown(result: DescribedResults, which: list[str] | None) -> list[str]:
     return [name for place, name in enumerate(result.names) if place != constant] or list(result.names)
 
 
-def _draw_intervals(ax: Axes, rows: Floats, center: Floats, interval: Floats, label: str) -> None:
+def _draw_intervals(
+    ax: Axes, rows: Floats, center: Floats, interval: Floats, label: str, color: str = TOTAL
+) -> None:
     """Draw bars; an infinite end becomes an arrow just outside the finite picture."""
     finite = np.concatenate([center, interval[np.isfinite(interval)], [0.0]])
     reach = (float(np.ptp(finite)) or 1.0) * 0.15
     low, high = finite.min() - reach, finite.max() + reach
     ends = np.clip(interval, low, high)
-    ax.hlines(rows, *ends.T, color=TOTAL, linewidth=BAR, label=label, capstyle="butt", zorder=2)
+    ax.hlines(rows, *ends.T, color=color, linewidth=BAR, label=label, capstyle="butt", zorder=2)
     for side, marker in ((0, "<"), (1, ">")):
         open_end = ~np.isfinite(interval[:, side])
-        ax.plot(ends[open_end, side], rows[open_end], marker, color=TOTAL, markersize=7, zorder=3)
+        ax.plot(ends[open_end, side], rows[open_end], marker, color=color, markersize=7, zorder=3)
 
 
 def _draw_noise_free(

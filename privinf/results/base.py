@@ -16,8 +16,9 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.estimate import Estimate
 from privinf.results import resampling, storage
+from privinf.results.comparison import TableEntry
 from privinf.results.context import Context
-from privinf.results.export import PortableResults
+from privinf.results.export import GLANCE, PortableResults, caution_kinds
 from privinf.results.rendering import PrivateSummary, Withheld
 from privinf.results.summary import Wording, summarize, summarize_as_frames
 from privinf.typing import BootstrapMethod, Floats, RngLike
@@ -275,7 +276,15 @@ class Results(Withheld, PortableResults):
         return {
             "N": lambda result: f"{result.nobs:d}",
             f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
+            **({"Cautions": lambda result: caution_kinds(result.cautions)} if self.cautions else {}),
         }
+
+    def to_maketables(self) -> TableEntry:
+        """Return the result as maketables asks for it: ``maketables.ETable([a.to_maketables()])``.
+
+        Given as it is, a result is taken for one of statsmodels, without epsilon and cautions.
+        """
+        return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
 
     def __repr__(self) -> str:
         size = f"{len(self.names)} coefficients, {self.nobs} records"

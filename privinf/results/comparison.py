@@ -13,6 +13,14 @@ from statsmodels.iolib.summary2 import Summary
 
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.results.export import caution_kinds
+
+# The words of maketables for columns of `tidy` and of `glance`.
+MAKETABLES = {
+    "estimate": "b", "std_error": "se", "statistic": "t", "p_value": "p", "conf_low": "ci95l",
+    "conf_high": "ci95u",
+}  # fmt: skip
+MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
 
 @doors
@@ -64,6 +72,8 @@ class Comparison:
             "N": [f"{int(result.nobs):d}" for result in self.results.values()],
             "epsilon": [_cost(result) for result in self.results.values()],
         }
+        cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]
+        facts |= {"cautions": cautions} if any(cautions) else {}
         footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
@@ -80,6 +90,48 @@ class Comparison:
         columns = {name: _values(result, member) for name, result in self.results.items()}
         order = list(dict.fromkeys(key for column in columns.values() for key in column.index))
         return pd.DataFrame(columns).reindex(order)
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False)
+class TableEntry:
+    """A fit as the library maketables asks for it, by its hook; made by `Results.to_maketables`.
+
+    Attributes
+    ----------
+    coefficients : DataFrame
+        `Results.tidy`.
+    facts : mapping
+        `Results.glance`.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of what the fit released.
+    """
+
+    coefficients: pd.DataFrame
+    facts: Mapping[str, Any]
+
+    @property
+    def __maketables_coef_table__(self) -> pd.DataFrame:
+        return self.coefficients.set_index("term")[list(MAKETABLES)].rename(columns=MAKETABLES)
+
+    @property
+    def __maketables_depvar__(self) -> str:
+        return str(self.facts["response"])
+
+    @property
+    def __maketables_vcov_info__(self) -> dict[str, str]:
+        return {"vcov_type": str(self.facts["cov_type"])}
+
+    @property
+    def __maketables_default_stat_keys__(self) -> list[str]:
+        return ["N", "epsilon", "delta", *(["cautions"] if self.facts["cautions"] else [])]
+
+    def __maketables_stat__(self, key: str) -> Any:
+        """Return a fact of the fit, by its name in `Results.glance` or the library's own; None without."""
+        found = self.facts.get(MAKETABLES_FACTS.get(key, key))
+        return None if found is None or found == "" or pd.isna(found) else found
 
 
 @door

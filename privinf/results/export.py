@@ -82,7 +82,7 @@ class PortableResults(DescribedResults):
             table[name] = np.asarray(_known(read, np.full(size, np.nan)), dtype=np.float64)
         ends = np.asarray(_known(lambda: self.conf_int(alpha, method), np.full((size, 2), np.nan)))
         found = self.cautions
-        marks = {"weak": [self._is_weak(found)] * size, "cautions": [_kinds(found)] * size}
+        marks = {"weak": [self._is_weak(found)] * size, "cautions": [caution_kinds(found)] * size}
         return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
 
     def glance(self) -> pd.DataFrame:
@@ -102,7 +102,7 @@ class PortableResults(DescribedResults):
         row = {"model": self.model.name, "response": self.model.endog_names, "nobs": self.nobs}
         row |= {name: _known(read, math.nan) for name, read in facts.items()}
         row |= {"cov_type": self.cov_type, "target": self.target}
-        row |= {"weak": self._is_weak(found), "cautions": _kinds(found), **_spent(self.privacy)}
+        row |= {"weak": self._is_weak(found), "cautions": caution_kinds(found), **_spent(self.privacy)}
         return pd.DataFrame([row], columns=list(GLANCE))
 
     @property
@@ -188,7 +188,7 @@ class PortableTest:
         row = {"title": known.title, "nobs": known.nobs, "null": known.null, "alternative": known.alternative}
         row |= {"statistic": known.statistic, "df": first, "df_denom": second, "p_value": known.pvalue}
         row |= {"confidence_level": known.confidence_level, "noise": known.release.noise}
-        row |= {"cautions": _kinds(_of_test(known))}
+        row |= {"cautions": caution_kinds(_of_test(known))}
         return pd.DataFrame([row | _spent(known.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -294,7 +294,8 @@ def _kind(category: type[Warning]) -> str:
     return category.__name__.removesuffix("Warning")
 
 
-def _kinds(cautions: Sequence[Caution]) -> str:
+def caution_kinds(cautions: Sequence[Caution]) -> str:
+    """Return the kinds, each once."""
     return ", ".join(dict.fromkeys(kind for kind, _ in cautions))
 
 

@@ -177,11 +177,12 @@ class DescribedResults(HypothesisResults):
 
     @cached_property
     def bse_sampling(self) -> pd.Series[float]:
-        """Standard errors that the same data would have had without noise, estimated from the release."""
+        """Standard errors that the same data would have had without noise; nan where hidden."""
         cov = self._context.sampling_cov
         if cov is None:
             raise NotAvailableError("bse_sampling: the noise hides what the error without it would be")
-        return self._labelled(np.sqrt(np.diag(cov)), "bse_sampling")
+        known = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
+        return self._labelled(np.sqrt(known), "bse_sampling")
 
     @cached_property
     def bse_privacy(self) -> pd.Series[float]:

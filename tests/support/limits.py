@@ -15,9 +15,9 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(
-        286, 286
-    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each; the product 8
-    "lines": Limit(68_670, 68_670),  # 44,734 at the house's commit, about 300 for each of these modules
+        287, 287
+    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each; the product 9
+    "lines": Limit(68_945, 68_945),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -76,6 +76,7 @@ FLOOR: dict[str, set[str]] = {
     "plotting": {"accounting", "inference", "results"},
     "federation": {"mechanisms", "accounting", "noise", "schema", "releases", "storage"},
     "fitting": {"mechanisms", "federation", "inference", "results", "accounting", "schema", "releases"},
+    "marginaleffects": {"results", "schema"},
     "datasets": {"schema"},
     "audit": {"accounting", "noise"},
     "simulation": set(),

@@ -1,0 +1,156 @@
+"""Results for the library marginaleffects: predictions, comparisons and slopes on the scale of the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.doors import door, warn
+from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError
+from privinf.results import Results
+from privinf.schema import Design
+from privinf.typing import Floats, Table
+
+ABSENT = "marginaleffects is not installed: pip install 'privinf[marginaleffects]'"
+NO_FORMULA = (
+    "this result keeps no design from a formula, which columns of rows could become columns of: fit with "
+    "from_formula, with a coefficient for every column (means, named targets and several classes have none)"
+)
+# The library reads names of columns off a formula; the design has its own, and rows have no response.
+RESPONSE = "response"
+FIXED = (
+    "the covariance is chosen when fitting: another one is another sum over the rows, released with noise of "
+    "its own. Use vcov=True, vcov=False, or an array"
+)
+
+
+# Standard errors of bias from which on a 95% interval that leaves it out holds less than 94.3%.
+BIAS_SEEN = 0.25
+BIASED = (
+    "intervals of marginaleffects leave out a bias of up to {:.2g} standard errors, which the release does "
+    "not rule out and which conf_int() and get_prediction() allow for"
+)
+
+
+@door
+def model_of(result: Results, rows: Table) -> Any:
+    """Return a result as a model of marginaleffects, a subclass of its ``ModelAbstract``.
+
+    Parameters
+    ----------
+    result : Results
+        Of a formula.
+    rows : table
+        Rows at hand, such as a grid of values or a public table, with the columns of the formula: what
+        marginaleffects calls the model's data. The rows of the fit stay with their owner. Averages are over
+        these rows, and are no averages over the people of the fit.
+
+    Returns
+    -------
+    marginaleffects.classes.ModelAbstract
+        For ``predictions``, ``comparisons``, ``slopes`` and their averages.
+
+    Raises
+    ------
+    NotAvailableError
+        marginaleffects is not installed; the result has no formula, no covariance, or makes no predictions.
+    SchemaError
+        The rows lack a column, or hold a value that is none.
+
+    Warns
+    -----
+    WeakIdentificationWarning and others
+        What normal intervals of the result are warned of: those of marginaleffects rest on the same
+        covariance.
+
+    Notes
+    -----
+    Standard errors are by the delta method from the covariance of the fit, sampling and privacy noise
+    together; derivatives are numerical. Intervals are normal, or by t where the result's are.
+
+    **Privacy.** Post-processing: `rows` are not those of the fit, and nothing is charged.
+    """
+    if not isinstance(result, Results):
+        raise ArgumentError(f"result must be a result of a fit, got {type(result).__name__}")
+    design: Design | None = result._context.design or getattr(result, "_design", None)
+    if design is None or design.schema is None:
+        raise NotAvailableError(NO_FORMULA)
+    result.cov_params()
+    result._rows(rows, True)
+    result._warn_if_weak("marginaleffects")
+    known = result.estimate
+    if known.bias is not None and (most := float(np.max(known.bias / known.bse))) > BIAS_SEEN:
+        warn(BIASED.format(most), HeavyTailWarning)
+    return _model_class()(result, _frame(rows, design))
+
+
+def _frame(rows: Table, design: Design) -> pd.DataFrame:
+    """Return the columns of rows that the design reads; texts as the categories that the schema lists."""
+    assert design.schema is not None
+    found = {}
+    for name in design.inputs:
+        values: Any = rows[name]  # type: ignore[index]
+        column = pd.Series(np.asarray(values))
+        levels = getattr(design.schema[name], "levels", None)
+        found[name] = column if levels is None else pd.Series(pd.Categorical(column, list(levels)))
+    return pd.DataFrame(found)
+
+
+@cache
+def _model_class() -> Callable[[Results, pd.DataFrame], Any]:
+    """Return the subclass, made once the library is wanted."""
+    try:
+        import polars as pl
+        from marginaleffects.classes import ModelAbstract, ModelVault
+    except ImportError:
+        raise NotAvailableError(ABSENT) from None
+
+    class PrivateModel(ModelAbstract):  # type: ignore[misc]
+        """A private result as marginaleffects asks for it."""
+
+        def __init__(self, result: Results, rows: pd.DataFrame) -> None:
+            vault = ModelVault(
+                coef=np.array(result.estimate.params),
+                coefnames=np.array(result.names),
+                formula=f"{RESPONSE} ~ " + " + ".join(f"`{name}`" for name in rows.columns),
+                modeldata=pl.from_pandas(rows),
+                package="privinf",
+                variable_names=[RESPONSE, *rows.columns],
+            )
+            super().__init__(result, vault)
+            self.df_resid = float(result.df_resid) if result.use_t else np.inf
+
+        def get_vcov(self, vcov: Any = True) -> Floats | None:
+            if isinstance(vcov, str):
+                raise NotAvailableError(FIXED)
+            return np.array(self.model.estimate.covariance) if vcov else None
+
+        def get_exog(self, newdata: Any) -> Floats:
+            return np.asarray(self.model._rows(newdata.to_pandas(), True)[0])
+
+        def get_predict(self, params: Floats, newdata: Any) -> Any:
+            exog = newdata if isinstance(newdata, np.ndarray) else self.get_exog(newdata)
+            known = self.model
+            moved = known._with(
+                replace(known.estimate, params=np.asarray(params)), replace(known._context, point=None)
+            )
+            means = moved.predict(exog, transform=False)
+            if isinstance(means, pd.Series):
+                return pl.DataFrame(
+                    {"rowid": np.arange(len(means), dtype=np.int32), "estimate": means.to_numpy()}
+                )
+            groups = np.repeat([str(name) for name in means.columns], len(means))
+            return pl.DataFrame(
+                {
+                    "rowid": np.tile(np.arange(len(means), dtype=np.int32), means.shape[1]),
+                    "group": groups,
+                    "estimate": means.to_numpy().T.ravel(),
+                }
+            )
+
+    return PrivateModel
