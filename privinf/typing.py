@@ -72,6 +72,7 @@ Stabilization = Literal["none", "fuller", "ridge"]
 SumRelation = Literal["replace-one", "zero-out"]
 Target = Literal["population", "sample", "penalized"]
 Trust = Literal["central", "server", "secure-sum", "local"]
+SklearnModel = Literal["ols", "moments", "poisson"]
 Which = Literal["mean", "linear"]
 # What a line of a ledger says: whom a model trusts, or that each party protects its own release;
 # "distributed" is what older lines call a secure sum.
@@ -115,7 +116,7 @@ __all__ = [
     "MomentsCov", "Multipliers", "Names", "NoiseChoice",
     "Pair", "Pairs", "PartyColumns", "PeelingMethod", "PlainValue", "Precision", "Quantity", "Relation",
     "ResponseMode", "RngLike", "SampleKind", "SamplingKind", "ScoreTarget", "SensitivityRule",
-    "ShareMethod", "SitePairs",
+    "ShareMethod", "SitePairs", "SklearnModel",
     "SourceName", "SpendingWords", "Stabilization", "SumRelation", "Table", "Target", "Trust",
     "TrustModel", "Which",
 ]  # fmt: skip

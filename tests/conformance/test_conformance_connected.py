@@ -1,6 +1,7 @@
 """Other libraries take every model's results, or are told why not; no table or plot loses a mark."""
 
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from statsmodels.iolib.summary2 import summary_col
 import privinf as pi
 from privinf.errors import NotAvailableError, PrivinfWarning
 from privinf.marginaleffects import model_of
+from privinf.sklearn import PrivateClassifier, PrivateRegressor
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning"),
@@ -235,3 +237,11 @@ def test_statsmodels_constant_is_not_plotted():
     other = sm.OLS(data.a + data.b, sm.add_constant(data[["a", "b"]])).fit()
     ax = pi.plotting.several({"one": other})
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+
+
+def test_without_sklearn_an_estimator_says_what_to_install():
+    if find_spec("sklearn") is not None:
+        pytest.skip("scikit-learn is installed")
+    for estimator in (PrivateRegressor, PrivateClassifier):
+        with pytest.raises(NotAvailableError, match=r"privinf\[sklearn\]"):
+            estimator(bounds=[(0, 1)], ledger=pi.Ledger(), mu=1.0)

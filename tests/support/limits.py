@@ -15,9 +15,9 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(
-        287, 287
-    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each; the product 9
-    "lines": Limit(68_945, 68_945),  # 44,734 at the house's commit, about 300 for each of these modules
+        288, 288
+    ),  # 215 at the house: one curator 20; high dimensions, papers, tests, scale 12 each; the product 10
+    "lines": Limit(69_210, 69_210),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -45,7 +45,7 @@ TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "s
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
 EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
 # Rooms and modules that see everything.
-FREE = {"", "__main__", "cli", "models", "privinf.accounting.planning"}
+FREE = {"", "__main__", "cli", "models", "sklearn", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
 LEAVES = {"privinf.fitting.registry"}
 # The one circle that is cut by name: a schema makes designs, and a design has a schema. `Schema.design`

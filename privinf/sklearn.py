@@ -1,0 +1,251 @@
+"""Estimators for scikit-learn's pipelines and searches; every fit is charged to a ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from privinf.accounting import Ledger
+from privinf.doors import door
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.named import OLS, Logit, Poisson
+from privinf.moments.model import MomentOLS
+from privinf.schema.arrays import CONSTANT, add_constant
+from privinf.typing import Bounds, ColumnLike, ColumnsLike, Floats, Pair, RngLike, SklearnModel
+from privinf.validation import check_choice, check_flag
+
+if TYPE_CHECKING:
+    from privinf.results import Results
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+except ImportError:  # said where an estimator is made
+    BaseEstimator, ClassifierMixin, RegressorMixin = (type("Absent", (), {}) for _ in range(3))
+
+__all__ = ["PrivateClassifier", "PrivateRegressor"]
+REGRESSORS: dict[str, Any] = {"ols": OLS, "moments": MomentOLS, "poisson": Poisson}
+NO_SKLEARN = "privinf.sklearn needs scikit-learn: pip install 'privinf[sklearn]'"
+LEDGER_MISSING = (
+    "ledger is missing: a pipeline or a search fits again and again, and every fit is charged. Pass "
+    "privinf.Ledger(limit), or a privinf.LedgerFile where fits run in several processes (n_jobs)"
+)
+BOUNDS_MISSING = (
+    "bounds is missing: pass public (low, high) for every column that reaches this step, a mapping for named "
+    "columns"
+)
+NO_SCORE = (
+    "score reads the rows it is given, without noise, and what it returns is a statistic of them. For rows "
+    "that are public, choose a measure of sklearn.metrics yourself (scoring='r2' in a search); for private "
+    "ones, result_ has what the fit released"
+)
+OTHER_CLASSES = "classes must name two labels, the second of which is counted; they are public, as bounds are"
+
+
+class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: parameters are kept as given, and checked when fitting."""
+
+    def __init__(
+        self,
+        *,
+        bounds: Bounds = None,
+        ledger: Ledger | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        fit_intercept: bool = True,
+        rng: RngLike = None,
+    ) -> None:
+        if not hasattr(self, "get_params"):
+            raise NotAvailableError(NO_SKLEARN)
+        self.bounds, self.ledger, self.fit_intercept, self.rng = bounds, ledger, fit_intercept, rng
+        self.epsilon, self.delta, self.mu, self.rho = epsilon, delta, mu, rho
+
+    def score(self, X: ColumnsLike, y: ColumnLike, sample_weight: None = None) -> float:
+        """Refuse (NotAvailableError): a score of rows is a statistic of them, without noise."""
+        raise NotAvailableError(NO_SCORE)
+
+    def _fitted(self, model: Any, y: ColumnLike, X: ColumnsLike, words: dict[str, Any]) -> Self:
+        """Fit a model on columns, and keep what it released."""
+        if not isinstance(self.ledger, Ledger):
+            raise ArgumentError(LEDGER_MISSING)
+        if self.bounds is None:
+            raise ArgumentError(BOUNDS_MISSING)
+        spending = {name: getattr(self, name) for name in ("epsilon", "delta", "mu", "rho", "rng")}
+        given = {name: value for name, value in spending.items() if value is not None}
+        columns = add_constant(X) if check_flag(self.fit_intercept, "fit_intercept") else X
+        made = model(y, columns, bounds=self.bounds, ledger=self.ledger, **words)
+        result: Results = made.fit(**given)
+        slopes = [name for name in result.names if not (self.fit_intercept and name == CONSTANT)]
+        self.result_, self.n_features_in_ = result, len(slopes)
+        self.coef_: Floats = np.array(result.params[slopes], dtype=np.float64)
+        self.intercept_ = float(result.params[CONSTANT]) if self.fit_intercept else 0.0
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)
+        return self
+
+    def _means(self, X: ColumnsLike) -> Floats:
+        if not hasattr(self, "result_"):
+            raise NotAvailableError(f"{type(self).__name__} is not fitted yet: call fit first")
+        columns = add_constant(X) if self.fit_intercept else X
+        return np.asarray(self.result_.predict(columns), dtype=np.float64)
+
+
+class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
+    """Linear or Poisson regression with privacy, as scikit-learn's pipelines take it.
+
+    Parameters
+    ----------
+    bounds : sequence of (low, high), or mapping
+        Public bounds of the columns that reach this step; values outside are clipped.
+    y_bounds : (low, high)
+        Public, of the response.
+    ledger : Ledger or LedgerFile
+        Charged by every `fit`. Clones share it; fits in several processes need a `LedgerFile`.
+    model : {"ols", "moments", "poisson"}
+        `privinf.OLS`, `privinf.MomentOLS` or `privinf.Poisson`.
+    epsilon, delta, mu, rho, rng
+        What each `fit` spends, as for the model.
+    fit_intercept : bool
+
+    Attributes
+    ----------
+    result_ : Results
+        Of the last fit: standard errors, intervals, cautions and cost.
+    coef_ : ndarray, shape (p,)
+    intercept_ : float
+
+    Raises
+    ------
+    NotAvailableError
+        scikit-learn is not installed, or `score` is asked for.
+    ArgumentError, SensitivityError, BudgetExceededError
+        By `fit`: no ledger or no bounds, or the ledger does not hold what the fit would spend.
+
+    Notes
+    -----
+    **Privacy.** Each `fit` reads every row it is given and is charged as the model says; folds of a
+    cross-validation hold the same people, and their charges add up. Steps before this one that are fitted on
+    rows (a scaler, an imputer, an encoder that finds levels, a selection of columns) read them without noise
+    and are not charged: what comes out is not private. Use fixed transformations, or bounds in place of a
+    scaler. `score` is refused, since it is a statistic of rows without noise.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> from privinf.sklearn import PrivateRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 2))
+    >>> y = X @ [0.5, -0.3] + 0.3 * rng.standard_normal(5000)
+    >>> ledger = pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-6))
+    >>> words = {"bounds": [(-1, 1)] * 2, "y_bounds": (-2, 2), "ledger": ledger, "rng": 0}
+    >>> fit = PrivateRegressor(epsilon=1.0, delta=1e-6, **words).fit(X, y)  # doctest: +SKIP
+    >>> fit.predict([[1.0, 0.0]]).round(1), len(ledger) > 0  # doctest: +SKIP
+    (array([0.5]), True)
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Bounds = None,
+        y_bounds: Pair | None = None,
+        ledger: Ledger | None = None,
+        model: SklearnModel = "ols",
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        fit_intercept: bool = True,
+        rng: RngLike = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
+            fit_intercept=fit_intercept, rng=rng,
+        )  # fmt: skip
+        self.y_bounds, self.model = y_bounds, model
+
+    score = _PrivateEstimator.score
+
+    @door
+    def fit(self, X: ColumnsLike, y: ColumnLike) -> Self:
+        """Fit the model to rows, and charge the ledger.
+
+        Parameters
+        ----------
+        X : array_like or table, shape (n, p)
+        y : array_like, shape (n,)
+        """
+        model = REGRESSORS[check_choice(self.model, SklearnModel, "model")]
+        return self._fitted(model, y, X, {"y_bounds": self.y_bounds})
+
+    @door
+    def predict(self, X: ColumnsLike) -> Floats:
+        """Return predicted means of new rows, shape (n,)."""
+        return self._means(X)
+
+
+class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
+    """Logistic regression with privacy, as scikit-learn's pipelines take it.
+
+    Parameters
+    ----------
+    classes : pair of labels
+        Public: labels are not read off the rows. The second one's probability is modelled; rows with any
+        other label count as the first.
+    bounds, ledger, epsilon, delta, mu, rho, fit_intercept, rng
+        As for `PrivateRegressor`.
+
+    Attributes
+    ----------
+    result_, coef_, intercept_
+        As for `PrivateRegressor`.
+    classes_ : ndarray, shape (2,)
+
+    Notes
+    -----
+    **Privacy.** As for `PrivateRegressor`, by `privinf.Logit`.
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Bounds = None,
+        classes: tuple[Any, Any] = (0, 1),
+        ledger: Ledger | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        fit_intercept: bool = True,
+        rng: RngLike = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds, ledger=ledger, epsilon=epsilon, delta=delta, mu=mu, rho=rho,
+            fit_intercept=fit_intercept, rng=rng,
+        )  # fmt: skip
+        self.classes = classes
+
+    score = _PrivateEstimator.score
+
+    @door
+    def fit(self, X: ColumnsLike, y: ColumnLike) -> Self:
+        """Fit the model to rows, and charge the ledger; arguments as for `PrivateRegressor.fit`."""
+        labels = list(self.classes)
+        if len(labels) != 2 or labels[0] == labels[1]:
+            raise ArgumentError(OTHER_CLASSES)
+        second = (np.asarray(y) == labels[1]).astype(np.float64)
+        self.classes_ = np.array(labels)
+        return self._fitted(Logit, second, X, {})
+
+    @door
+    def predict_proba(self, X: ColumnsLike) -> Floats:
+        """Return the probabilities of both classes for new rows, shape (n, 2)."""
+        second = self._means(X)
+        return np.column_stack([1.0 - second, second])
+
+    @door
+    def predict(self, X: ColumnsLike) -> Any:
+        """Return the likelier class of new rows, shape (n,)."""
+        second = self._means(X) > 0.5
+        return self.classes_[second.astype(np.int64)]
