@@ -27,7 +27,7 @@ TOP = {
     "models": ("Models", ("glm", "iwp", "lasso", "mixing", "modulation", "moments")),
     "releases": ("Releases and tables", ("mechanisms", "releases")),
     "schema": ("Schemas and bounds", ("schema", "bounds")),
-    "accounting": ("Budgets and ledgers", ("accounting",)),
+    "accounting": ("Budgets, ledgers, plans", ("accounting", "planning")),
     "results": ("Results", ("results",)),
 }
 ROOMS = {
@@ -41,6 +41,9 @@ ROOMS = {
     "errors": "Errors and warnings",
     "typing": "Types",
 }
+OTHERS = "others"
+# Modules for other libraries, which are imported by their own names.
+CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 TAGGED = re.compile(r"^```(\w+) (?:ci|verify)$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -94,12 +97,14 @@ def names_by_page() -> dict[str, dict[str, str]]:
             pages[page].setdefault(name, full)
     for name, full in offered("privinf.models").items():
         pages["models"].setdefault(name, full)
+    connected = [room for room in CONNECTED if (ROOT / "privinf" / f"{room}.py").exists()]
+    pages[OTHERS] = {name: full for room in connected for name, full in offered(f"privinf.{room}").items()}
     return pages
 
 
 def title_of(page: str) -> str:
     """Return the title of a page of the reference."""
-    return TOP[page][0] if page in TOP else ROOMS[page]
+    return TOP[page][0] if page in TOP else ROOMS.get(page, "Other libraries")
 
 
 def home_of(full: str) -> str | None:
@@ -198,7 +203,7 @@ def on_files(files: Any, config: Any) -> Any:
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     files.append(File.generated(config, CITATION, content=f"# Citation\n\n```yaml\n{cited}```\n"))
     files.append(File.generated(config, "reference/index.md", content=reference_index()))
-    for page in (*TOP, *ROOMS):
+    for page in names_by_page():
         files.append(File.generated(config, f"reference/{page}.md", content=reference_page(page)))
     return files
 

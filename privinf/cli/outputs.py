@@ -76,8 +76,8 @@ class SafeGroup(click.Group):
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click ends quietly where whoever reads the output has gone
         except UnforeseenError as problem:
             raise Failure(_mistake(problem)) from None
         except PrivinfError as problem:

@@ -28,7 +28,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Schema
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import Blank
+from privinf.schema.declared import DAYS, Blank
 
 CLIP = 0.01
 SHELLS = ("bash", "zsh", "fish")
@@ -138,12 +138,14 @@ def check_command(schema: Path, formula: str | None, data: Path | None) -> None:
     """  # noqa: D301
     read = read_schema_file(schema)
     click.echo(repr(read))
-    if read.blank:
+    if read.blank and formula is None:
         raise SchemaError(f"{schema} has blanks, fill them in: {', '.join(read.blank)}")
     if formula is not None:
         click.echo(f"coefficients: {', '.join(read.design(formula).names)}")
     if data is not None:
         _check_kinds(read, data)
+    if read.blank:
+        click.echo(f"blank, and not needed for this formula: {', '.join(read.blank)}")
 
 
 def _check_kinds(schema: Schema, data: Path) -> None:
@@ -153,7 +155,8 @@ def _check_kinds(schema: Schema, data: Path) -> None:
     require_columns(source, [*names, *([] if schema.unit is None else [schema.unit])])
     first = next(iter(source.read(names, "guessed")), None)
     kinds = {} if first is None else kinds_of(first)
-    wrong = [name for name, kind in kinds.items() if kind == "levels" and not schema[name].categorical]
+    texts = [name for name, kind in kinds.items() if kind == "levels" and name not in schema.blank]
+    wrong = [name for name in texts if not schema[name].categorical and schema[name].unit != DAYS]
     if wrong:
         raise SchemaError(f"{source.name} holds texts (or dates) in {', '.join(wrong)}, declared as numbers")
     click.echo(f"{source.name} has these {len(names)} columns")

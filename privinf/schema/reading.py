@@ -20,7 +20,10 @@ from privinf.validation import check_choice
 
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
-MISSING_VALUES = "column {!r} has missing values; clean the rows or ask for missing='impute-public'"
+MISSING_VALUES = (
+    "column {!r} has missing values; clean the rows or ask for missing='impute-public' "
+    "(from a shell: --missing impute-public)"
+)
 INFINITE = "column {!r} has infinite values; clean the rows first"
 NOT_NUMBERS = "column {!r} must hold numbers, as the schema declares"
 OUTSIDE_LEVELS = (

