@@ -41,6 +41,7 @@ ROOMS = {
     "errors": "Errors and warnings",
     "typing": "Types",
 }
+FIRST = ("OLS", "Logit", "Poisson", "MomentOLS", "Results", "Schema", "Ledger", "Moments")
 OTHERS = "others"
 # Modules for other libraries, which are imported by their own names.
 CONNECTED = ("marginaleffects", "sklearn")
@@ -88,7 +89,8 @@ def names_by_page() -> dict[str, dict[str, str]]:
     top = offered("privinf")
     pages: dict[str, dict[str, str]] = {}
     for page, (_, rooms) in TOP.items():
-        pages[page] = {name: full for name, full in top.items() if full.split(".")[1] in rooms}
+        found = {name: full for name, full in top.items() if full.split(".")[1] in rooms}
+        pages[page] = {name: found[name] for name in (*FIRST, *found) if name in found}
     for room in ROOMS:
         pages[room] = offered(f"privinf.{room}")
     for page, (_, rooms) in TOP.items():
