@@ -2,11 +2,13 @@
 
 A block of Python says when it runs, on its first line: "ci" (here) or "verify" (too long, run with the slow
 tests). A console block that says "ci" is typed line by line. A TOML block that says "ci" is a file; its first
-line is its name.
+line is its name. A block of R runs where R is.
 """
 
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -15,12 +17,14 @@ import pytest
 from click.testing import CliRunner
 from support.tree import ROOT
 
+import privinf as pi
 from privinf.cli import main
 
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
 )
 BLOCK = re.compile(r"^```([\w+-]*)(?: ([^\n]*))?\n(.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
+R = shutil.which("Rscript")
 LANGUAGES = {"console", "text", "toml", "json", "yaml", "sql", "r", "julia", "latex"}
 
 
@@ -60,6 +64,9 @@ def run(page, tags):
                 exec(compile(code, page, "exec"), known)
             elif tag in tags and language == "console":
                 typed(code)
+            elif tag in tags and language == "r" and R is not None:
+                Path("block.R").write_text(code)
+                subprocess.run([R, "block.R"], check=True, capture_output=True)
             elif tag in tags and language == "toml":
                 Path(code.partition("\n")[0].removeprefix("# ")).write_text(code)
 
@@ -79,6 +86,14 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", of("ci"))
 def test_code_runs_as_it_is_printed(page, folder):
     run(page, {"ci"})
+
+
+@pytest.mark.skipif(R is None, reason="R is not installed")
+def test_r_reads_a_result_by_what_the_page_says(folder):
+    run("docs/formats.md", {"ci"})
+    result = pi.load_results("result.npz")
+    read = [float(line) for line in Path("from_r.txt").read_text().split()]
+    assert read == [*result.params, *result.bse]
 
 
 @pytest.mark.slow
