@@ -18,6 +18,7 @@ from privinf.federation.noisy import NoisyGram, NoisySum
 from privinf.federation.rounds import Args, assumed
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.databases import unfit
 from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import Rows, refuse_unordered
@@ -67,6 +68,11 @@ class TableByPasses:
         if query.op != "describe":
             raise NotAvailableError("a table that is read by passes answers its own holder's fits alone")
         return [Reply(self._name, np.empty(0), self._passes.n)]
+
+    def check_fit(self, *, default: bool) -> None:
+        """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""
+        if self._passes.pushes and not default:
+            raise unfit("there is no noise, optimizer=, adapt_bounds=, or rows are too few for intervals")
 
     def own_rows(self, design: Design) -> tuple[str, RowPasses]:
         """Return the name and the rows by a design."""
@@ -118,7 +124,13 @@ def _in_memory(block: SiteBlock, one: _Planned) -> Accumulator | Floats:
 
 
 def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulator | Floats]:
-    """Return the un-noised sums of one pass."""
+    """Return the un-noised sums of one pass, or of queries where a database makes them."""
+    if passes.pushes:
+        if not all(one.exact for one in planned):
+            raise unfit("there is a fit without noise, or a statistic without exact sums")
+        found = [one.statistic.sums(passes.empty, one.args) for one in planned if one.statistic.sums]
+        passes.push(found)
+        return [*found]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():
         if not sums:

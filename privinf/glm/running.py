@@ -89,6 +89,9 @@ def _run(
         raise ArgumentError(ONE_MEAN)
     if plan.margins and rows.family == "binomial" and whole.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
+    if isinstance(whole.federation, TableByPasses):
+        engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
+        whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
     folder = _folder(whole, trust, request, plan)
     left = plan.mu if folder is None else folder.unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:

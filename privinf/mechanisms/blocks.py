@@ -11,7 +11,6 @@ import pandas as pd
 from privinf.doors import door
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import Source, Types, require_columns
-from privinf.mechanisms.passes import check_levels
 from privinf.mechanisms.reading import checked_blocks, evened
 from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
 from privinf.mechanisms.rows import (
@@ -20,6 +19,7 @@ from privinf.mechanisms.rows import (
     EncodedRows,
     Rows,
     as_rows,
+    check_levels,
     encode,
     needed,
     refuse_unordered,

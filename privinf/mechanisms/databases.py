@@ -40,6 +40,8 @@ class Dialect:
         Condition that the texts ``{0}`` and ``{1}`` are the same, byte by byte, whatever their collation.
     total : str
         Sum of the integers ``{}``, exact up to 10^28.
+    table : str
+        Number of the list of doubles ``{0}`` at the place ``{1}``, which begins at 0; without it, CASE.
     quotes : str
         What stands before and after a name; the second one is doubled inside.
     fence : str
@@ -56,6 +58,7 @@ class Dialect:
     nan: str = "{} = CAST('NaN' AS DOUBLE)"
     same: str = "{0} = {1}"
     total: str = "SUM(CAST({} AS DECIMAL(38, 0)))"
+    table: str = ""
     quotes: str = '""'
     fence: str = ""
     escaped: bool = False
@@ -139,11 +142,13 @@ def count(condition: str) -> str:
 
 DIALECTS: dict[str, Dialect] = {
     "duckdb": Dialect(
-        nan="isnan({})", same="encode({0}) = encode({1})", total="SUM({})", checked=True
+        nan="isnan({})", same="encode({0}) = encode({1})", total="SUM({})",
+        table="(CAST('[{0}]' AS DOUBLE[]))[{1} + 1]", checked=True,
     ),
     "postgres": Dialect(
         double="DOUBLE PRECISION", text="TEXT", nan="{} = CAST('NaN' AS DOUBLE PRECISION)",
         same='{0} COLLATE "C" = {1}', total="SUM({})", fence=" OFFSET 0", checked=True,
+        table="(CAST('{{{0}}}' AS DOUBLE PRECISION[]))[{1} + 1]",
     ),
     "bigquery": Dialect(
         double="FLOAT64", whole="INT64", text="STRING", nan="IS_NAN({})", total="SUM(CAST({} AS NUMERIC))",
@@ -327,3 +332,8 @@ def query(dialect: Dialect, table: str, layers: Sequence[Layer]) -> str:
         text = f"(SELECT {', '.join(layer)} FROM {text} AS t{depth}{fence})"
         fence = dialect.fence
     return text[1:-1]
+
+
+def unfit(reason: str) -> NotAvailableError:
+    """Return the error of what no query is made for."""
+    return NotAvailableError(f"{reason}, of which no sums inside a database are made: {LEAVE_OUT}")

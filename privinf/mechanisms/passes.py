@@ -7,7 +7,7 @@ read, by the first pass, and told as `encode` tells it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,13 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError, SensitivityError
 from privinf.mechanisms.roster import numeric_names
-from privinf.mechanisms.rows import Rows, needed, observation_weights, response_of, unit_codes
+from privinf.mechanisms.rows import Rows, check_levels, needed, observation_weights, response_of, unit_codes
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
-from privinf.mechanisms.statistics.ops import PlainSums, Reach, SiteOp
+from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
-from privinf.schema import Design, Factor
-from privinf.schema.reading import NO_DECLARED_LEVEL
+from privinf.schema import Design
 from privinf.typing import Floats, Integers
 
 
@@ -98,9 +97,8 @@ class RowPasses:
         """Take rows that are in memory; those of a unit are brought together."""
         design = self._design
         features, response = rows.features, rows.response
-        if not (
-            isinstance(features, pd.DataFrame) or (isinstance(features, np.ndarray) and features.ndim == 2)
-        ):
+        matrix = isinstance(features, np.ndarray) and features.ndim == 2
+        if not (matrix or isinstance(features, pd.DataFrame)):
             features = design.released(features, missing=rows.missing)
         if response is not None and not isinstance(response, np.ndarray):
             response = response_of(design, rows)
@@ -115,20 +113,30 @@ class RowPasses:
             response = None if response is None else response_of(design, rows)[order]
             features = features.iloc[order]
             self._rows, self._codes = Rows(features, response, rows.missing), codes[order]
-        self._plain = design.is_matrix(features) and isinstance(response, np.ndarray)
-        self._plain = self._plain and self._weights is None
+        self._plain = (
+            design.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
+        )
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
 
     @property
     def n(self) -> int:
         """Number of rows, which a pass counts where nothing says it."""
-        if self._count is None and not self._rows.in_memory:
+        if self._count is None and self.pushes:
+            from privinf.mechanisms.traced import counted_rows
+
+            self._counted(counted_rows(self._rows, self._design))
+        elif self._count is None and not self._rows.in_memory:
             self._count = self._rows.features.known()
         if self._count is None:
             for _ in self.blocks():
                 pass
         assert self._count is not None
         return self._count
+
+    @property
+    def pushes(self) -> bool:
+        """Whether a database makes the sums."""
+        return not self._rows.in_memory and self._rows.features.pushes
 
     @property
     def width(self) -> int:
@@ -183,16 +191,18 @@ class RowPasses:
             yield slice(start, end)
             start = end
 
-    def push(self, asked: OwnSum, *, exact: bool) -> MomentSums | None:
-        """Return the sum over all rows, if their database makes it; errors as for `add_rows`."""
-        if self._rows.in_memory or not self._rows.features.pushes:
-            return None
-        from privinf.mechanisms.pushed import add_rows
+    def push(self, sums: Sequence[Accumulator], *, exact: bool = True) -> None:
+        """Add all rows to empty accumulators, inside their database; errors as for `add_pushed`."""
+        from privinf.mechanisms.traced import add_pushed
 
-        none, public = np.empty((0, len(self._design.columns))), int((~self._design.private).sum())
-        sums = asked.sums(self._site_block(none[:, self._kept], none[:, 0], none[:, :public], None, 0))
-        self._counted(add_rows(self._rows, self._design, sums, plain=exact and self._weights is None))
-        return sums
+        for n in add_pushed(self._rows, self._design, self.empty, sums, exact and self._weights is None):
+            self._counted(n)
+        self.read += 1
+
+    @property
+    def empty(self) -> SiteBlock:
+        """A block without rows."""
+        return self._block(np.empty((0, self.width)), np.empty(0), None, 0)
 
     def _parts(self) -> Iterator[Floats | pd.DataFrame]:
         """Yield the rows of a table that is read anew: arrays of its numbers, or frames."""
@@ -291,16 +301,6 @@ class RowPasses:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
 
 
-def check_levels(design: Design, seen: set[str]) -> None:
-    """Raise SchemaError for a factor of whose declared levels no part of the table had any."""
-    schema = design.schema
-    declarations = {} if schema is None else schema.columns
-    for name in needed(design):
-        declared = declarations.get(name)
-        if isinstance(declared, Factor) and declared.other is not None and name not in seen:
-            raise SchemaError(NO_DECLARED_LEVEL.format(name))
-
-
 def _finite(values: Floats) -> bool:
     """Whether all are finite; False also for numbers so large that their sum is not."""
     return bool(np.isfinite(values.sum()))
@@ -331,7 +331,8 @@ class OwnSum:
         """
         if "unit_norm" in self.args and passes._codes is None:
             raise SensitivityError("sums of units need the rows of each side by side")
-        if (pushed := passes.push(self, exact=exact)) is not None:
+        if passes.pushes:
+            passes.push([pushed := self.sums(passes.empty)], exact=exact)
             return pushed
         sums: MomentSums | PlainSums | None = None
         for block in passes.blocks():

@@ -18,8 +18,8 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pandas as pd
 
-from privinf.errors import NotAvailableError, SchemaError
-from privinf.mechanisms.databases import LEAVE_OUT, Layer, PushedSource, Steps, case, count, moved_back, named
+from privinf.errors import SchemaError
+from privinf.mechanisms.databases import Layer, PushedSource, Steps, case, count, moved_back, named, unfit
 from privinf.mechanisms.files import require_columns
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
@@ -38,11 +38,10 @@ GAP, UNDECLARED = -2, -1  # in place of a level's place
 def add_rows(rows: Rows, design: Design, sums: MomentSums, *, plain: bool) -> int:
     """Add all rows of a table to an empty accumulator, inside its database; return how many there are.
 
-    `plain` says that they are neither weighted nor for a fit without noise. Raises NotAvailableError for what
-    no query is made for, SchemaError for rows as blocks of them do, StorageError if the query fails.
+    `plain` and errors are as for `traced.add_pushed`.
     """
     if not plain:
-        raise _unfit("there are weights, or no noise")
+        raise unfit("there are weights, or no noise")
     source: PushedSource = rows.features
     question = Question(source, design, rows.missing)
     layers, columns = question.layers(sums)
@@ -52,8 +51,7 @@ def add_rows(rows: Rows, design: Design, sums: MomentSums, *, plain: bool) -> in
     texts = [f"_z{j}" for j in moving] + [f"_z{i} * _z{j}" for i, j in pairs]
     asked = ["COUNT(*)", *defects, *map(source.dialect.total.format, texts)]
     n, *found = source.totals([*layers, named("_s", asked)])
-    if n:
-        question.refuse(found[: len(defects)])
+    question.checked([n, *found[: len(defects)]])
     sizes = found[len(defects) :]
     singles = dict(zip(moving, sizes[: len(moving)], strict=True))
     products = dict(zip(pairs, sizes[len(moving) :], strict=True))
@@ -64,12 +62,12 @@ def add_rows(rows: Rows, design: Design, sums: MomentSums, *, plain: bool) -> in
 class Question:
     """What is asked of a table, by a design whose one public column is the constant, and what is refused."""
 
-    __slots__ = ("_design", "_dialect", "_factors", "_kept", "_missing", "_names", "_source")
+    __slots__ = ("_design", "_factors", "_missing", "_names", "_source", "dialect", "kept")
 
     def __init__(self, source: PushedSource, design: Design, missing: Missing) -> None:
-        self._source, self._design, self._missing, self._dialect = source, design, missing, source.dialect
+        self._source, self._design, self._missing, self.dialect = source, design, missing, source.dialect
         self._names = list(dict.fromkeys((*design.inputs, *design.outcome.column.inputs)))
-        self._kept = [f"_v{place}" for place in range(len(self._names))]
+        self.kept = [f"_v{place}" for place in range(len(self._names))]
         require_columns(source, self._names)
         self._factors: dict[str, Factor] = {}
         for name in self._names:
@@ -83,9 +81,9 @@ class Question:
             self._factors[name] = declared
             large = any(not isinstance(one, str) and abs(one) >= 2**EXACT_BITS for one in declared.levels)
             if large or kind not in ("number", "truth", "text"):
-                raise _unfit(f"column {name!r} has levels that a database may tell apart in another way")
+                raise unfit(f"column {name!r} has levels that a database may tell apart in another way")
         elif declared.unit == DAYS:
-            raise _unfit(f"column {name!r} holds dates")
+            raise unfit(f"column {name!r} holds dates")
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
 
@@ -93,18 +91,21 @@ class Question:
 
     def defects(self) -> list[str]:
         """Return expressions for the rows of a number that are not finite, and of what is off in a factor."""
-        top, asked = self._dialect.number(LARGEST_DOUBLE), list[str]()
-        for name, value in zip(self._names, self._kept, strict=True):
+        top, asked = self.dialect.number(LARGEST_DOUBLE), list[str]()
+        for name, value in zip(self._names, self.kept, strict=True):
             if name in self._factors:
                 asked += [count(f"{value} = {GAP}"), count(f"{value} = {UNDECLARED}"), count(f"{value} >= 0")]
             else:
                 asked.append(f"COUNT(*) - COUNT(CASE WHEN ABS({value}) <= {top} THEN 1 END)")
         return asked
 
-    def refuse(self, found: Sequence[int]) -> None:
-        """Raise SchemaError for the first column whose rows are not what the schema says."""
-        told, levels = iter(found), list[str]()
-        for name, value in zip(self._names, self._kept, strict=True):
+    def checked(self, found: Sequence[int]) -> int:
+        """Return the number of rows; SchemaError for the first column that is not what the schema says."""
+        n, *defects = found
+        if not n:
+            return 0
+        told, levels = iter(defects), list[str]()
+        for name, value in zip(self._names, self.kept, strict=True):
             if name not in self._factors:
                 if next(told):
                     self._refuse_number(name, value)
@@ -116,13 +117,14 @@ class Question:
             levels += [] if gaps or declared else [name]
         if levels:
             raise SchemaError(NO_DECLARED_LEVEL.format(levels[0]))
+        return n
 
     def _refuse_number(self, name: str, value: str) -> None:
-        top = self._dialect.number(LARGEST_DOUBLE)
-        gaps = [f"{value} IS NULL", self._dialect.nan.format(value)]
+        top = self.dialect.number(LARGEST_DOUBLE)
+        gaps = [f"{value} IS NULL", self.dialect.nan.format(value)]
         infinite = [*((gap, "0") for gap in gaps), (f"{value} > {top}", "1"), (f"{value} < -{top}", "1")]
         asked = [f"SUM({case([(gap, '1') for gap in gaps], '0')})", f"SUM({case(infinite, '0')})"]
-        missing, beyond = self._source.totals([self._values(), named("_s", asked)])
+        missing, beyond = self._source.totals([self.values(), named("_s", asked)])
         self._refuse_gaps(name, missing)
         if beyond:
             raise SchemaError(INFINITE.format(name))
@@ -137,23 +139,18 @@ class Question:
         """Return the layers below the sums, and the columns that these are of, in the sums' order."""
         design, grid = self._design, sums.columns
         private = np.flatnonzero(design.private)
-        one = Steps(self._dialect.integer(str(int(FULL_SCALE))), int(FULL_SCALE), int(FULL_SCALE))
+        if len(private) + (design.constant is not None) < len(design.columns):
+            raise unfit("there are public columns beside the constant")
+        one = Steps(self.dialect.integer(str(int(FULL_SCALE))), int(FULL_SCALE), int(FULL_SCALE))
         columns = [one] * (len(design.columns) - len(private))
         first = len(columns)
-        columns += [
-            self._steps(
-                design.columns[at], int(at), grid.column(j), float(design.low[at]), float(design.high[at])
-            )
-            for j, at in enumerate(private)
-        ]
+        columns += [self.steps(int(at), grid.column(j)) for j, at in enumerate(private)]
         beside = []
         if sums.response is not None:
-            assert design.outcome.bounds is not None
-            ends = design.outcome.bounds.low, design.outcome.bounds.high
-            columns.append(self._steps(design.outcome.column, None, sums.response, *ends))
+            columns.append(self.steps(None, sums.response))
         else:
             beside = [f"{self._scaled_response(sums)} AS _e"]
-        layers = [self._values(), [*self._kept, *beside, *named("_z", [column.text for column in columns])]]
+        layers = [self.values(), [*self.kept, *beside, *named("_z", [column.text for column in columns])]]
         places = range(first, first + len(private))
         if self._passes(grid.limit, [columns[j] for j in places], [int(at) for at in private]):
             layers += self._in_ball(grid.limit, len(columns), places, bool(beside))
@@ -162,45 +159,65 @@ class Question:
             layers += self._residual(sums, len(columns))
             columns = [column.shrunk for column in columns]
         moved = [f"_z{j} - ({column.least})" for j, column in enumerate(columns)]
-        return [*layers, [*self._kept, *named("_z", moved)]], columns
+        return [*layers, [*self.kept, *named("_z", moved)]], columns
 
-    def _values(self) -> Layer:
+    def _told(self, at: int | None) -> tuple[Column, float, float]:
+        """Return a column of the design, or with None the response, and its bounds."""
+        design = self._design
+        if at is not None:
+            return design.columns[at], float(design.low[at]), float(design.high[at])
+        assert design.outcome.bounds is not None
+        return design.outcome.column, design.outcome.bounds.low, design.outcome.bounds.high
+
+    def value(self, at: int | None) -> str:
+        """Return a column of the design, or with None the response, in its bounds."""
+        column, low, high = self._told(at)
+        if self._number(column):
+            return self._held_value(column.inputs[0], low, high)
+        places, values = self._cells(column, at)
+        return self._by_cell(column, places, [self.dialect.number(v) for v in np.clip(values, low, high)])
+
+    def check_columns(self) -> None:
+        """Raise NotAvailableError for a column of which no query is made."""
+        for at in (None, *range(len(self._design.columns))):
+            self.value(at)
+
+    def values(self) -> Layer:
         """Return the columns as doubles, or as places of their levels."""
         texts = []
         for name in self._names:
-            kind, column = self._source.kinds[name], self._dialect.name(name)
-            value = column if kind == "text" else self._dialect.as_double(column, kind)
+            kind, column = self._source.kinds[name], self.dialect.name(name)
+            value = column if kind == "text" else self.dialect.as_double(column, kind)
             texts.append(self._place(value, kind, self._factors[name]) if name in self._factors else value)
         return named("_v", texts)
 
     def _place(self, value: str, kind: str, declared: Factor) -> str:
         """Return where the level that a row has stands among the declared ones."""
-        gaps = [f"{value} IS NULL"] + ([] if kind == "text" else [self._dialect.nan.format(value)])
+        gaps = [f"{value} IS NULL"] + ([] if kind == "text" else [self.dialect.nan.format(value)])
         branches = [(gap, str(GAP)) for gap in gaps]
         if isinstance(declared.levels[0], str) == (kind == "text"):
             branches += [
-                (self._dialect.is_level(value, kind, level), str(place))
+                (self.dialect.is_level(value, kind, level), str(place))
                 for place, level in enumerate(declared.levels)
             ]
         return case(branches, str(UNDECLARED))
 
-    def _steps(self, column: Column, at: int | None, grid: ColumnGrid, low: float, high: float) -> Steps:
-        """Return a column, or with None the response, on its grid."""
+    def steps(self, at: int | None, grid: ColumnGrid) -> Steps:
+        """Return a column of the design, or with None the response, on its grid."""
+        column, low, high = self._told(at)
         if self._number(column):
             return self._of_number(column.inputs[0], grid, low, high)
         places, values = self._cells(column, at)
-        steps = [
-            int(step) for step in grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]
-        ]
+        steps = list(map(int, grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]))
         text = self._by_cell(column, places, [str(step) for step in steps])
-        return Steps(self._dialect.integer(text), min(steps), max(steps))
+        return Steps(self.dialect.integer(text), min(steps), max(steps))
 
     def _number(self, column: Column) -> bool:
         return column.plain and column.inputs[0] not in self._factors
 
     def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> Steps:
         """Return floor(v factor + shift) between the ends of a column, and where it has no value."""
-        dialect, value = self._dialect, self._value(name)
+        dialect, value = self.dialect, self._value(name)
         factor, shift = float(grid.factor[0]), float(grid.shift[0])
         points = np.array([[low], [high], [self._stand_in(name)]])
         least, most, gap = (int(step) for step in grid.put(points, np.empty((3, 1)), finite=True)[:, 0])
@@ -220,22 +237,22 @@ class Question:
 
     def _held_value(self, name: str, low: float, high: float) -> str:
         """Return a column's value between its bounds, or what stands in for a missing one."""
-        value, number = self._value(name), self._dialect.number
+        value, number = self._value(name), self.dialect.number
         return self._cases(value, low, high, value, self._stand_in(name), number(low), number(high))
 
     def _cases(
         self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
     ) -> str:
-        number = self._dialect.number
+        number = self.dialect.number
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
         return case([(within, inside), *self._gaps(value, gap), (f"{value} < {number(low)}", below)], above)
 
     def _gaps(self, value: str, instead: float) -> list[tuple[str, str]]:
-        put = self._dialect.number(instead)
-        return [(f"{value} IS NULL", put), (self._dialect.nan.format(value), put)]
+        put = self.dialect.number(instead)
+        return [(f"{value} IS NULL", put), (self.dialect.nan.format(value), put)]
 
     def _value(self, name: str) -> str:
-        return self._kept[self._names.index(name)]
+        return self.kept[self._names.index(name)]
 
     def _stand_in(self, name: str) -> float:
         assert self._design.schema is not None
@@ -244,11 +261,11 @@ class Question:
     def _cells(self, column: Column, at: int | None) -> tuple[list[tuple[int, ...]], Floats]:
         """Return combinations of the levels that a column depends on, and its values there."""
         names = column.inputs
-        if not names or any(name not in self._factors for name in names):
-            raise _unfit(f"{column.name!r} is neither a number of the table nor a function of levels alone")
+        if any(name not in self._factors for name in names):
+            raise unfit(f"{column.name!r} is neither a number of the table nor a function of levels alone")
         levels = [self._factors[name].levels for name in names]
         if math.prod(map(len, levels)) > MOST_LOOKUPS:
-            raise _unfit(f"{column.name!r} tells more than {MOST_LOOKUPS} combinations of levels apart")
+            raise unfit(f"{column.name!r} tells more than {MOST_LOOKUPS} combinations of levels apart")
         places = list(product(*(range(len(one)) for one in levels)))
         frame = self._design.frame()
         frame = frame.iloc[np.zeros(len(places), dtype=int)].reset_index(drop=True)
@@ -288,7 +305,7 @@ class Question:
 
     def _in_ball(self, limit: float, size: int, places: range, residual: bool) -> list[Layer]:
         """Return the layers of `held_norms`."""
-        dialect, beside = self._dialect, ["_e"] if residual else []
+        dialect, beside = self.dialect, ["_e"] if residual else []
         names = [f"_z{j}" for j in range(size)]
         square = " + ".join(f"_z{j} * _z{j}" for j in places)
         long = f"_n > {dialect.number(limit * limit)}"
@@ -300,32 +317,21 @@ class Question:
             sides = [(f"_f = {dialect.number(1)}", name), (f"{name} < 0", f"-{dialect.floor(f'-({short})')}")]
             cut.append(case(sides, dialect.floor(short)) if j in places else name)
         return [
-            [*self._kept, *beside, *names, f"{dialect.double_of(f'({square})')} AS _n"],
-            [*self._kept, *beside, *names, "_n", shrunk],
-            [*self._kept, *beside, *named("_z", cut)],
+            [*self.kept, *beside, *names, f"{dialect.double_of(f'({square})')} AS _n"],
+            [*self.kept, *beside, *names, "_n", shrunk],
+            [*self.kept, *beside, *named("_z", cut)],
         ]
 
     # ---- residual moments
 
     def _scaled_response(self, sums: MomentSums) -> str:
         """Return (clip(y) - intercept) x response_factor."""
-        dialect, column, bounds = self._dialect, self._design.outcome.column, self._design.outcome.bounds
-        assert bounds is not None
-        args = sums.residual[0]
-        if self._number(column):
-            y = self._held_value(column.inputs[0], bounds.low, bounds.high)
-        else:
-            places, values = self._cells(column, None)
-            y = self._by_cell(
-                column, places, [dialect.number(v) for v in np.clip(values, bounds.low, bounds.high)]
-            )
-        return dialect.times(
-            f"({y} - {dialect.number(args.get('intercept', 0.0))})", float(args["response_factor"])
-        )
+        args, middle = sums.residual[0], self.dialect.number(sums.residual[0].get("intercept", 0.0))
+        return self.dialect.times(f"({self.value(None)} - {middle})", float(args["response_factor"]))
 
     def _residual(self, sums: MomentSums, size: int) -> list[Layer]:
         """Return the layers of clip(e, E) / E and of the factors that it makes of the columns."""
-        dialect, names = self._dialect, [f"_z{j}" for j in range(size)]
+        dialect, names = self.dialect, [f"_z{j}" for j in range(size)]
         args, unit, weights = sums.residual
         fitted = " + ".join(
             f"{name} * {weight}" for name, weight in zip(names, map(int, weights), strict=True)
@@ -338,11 +344,7 @@ class Question:
         half = dialect.number(0.5)
         factors = [dialect.floor(f"{dialect.double_of(name)} * _h + {half}") for name in names]
         return [
-            [*self._kept, *names, f"{e} AS _e"],
-            [*self._kept, *names, f"{share} AS _h"],
-            [*self._kept, *named("_z", factors)],
+            [*self.kept, *names, f"{e} AS _e"],
+            [*self.kept, *names, f"{share} AS _h"],
+            [*self.kept, *named("_z", factors)],
         ]
-
-
-def _unfit(reason: str) -> NotAvailableError:
-    return NotAvailableError(f"{reason}, of which no sums inside a database are made: {LEAVE_OUT}")

@@ -269,8 +269,8 @@ def open_rows(
     progress : bool, optional
         Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
     push_down : bool
-        Make the sums of `MomentOLS` and `Moments` inside the database of a DuckDB relation, or of an ibis
-        table in DuckDB or PostgreSQL. Exact integers leave it, no row does; what needs rows is refused.
+        Make the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the database of a DuckDB
+        relation, or of an ibis table in DuckDB or PostgreSQL. Integers leave it; what needs rows is refused.
 
     Returns
     -------

@@ -14,13 +14,9 @@ import numpy as np
 import pandas as pd
 
 from privinf.doors import doors
-from privinf.errors import (
-    AlignmentError,
-    ArgumentError,
-    NotAvailableError,
-    SchemaError,
-)
-from privinf.schema import Design, Numeric, Schema
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.schema import Design, Factor, Numeric, Schema
+from privinf.schema.reading import NO_DECLARED_LEVEL
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
 
@@ -334,3 +330,13 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
             "raise max_rows, or let the holder choose which rows to keep"
         )
     return np.asarray(codes, dtype=np.int64)
+
+
+def check_levels(design: Design, seen: set[str]) -> None:
+    """Raise SchemaError for a factor of whose declared levels no part of the table had any."""
+    schema = design.schema
+    declarations = {} if schema is None else schema.columns
+    for name in needed(design):
+        declared = declarations.get(name)
+        if isinstance(declared, Factor) and declared.other is not None and name not in seen:
+            raise SchemaError(NO_DECLARED_LEVEL.format(name))

@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,16 @@ import pytest
 from support import pushing, tables
 
 import privinf as pi
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError, StorageError
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SchemaError,
+    StorageError,
+)
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.databases import DIALECTS, PushedSource, query, smallest
+from privinf.mechanisms.expressions import Expressions
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushed import Question
 from privinf.mechanisms.rows import as_rows
@@ -81,6 +90,44 @@ def test_integers_of_postgres_are_those_of_numpy(server):
         ), seed
 
 
+@pytest.mark.parametrize("seed", CASES)
+def test_integers_of_fits_in_duckdb_are_those_of_numpy(database, seed):
+    case = pushing.random_case(seed)
+    expected = pushing.told_of_fits(case, case.arrow().to_pandas())
+    assert pushing.told_of_fits(case, in_duckdb(database, case)) == expected
+
+
+def test_integers_of_fits_in_postgres_are_those_of_numpy(server):
+    for seed in CASES:
+        case = pushing.random_case(seed)
+        expected = pushing.told_of_fits(case, case.arrow().to_pandas())
+        assert pushing.told_of_fits(case, in_postgres(server, case)) == expected, seed
+
+
+def test_a_query_that_is_off_in_one_step_is_caught(database, monkeypatch):
+    """Mutants: a place of a table, a sign, a floor, an end of a step."""
+    cases = [case for case in map(pushing.random_case, CASES) if case.missing != "raise"][:5]
+    expected = [pushing.told_of_fits(case, case.arrow().to_pandas()) for case in cases]
+
+    def differ():
+        return [pushing.told_of_fits(case, in_duckdb(database, case)) for case in cases] != expected
+
+    assert not differ()
+    above = replace(DIALECTS["duckdb"], table="(CAST('[{0}]' AS DOUBLE[]))[{1}]")
+    parts = {
+        "copysign": lambda self, a, b: self.absolute(a),
+        "floor": lambda self, a: self.node(("ROUND(", a, ")"), a.low, a.high, whole=a),
+        "less_equal": lambda self, a, b: self.less(a, b),
+    }
+    with monkeypatch.context() as patch:
+        patch.setitem(DIALECTS, "duckdb", above)
+        assert differ()
+    for name, wrong in parts.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(Expressions, name, wrong)
+            assert differ(), name
+
+
 def test_random_tables_are_summed_and_refused_in_every_way():
     found = [pushing.told(case, case.arrow().to_pandas()) for case in map(pushing.random_case, CASES)]
     refused = {one[1] for one in found if isinstance(one, tuple)}
@@ -105,10 +152,10 @@ def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monke
 
     def least(self, name, grid, low, high):
         made = original(self, name, grid, low, high)
-        value, number = self._value(name), self._dialect.number
+        value, number = self._value(name), self.dialect.number
         inner = f"least(greatest({value}, {number(low)}), {number(high)})"
         text = f"FLOOR({inner} * {number(grid.factor[0])} + {number(grid.shift[0])})"
-        return type(made)(self._dialect.integer(text), made.least, made.most)
+        return type(made)(self.dialect.integer(text), made.least, made.most)
 
     original = Question._of_number
     with monkeypatch.context() as patch:
@@ -146,8 +193,49 @@ def test_a_model_takes_a_table_of_a_database(database):
         assert fit.bse.equals(fits[0].bse)
 
 
-def test_what_needs_rows_is_refused_before_a_charge(database):
+@pytest.mark.parametrize(("model", "response"), [("OLS", "y"), ("Logit", "b"), ("Poisson", "c")])
+def test_a_fit_by_queries_is_that_of_blocks(database, model, response):
+    frame = table(2000)
+    frame["b"] = (frame["y"] > 3.0).astype(int)
+    frame["c"] = frame["w"].clip(lower=0)
+    schema = SCHEMA.fill({"b": (0, 1), "c": (0, 9)})
+    ibis = pytest.importorskip("ibis", reason="ibis is not installed")
+    held = ibis.duckdb.connect().create_table("held", tables.arrow(frame))
+    for spent in ({}, {"cov_type": "nonrobust"}):
+        fits = [
+            getattr(pi, model)
+            .from_formula(f"{response} ~ x + g + C(k)", data, schema=schema)
+            .fit(mu=3.0, rng=4, **spent)
+            for data in (pi.open_rows(held), pi.open_rows(held, push_down=True), of_table(database, frame))
+        ]
+        for fit in fits[1:]:
+            assert fit.params.equals(fits[0].params)
+            assert fit.bse.equals(fits[0].bse)
+    assert "Passes over the table" in str(fits[1].summary())
+
+
+def test_a_fit_charges_after_its_first_query_and_stops_at_the_limit(database):
+    data, ledger = of_table(database, table()), pi.Ledger(pi.Budget(mu=0.5))
+    model = pi.OLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        model.fit(mu=0.6)
+    assert not ledger.entries
+    assert model.fit(mu=0.4).nobs == 500
+    with pytest.raises(BudgetExceededError):
+        model.fit(mu=0.4)
+
+
+def test_what_is_wrong_in_a_table_is_told_before_a_charge(database):
+    frame, ledger = table(), pi.Ledger()
+    frame.loc[3, "x"] = np.inf
+    with pytest.raises(SchemaError, match="infinite"):
+        pi.OLS.from_formula("y ~ x", of_table(database, frame), schema=SCHEMA, ledger=ledger).fit(mu=1.0)
+    assert not ledger.entries
+
+
+def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     data, ledger = of_table(database, table()), pi.Ledger()
+    ols = pi.OLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger)
 
     def refused(reason, make):
         with pytest.raises(NotAvailableError, match=reason):
@@ -158,7 +246,12 @@ def test_what_needs_rows_is_refused_before_a_charge(database):
         spent = {"mu": 1.0} if "epsilon" not in options else {"epsilon": options.pop("epsilon")}
         return lambda: model.from_formula(formula, data, schema=schema, ledger=ledger, **options).fit(**spent)
 
-    refused("needs rows", fit("y ~ x", model=pi.OLS))
+    for model in (pi.OLS, pi.Poisson):
+        refused("no noise", fit("y ~ x", model=model, epsilon=np.inf))
+        refused("leave push_down", fit("y ~ x + np.log(w + 10)", model=model))
+    refused("adapt_bounds=", lambda: ols.fit(mu=1.0, adapt_bounds=True))
+    refused("needs rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))
+    refused("too few for intervals", lambda: ols.fit(mu=1e-4))
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
         refused("leave push_down", fit(f"y ~ {term}"))
     refused("or no noise", fit("y ~ x", epsilon=np.inf))
@@ -238,6 +331,16 @@ def test_queries_are_of_their_dialect(name):
     for one in model._asked(1.0, reach, q2, robust=True):
         with pytest.raises(StorageError):
             one.over(passes, exact=True)
+        text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
+        (parsed,) = sqlglot.parse(text, read=name)
+        used = {type(node).__name__ for node in parsed.walk()}
+        assert not used & {"Least", "Greatest", "Ln", "Exp", "Pow", "Command"}
+        assert {"Case", "Floor", "Sum"} <= used
+    passes = RowPasses(model.design, as_rows(source), stream=1)
+    for fit in ("whitened.meat", "whitened.counts", "curved.step"):
+        args = pushing.fit_args(fit, model.design, np.random.default_rng(3)) | {"bits": 20}
+        with pytest.raises(StorageError):
+            passes.push([SITE_OPS[fit].sums(passes.empty, args)])
         text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
         (parsed,) = sqlglot.parse(text, read=name)
         used = {type(node).__name__ for node in parsed.walk()}

@@ -79,12 +79,12 @@ TERMS = "mechanisms.statistics.terms"
 MUTANTS = {
     "a step's scores not held": (
         (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),
-        (36, Mutant(TERMS, "Product.add", "-FULL_SCALE, FULL_SCALE", "-9e7, 9e7")),
+        (36, Mutant(TERMS, "Product.integers", "-FULL_SCALE, FULL_SCALE", "-9e7, 9e7")),
         "curved.step", POISSON,
     ),
     "a matrix not shrunk": (
         (0, Mutant(TERMS, "Square.plain", "self.top / ", "99.0 / ")),
-        (36, Mutant(TERMS, "Square.add", "_room(self.vectors)", "9e7")),
+        (36, Mutant(TERMS, "_nearest", "_room(vectors)", "9e7")),
         "curved.secant", {"clip": 0.1},
     ),
     "a layer not cut": (

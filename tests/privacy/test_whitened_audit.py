@@ -166,12 +166,12 @@ MUTANTS = {
         "whitened.counts",
     ),
     "a layer without its upper clip": (
-        Mutant(LAYERS, "layer", "- low, 0.0, width), width, v", "- low, 0.0, 9.0), 9.0, v"),
+        Mutant(LAYERS, "layer", "- low, 0.0, width), e), width, v", "- low, 0.0, 9.0), e), 9.0, v"),
         "whitened.score",
     ),
     "the second layer from zero on": (
-        Mutant(LAYERS, "layer", "args) - low, 0.0, width), width, v",
-           "args), 0.0, width + low), width + low, v"),
+        Mutant(LAYERS, "layer", "args) - low, 0.0, width), e), width, v",
+           "args), 0.0, width + low), e), width + low, v"),
         "whitened.score, upper",
     ),
     "directions of any length": (

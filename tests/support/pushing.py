@@ -15,6 +15,7 @@ import numpy as np
 
 import privinf as pi
 from privinf.errors import PrivinfError
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import as_rows
 
@@ -164,6 +165,93 @@ def told(case: Case, data):
         return [np.triu(one._sums.total.integers()).tolist() for one in both]
     except PrivinfError as problem:
         return type(problem).__name__, str(problem)
+
+
+FITS = (
+    "whitened.counts", "whitened.gram", "whitened.hessian", "whitened.score", "whitened.meat",
+    "whitened.square", "curved.start", "curved.step", "curved.counts", "curved.score", "curved.meat",
+    "curved.secant",
+)  # fmt: skip
+
+
+def told_of_fits(case: Case, data, names=FITS):
+    """Return the un-noised integers of what fits by passes ask, or what is refused and how."""
+    design = pi.Moments(case.schema, case.formula, missing=case.missing).design
+    rng = np.random.default_rng([case.seed, 5])
+    asked = [(SITE_OPS[name], {**fit_args(name, design, rng), "bits": 20}) for name in names]
+    try:
+        passes = RowPasses(design, as_rows(data, case.missing), stream=1)
+        if passes.n and passes.pushes:
+            found = [op.sums(passes.empty, args) for op, args in asked]
+            passes.push(found)
+        else:
+            blocks = list(passes.blocks())
+            found = [op.sums(blocks[0], args) for op, args in asked]
+            for block in blocks:
+                for one in found:
+                    one.update(block)
+        return [
+            kind.entries(part)[0].integers().tolist()
+            for one in found
+            for kind, part in zip(one._kinds, one.parts, strict=True)
+        ]
+    except PrivinfError as problem:
+        return type(problem).__name__, str(problem)
+
+
+def fit_args(name: str, design, rng) -> dict:
+    """Return random arguments of a statistic: some beyond what a fit would ask."""
+    p = len(design.columns)
+    middle = 0.5 * (design.low + design.high)
+    half = np.maximum(0.5 * (design.high - design.low), 1e-3)
+    units = {"center": middle * rng.integers(2, size=p), "scale": half * rng.choice([1.0, 0.7])}
+    steep = float(rng.choice([0.0, 0.3, 2.0, 30.0]))
+    units["theta"] = rng.normal(size=p) * steep
+    if name.startswith("whitened"):
+        y = 0.5 * (design.y_high - design.y_low)
+        args = units | {
+            "whitening": rng.normal(size=(p, p)),
+            "intercept": float(rng.choice([0.0, design.y_low])),
+        }
+        args |= {"response_factor": float(rng.choice([1.0, 0.6])) / y}
+        if design.constant is not None:
+            args["constant"] = design.constant
+        if name != "whitened.gram" and (name == "whitened.square" or rng.random() < 0.5):
+            args["residual_clip"] = float(rng.choice([0.4, 5.0]))
+        layers = {"unit": 0.7, "low": float(rng.choice([0.0, 0.5])), "high": 2.5}
+        more = {
+            "counts": {
+                "quantity": str(rng.choice(["residual", "length", "score"])),
+                "thresholds": np.array([0.0, 0.3, 1.0, 4.0]), "unit": 0.7,
+            },
+            "gram": {"clip": 1.3, "unit": 0.7}, "hessian": layers | {"weight": 1.4, "clip": 1.1},
+            "score": layers, "meat": layers | {"weight": 1.2}, "square": {"unit": 0.7},
+        }  # fmt: skip
+        return args | more[name.partition(".")[2]]
+    if name == "curved.start":
+        del units["theta"]
+        reach = np.abs((np.stack([design.low, design.high]) - units["center"]) / units["scale"]).max()
+        return units | {"block": np.arange(p)[::-1], "radius": max(float(reach), 1.0), "share": 0.6}
+    family, width = str(rng.choice(["binomial", "poisson"])), int(rng.integers(1, p + 1))
+    args = units | {
+        "family": family, "transform": rng.normal(size=(p, width)),
+        "score_bound": float(rng.choice([0.2, 3.0])), "curvature_bound": float(rng.choice([0.05, 2.0])),
+    }  # fmt: skip
+    if rng.random() < 0.3:
+        args |= {"weight": int(rng.integers(p)), "weight_unit": 2.0}
+    if family == "poisson" and rng.random() < 0.5:
+        args["exposure"] = int(rng.integers(p))
+    if rng.random() < 0.3:
+        args |= {"offset": rng.normal(size=width), "intercept": -0.4}
+    of = ["curvature", "residual"] + ["score"] * (family == "binomial")
+    more = {
+        "step": {"share": 0.5},
+        "counts": {"of": str(rng.choice(of)), "thresholds": np.array([0.0, 0.1, 0.5, 2.0])},
+        "score": {"low": float(rng.choice([0.0, 0.1])), "high": 0.9},
+        "meat": {"middle": 0.2, "high": 0.9, "upper": 1.3},
+        "secant": {"step": rng.normal(size=width) * float(rng.choice([0.0, 0.01, 1.0])), "clip": 0.8},
+    }  # fmt: skip
+    return args | more[name.partition(".")[2]]
 
 
 # ---- PostgreSQL

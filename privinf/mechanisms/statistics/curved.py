@@ -94,7 +94,7 @@ class _Rows:
         binomial = args["family"] == "binomial"
         y = block.outcome()
         self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
-        self.public = np.ones(len(block))
+        self.public = np.ones_like(self.length)
         if "weight" in args:
             unit = float(args.get("weight_unit", 1.0))
             self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
@@ -179,14 +179,15 @@ def _meat(rows: RowReader) -> tuple[Square]:
 
 def _secant(rows: RowReader) -> tuple[Square]:
     at, bound = _Rows(rows), float(rows.args["clip"])
-    move = np.zeros(len(rows.block))
+    move = np.zeros_like(at.length)
     for entry, step in zip(at.v, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
         move += entry * step
     move = made_finite(move)
-    near = np.abs(move) < (TANGENT if rows.exact else SMALLEST_STEP)
+    least = TANGENT if rows.exact else SMALLEST_STEP
     middle = at.mean(at.predictor + 0.5 * move)[1]
     ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
-    slope = np.where(near, middle, ends / np.where(near, 1.0, move))
+    apart = np.copysign(np.maximum(np.abs(move), least), move)
+    slope = np.where(np.abs(move) < least, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
     return (Square(at.v * size, math.sqrt(bound), at.length * size),)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import expit
@@ -97,17 +97,14 @@ def _exponential(sign: int) -> int:
 
 def logistic(eta: Floats, *, exact: bool) -> Floats:
     """Return 1/(1 + e^|eta|); by the table where sums are exact."""
-    size = np.abs(eta)
+    size: Floats = np.abs(eta)
     if not exact:
         return np.asarray(expit(-size))
-    values, steps = _logistic_table()
-    place = np.minimum(size * PLACES, TABLE_END * PLACES)
+    place: Floats = np.minimum(size * PLACES, TABLE_END * PLACES)
     floor = np.floor(place)
     place -= floor
-    index = floor.astype(np.intp)
-    place *= steps.take(index)
-    place += values.take(index)
-    return np.asarray(np.multiply(place, TABLE_UNIT, out=place))
+    place = _between(_logistic_table(), floor.astype(np.intp), place)
+    return np.multiply(place, TABLE_UNIT, out=place)
 
 
 def exponential(eta: Floats, *, exact: bool) -> Floats:
@@ -115,15 +112,30 @@ def exponential(eta: Floats, *, exact: bool) -> Floats:
     if not exact:
         return np.asarray(np.exp(np.minimum(eta, LARGEST_PREDICTOR)))
     values, steps, powers = _exponential_table()
-    place = np.clip(eta, SMALLEST_PREDICTOR, LARGEST_PREDICTOR) * PLACES
+    place: Floats = np.clip(eta, SMALLEST_PREDICTOR, LARGEST_PREDICTOR) * PLACES
     floor = np.floor(place)
     place -= floor
-    index = floor.astype(np.intp)
-    inside = index % PLACES
-    place *= steps.take(inside)
-    place += values.take(inside)
-    place *= powers.take(index // PLACES - SMALLEST_PREDICTOR)
-    return np.asarray(np.multiply(place, TABLE_UNIT, out=place))
+    whole = np.floor(floor * (1.0 / PLACES))
+    floor -= whole * PLACES
+    place = _between((values, steps), floor.astype(np.intp), place)
+    place *= _at(powers, (whole - SMALLEST_PREDICTOR).astype(np.intp))
+    return np.multiply(place, TABLE_UNIT, out=place)
+
+
+def _at(table: Floats, index: Any) -> Floats:
+    """Return the numbers of a table at some places, which a query looks up as it can."""
+    return table.take(index) if isinstance(index, np.ndarray) else index.looked_up(table)
+
+
+def _between(table: tuple[Floats, Floats], index: Any, share: Floats) -> Floats:
+    """Return value + share x step at some places of a table, in place."""
+    values, steps = table
+    if not isinstance(index, np.ndarray):
+        found: Floats = index.looked_up_between(values, steps, share)
+        return found
+    share *= steps.take(index)
+    share += values.take(index)
+    return share
 
 
 def residuals(block: SiteBlock, eta: Floats, args: Args, *, exact: bool) -> Floats:
@@ -139,14 +151,14 @@ def curvatures(block: SiteBlock, eta: Floats, args: Args, *, exact: bool) -> Flo
     cut = args.get("curvature", "exact") == "exact"
     if args["family"] == "binomial":
         tail = logistic(eta, exact=exact)
-        return np.asarray(tail * (1.0 - tail))
+        return tail * (1.0 - tail)
     if args["family"] == "poisson":
         top = float(args["mean_cap"])
         slope = exponential(np.minimum(eta, math.log(top)), exact=exact)
         if cut:
             slope[eta >= math.log(top)] = 0.0
     else:
-        slope = np.ones(len(eta))
+        slope = np.ones_like(eta)
     if cut:
         r, bound = _raw(block.outcome(), eta, args, exact=exact)
         slope[np.abs(r) >= bound] = 0.0

@@ -65,7 +65,7 @@ def counted(values: Floats, args: Args) -> Counts:
 def layer(v: Floats, e: Floats, args: Args) -> Product:
     """Return sum q min((t - a)+, b - a); v has the shape (m, rows)."""
     low, width, length = float(args["low"]), float(args["high"]) - float(args["low"]), lengths(v)
-    return Product(np.sign(e) * np.clip(sizes(length, e, args) - low, 0.0, width), width, v, length)
+    return Product(np.copysign(np.clip(sizes(length, e, args) - low, 0.0, width), e), width, v, length)
 
 
 def layer_reach(args: Args, columns: int) -> Reach:

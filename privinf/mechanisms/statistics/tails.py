@@ -59,8 +59,12 @@ class _CellSums:
     def __init__(self, cells: int) -> None:
         self.total, self.rows = ExactSum((cells,)), 0
 
-    def update(self, cells: Integers, count: int) -> None:
-        """Add some records."""
+    def update(self, places: Integers) -> None:
+        """Add records, which stand in these cells; 0 is no cell."""
+        self.take(len(places), np.bincount(places, minlength=self.total.shape[0] + 1)[1:])
+
+    def take(self, count: int, cells: Integers) -> None:
+        """Add records of which the numbers in cells are known."""
         self.rows = added_rows(self.rows, count)
         self.total.add(cells.astype(np.float64))
 
@@ -77,23 +81,18 @@ class Counts:
     values: Floats
     thresholds: Floats
 
-    @property
-    def cells(self) -> Integers:
-        """Numbers of records in cells, without those below all thresholds."""
-        found = np.searchsorted(self.thresholds, self.values, side="left")
-        return np.bincount(found, minlength=len(self.thresholds) + 1)[1:]
-
     def plain(self) -> Floats:
         """Return the sum, shape (m,)."""
-        return np.asarray(root_matrix(len(self.thresholds)) @ self.cells.astype(np.float64))
+        cells = np.bincount(self.integers()[0], minlength=len(self.thresholds) + 1)[1:]
+        return np.asarray(root_matrix(len(self.thresholds)) @ cells.astype(np.float64))
 
     def empty(self) -> _CellSums:
         """Return an accumulator."""
         return _CellSums(len(self.thresholds))
 
-    def add(self, sums: _CellSums) -> None:
-        """Add the rows' integers."""
-        sums.update(self.cells, len(self.values))
+    def integers(self) -> tuple[Integers]:
+        """Return the cells in which the records stand, shape (rows,); 0 is below all thresholds."""
+        return (np.searchsorted(self.thresholds, self.values, side="left"),)
 
     def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""

@@ -80,12 +80,14 @@ class PlacedRows:
 
     def forms(self, coefficients: Floats) -> Floats:
         """Return the linear forms A x of every row, A of shape (m, k); shape (m, rows)."""
+        found: Floats
         if self.units is None:
-            return made_finite(np.asarray(coefficients @ self.steps.T))
+            found = coefficients @ self.steps.T
+            return made_finite(found)
         weights = coefficients * self.units
         exponents = np.frexp(np.abs(weights).sum(axis=1))[1] - PREDICTOR_BITS
         unit = np.ldexp(1.0, np.maximum(exponents, -1000))[:, None]
-        found = np.asarray(np.rint(weights / unit) @ self.steps.T)
+        found = np.rint(weights / unit) @ self.steps.T
         found *= unit
         return found if self.size is None else np.multiply(found, self.size, out=found)
 
@@ -98,14 +100,9 @@ class PlacedRows:
 
 
 class RowReader:
-    """Reads the columns of blocks: on their grid for exact sums, else as they are.
+    """Reads the columns of a block: on their grid for exact sums, else as they are.
 
-    Attributes
-    ----------
-    block : SiteBlock
-    args : mapping
-        Of the statistic. With a `radius`, rows with a column beyond it have sizes.
-    exact : bool
+    Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
     __slots__ = ("_grids", "args", "block", "exact")
@@ -119,7 +116,9 @@ class RowReader:
         if self.exact:
             key = b"" if chosen is None else np.asarray(chosen).tobytes()
             if key not in self._grids:
-                self._grids[key] = self._placed(chosen, constant)
+                index, grid = grid_of(self.block, self.args, chosen, constant)
+                size = 0 if grid is None else len(grid.units)
+                self._grids[key] = index, grid, aligned(block_rows(size), size)
             index, grid, out = self._grids[key]
             if grid is not None:
                 return self._on_grid(index, grid, out[: len(self.block)], constant)
@@ -140,27 +139,6 @@ class RowReader:
         unit = most / FULL_SCALE
         return PlacedRows(on_grid(x, 1.0 / unit, 0.5, x), np.full(x.shape[1], unit), size)
 
-    def _placed(self, chosen: Integers | None, constant: int | None) -> tuple[Any, ColumnGrid | None, Floats]:
-        """Return where columns stand, their grid if bounds allow one, and room for a block."""
-        block, index = self.block, slice(None) if chosen is None else np.asarray(chosen)
-        low, high = block.low[index].copy(), block.high[index].copy()
-        told = [
-            np.full(len(block.low), start) if self.args.get(name) is None else np.asarray(self.args[name])
-            for name, start in (("center", 0.0), ("scale", 1.0))
-        ]
-        center, scale = (np.array(one, dtype=np.float64)[index] for one in told)
-        if constant is not None:
-            low[constant], high[constant], center[constant], scale[constant] = -1.0, 1.0, 0.0, 1.0
-        reach = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
-        if not reach.max(initial=0.0) <= float(self.args.get("radius", LARGEST)):
-            return index, None, np.empty((0, 0))
-        units = np.where(reach > 0.0, reach, 1.0) / FULL_SCALE
-        factor = 1.0 / (scale * units)
-        shift = 0.5 - center * factor
-        ends = np.floor(low * factor + shift), np.floor(high * factor + shift)
-        grid = ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
-        return index, grid, aligned(block_rows(len(low)), len(low))
-
     def _on_grid(self, index: Any, grid: ColumnGrid, out: Floats, constant: int | None) -> PlacedRows:
         on_grid(self.block.features[:, index], grid.factor, grid.shift, out)
         if not self.block.finite and np.isnan(out.sum()):
@@ -174,12 +152,36 @@ class RowReader:
         return PlacedRows(out, grid.units)
 
 
+def grid_of(
+    block: SiteBlock, args: Args, chosen: Integers | None, constant: int | None
+) -> tuple[Any, ColumnGrid | None]:
+    """Return where columns stand in a block, whose rows are not read, and their grid if bounds allow one."""
+    index = slice(None) if chosen is None else np.asarray(chosen)
+    low, high = block.low[index].copy(), block.high[index].copy()
+    told = [
+        np.full(len(block.low), start) if args.get(name) is None else np.asarray(args[name])
+        for name, start in (("center", 0.0), ("scale", 1.0))
+    ]
+    center, scale = (np.array(one, dtype=np.float64)[index] for one in told)
+    if constant is not None:
+        low[constant], high[constant], center[constant], scale[constant] = -1.0, 1.0, 0.0, 1.0
+    reach = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
+    if not reach.max(initial=0.0) <= float(args.get("radius", LARGEST)):
+        return index, None
+    units = np.where(reach > 0.0, reach, 1.0) / FULL_SCALE
+    factor = 1.0 / (scale * units)
+    shift = 0.5 - center * factor
+    ends = np.floor(low * factor + shift), np.floor(high * factor + shift)
+    return index, ColumnGrid(factor, shift, ends, units, math.inf, math.inf)
+
+
 def lengths(vectors: Floats) -> Floats:
     """Return the norms of columns, squares being added up entry by entry."""
-    total, square = np.square(vectors[0]), np.empty(vectors.shape[1])
+    total: Floats = np.square(vectors[0])
+    square = np.empty_like(total)
     for entries in vectors[1:]:
         total += np.square(entries, out=square)
-    return np.asarray(np.sqrt(total, out=total))
+    return np.sqrt(total, out=total)
 
 
 # ---- terms
@@ -204,14 +206,12 @@ class Product:
         """Return an accumulator."""
         return ProductSums((2, len(self.along)), squares=False)
 
-    def add(self, sums: ProductSums) -> None:
-        """Add the rows' integers."""
+    def integers(self) -> tuple[Floats, Floats]:
+        """Return both words of the numbers, shape (2, rows), and the directions, shape (k, rows)."""
         left = np.clip(made_finite(self.left) * (FULL_SCALE / self.top), -FULL_SCALE, FULL_SCALE)
-        words = np.empty((2, len(left)))
-        np.floor(left, out=words[0])
-        np.floor((left - words[0]) * 2.0**MORE_BITS + 0.5, out=words[1])
-        steps = _nearest(self.along, _room(self.along) / np.maximum(self.length, SMALLEST))
-        sums.update(words.T, steps.T)
+        high = np.floor(left)
+        words = np.stack([high, np.floor((left - high) * 2.0**MORE_BITS + 0.5)])
+        return words, _nearest(self.along, self.length)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
@@ -240,10 +240,9 @@ class Square:
         """Return an accumulator."""
         return ProductSums((len(self.vectors),))
 
-    def add(self, sums: ProductSums) -> None:
-        """Add the rows' integers."""
-        factors = np.minimum(FULL_SCALE / self.top, _room(self.vectors) / np.maximum(self.length, SMALLEST))
-        sums.update(_nearest(self.vectors, factors).T)
+    def integers(self) -> tuple[Floats]:
+        """Return the vectors, shape (k, rows)."""
+        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top),)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and what they count for."""
@@ -256,9 +255,9 @@ def _room(vectors: Floats) -> float:
     return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
 
 
-def _nearest(vectors: Floats, factors: Floats) -> Floats:
-    """Return the integers nearest to the vectors times their factors."""
-    steps = vectors * factors + 0.5
+def _nearest(vectors: Floats, length: Floats, most: float = math.inf) -> Floats:
+    """Return the integers nearest to vectors of these lengths as long as there is room, or times `most`."""
+    steps = vectors * np.minimum(most, _room(vectors) / np.maximum(length, SMALLEST)) + 0.5
     return np.floor(steps, out=steps)
 
 
@@ -288,41 +287,41 @@ class TermSums:
     **Privacy.** Holds un-noised sums: never leaves the mechanisms, is not pickled.
     """
 
-    __slots__ = ("_kinds", "_parts", "_reader", "_terms")
+    __slots__ = ("_kinds", "_reader", "args", "parts", "terms")
 
     def __init__(self, terms: Terms, block: SiteBlock, args: Args) -> None:
         public = made_up(block.low, block.high, block.response_low, block.response_high)
-        self._terms, self._reader = terms, RowReader(public, args, exact=True)
+        self.terms, self.args, self._reader = terms, args, RowReader(public, args, exact=True)
         with np.errstate(all="ignore"):
             self._kinds = list(terms(self._reader))
-        self._parts: list[Any] = [kind.empty() for kind in self._kinds]
+        self.parts: list[Any] = [kind.empty() for kind in self._kinds]
 
     @property
     def rows(self) -> int:
         """Number of rows that were added."""
-        return int(self._parts[0].rows)
+        return int(self.parts[0].rows)
 
     def update(self, block: SiteBlock) -> None:
         """Add rows."""
         with np.errstate(all="ignore"):
             for part in block.parts(block_rows(block.features.shape[1])):
                 self._reader.block = part
-                for sums, term in zip(self._parts, self._terms(self._reader), strict=True):
-                    term.add(sums)
+                for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
+                    sums.update(*(group.T for group in term.integers()))
 
     def merge(self, other: TermSums) -> None:
         """Add the rows of another accumulator of the same question."""
-        for sums, more in zip(self._parts, other._parts, strict=True):
+        for sums, more in zip(self.parts, other.parts, strict=True):
             sums.merge(more)
 
     def floats(self) -> Floats:
         """Return the sum, each entry the double nearest to the exact one."""
-        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self._parts, strict=True)]
+        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
         return np.concatenate([total.floats(units) for total, units in found])
 
     def steps(self, grid: float) -> Integers:
         """Return the sum in steps of a grid, a power of two, each entry rounded once."""
-        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self._parts, strict=True)]
+        found = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
         return np.concatenate([total.steps(units, grid) for total, units in found])
 
 

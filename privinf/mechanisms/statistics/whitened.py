@@ -145,7 +145,7 @@ def _counts(rows: RowReader) -> tuple[Counts]:
         return (counted(np.abs(_residuals(rows)), rows.args),)
     v, e = _scores(rows)
     length = lengths(v)
-    return (counted(length**2 if quantity == "length" else sizes(length, e, rows.args), rows.args),)
+    return (counted(np.square(length) if quantity == "length" else sizes(length, e, rows.args), rows.args),)
 
 
 def _counts_reach(args: Args, columns: int) -> Reach:
