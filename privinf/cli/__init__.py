@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from privinf.cli.fits import fit_command
+from privinf.cli.fits import fit_command, report_command
 from privinf.cli.inputs import read_toml
 from privinf.cli.outputs import FILE, SafeGroup
 from privinf.cli.plans import plan_group
@@ -72,8 +72,8 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
 
 
 COMMANDS = (
-    schema_group, ledger_group, fit_command, release_command, plan_group, join_command, site_group,
-    completion_command,
+    schema_group, ledger_group, fit_command, report_command, release_command, plan_group, join_command,
+    site_group, completion_command,
 )  # fmt: skip
 for one in COMMANDS:
     main.add_command(one)

@@ -21,7 +21,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.mixing.joined import JOINED
 from privinf.models import BGMOLS, DGMOLS, RMGMOLS, MomentOLS
 from privinf.releases import Release, load_release
-from privinf.results import Results
+from privinf.results import Results, load_results
 from privinf.results.rendering import PrivateSummary
 from privinf.sealed import save_text
 from privinf.typing import CovWord, Missing
@@ -121,6 +121,18 @@ def fit_command(**given: Unpack[FitOptions]) -> None:
         for line in told:
             click.echo(line, err=True)
     _write(given, result, made)
+
+
+@click.command("report")
+@click.argument("result_file", metavar="RESULT", type=FILE)
+@click.option("--html", "page", type=NEW_FILE, required=True, help="The page to write.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
+@overwrite_option
+def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool) -> None:
+    """Write a web page of a saved result, .npz: summary, plots, trade-off curve, ledger lines."""
+    check_free(page, overwrite)
+    load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
+    click.echo(f"written: {page}")
 
 
 def _write(given: FitOptions, result: Results, made: PrivateSummary) -> None:

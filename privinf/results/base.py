@@ -21,8 +21,9 @@ from privinf.results.context import Context
 from privinf.results.export import GLANCE, PortableResults, caution_kinds
 from privinf.results.rendering import PrivateSummary, Withheld
 from privinf.results.summary import Wording, summarize, summarize_as_frames
-from privinf.typing import BootstrapMethod, Floats, RngLike
-from privinf.validation import as_generator, check_count, shown
+from privinf.sealed import save_text
+from privinf.typing import AnyPath, BootstrapMethod, Floats, RngLike
+from privinf.validation import as_generator, check_count, check_fraction, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -231,6 +232,16 @@ class Results(Withheld, PortableResults):
         from privinf.plotting import coefficients
 
         return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
+
+    def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
+        """Write one web page of the result: summary, plots, trade-off curve and ledger lines.
+
+        HTML without scripts, which loads nothing; see `privinf.results.page`. Raises as `to_json`, and
+        NotAvailableError without matplotlib (``privinf[plots]``).
+        """
+        from privinf.results.page import page_of
+
+        save_text(path, page_of(self, check_fraction(alpha, "alpha")), overwrite=overwrite)
 
     def save(
         self,

@@ -1,0 +1,287 @@
+"""A result as one web page: summary, plots, the trade-off curve and the ledger; no script, no network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.results.summary import number, privacy_facts
+from privinf.typing import Floats
+from privinf.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from privinf.results.base import Results
+
+STYLE = """
+:root { --ink: #1d2733; --soft: #5b6875; --line: #dde3e9; --paper: #ffffff; --wash: #f5f7f9; --blue: #0072b2;
+  --amber: #e69f00; }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--wash); color: var(--ink); line-height: 1.5;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 62rem; margin: 2rem auto; padding: 2rem 2.5rem; background: var(--paper);
+  border: 1px solid var(--line); border-radius: 10px; }
+h1 { margin: 0; font-size: 1.7rem; overflow-wrap: anywhere; }
+h2 { margin: 2.4rem 0 .6rem; padding-bottom: .3rem; font-size: 1.15rem;
+  border-bottom: 1px solid var(--line); }
+p.lead { margin: .2rem 0 1.2rem; color: var(--soft); overflow-wrap: anywhere; }
+.alarm, .caution { margin: .6rem 0; padding: .6rem .9rem; border-radius: 6px; border-left: 5px solid; }
+.alarm { background: #fdecea; border-color: #b3261e; }
+.caution { background: #fff6e0; border-color: var(--amber); }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(12rem, 1fr)); gap: .7rem;
+  margin: 1rem 0; }
+dl div { background: var(--wash); border-radius: 6px; padding: .5rem .8rem; }
+dt { color: var(--soft); font-size: .8rem; }
+dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; overflow-wrap: anywhere; }
+td.text, th.text { text-align: left; }
+.share { display: inline-block; width: 6rem; height: .7rem; background: var(--amber); border-radius: 2px;
+  overflow: hidden; vertical-align: middle; }
+.share i { display: block; height: 100%; background: var(--blue); margin-left: auto; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; display: block; }
+figcaption, .small { color: var(--soft); font-size: .88rem; }
+ol { padding-left: 1.3rem; font-size: .92rem; } li { margin: .3rem 0; overflow-wrap: anywhere; }
+pre { overflow-x: auto; background: var(--wash); padding: 1rem; border-radius: 6px; font-size: .78rem; }
+footer { margin-top: 2rem; color: var(--soft); font-size: .82rem; }
+@media print { body { background: none; } main { border: 0; margin: 0; max-width: none; } }
+"""
+# Nothing is loaded and nothing runs, whatever a name holds.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+HEADS = ("", "coef", "std err", "(no noise)", "statistic", "p", "from noise")
+LEDGER = ("label", "mechanism", "trust", "noise_scale", "epsilon", "mu", "rho")
+CURVE_POINTS, STEPS, LEAST_DELTA = 201, 60, 1e-12
+ALARMS = 0.05
+READ_CURVE = (
+    "Whoever knows everything else, and guesses from what was released which of two values one {unit} had: "
+    "with {alarms:.0%} false alarms at most {caught:.1%} of the cases are caught ({alarms:.0%} "
+    "without looking)."
+)
+
+
+def page_of(result: Results, alpha: float = 0.05) -> str:
+    """Return a page of a result, HTML: every name and text in it is escaped.
+
+    Parameters
+    ----------
+    result : Results
+    alpha : float
+        One minus the level of the intervals.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed (``privinf[plots]``).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the page says what they say
+        summary = result.summary(alpha=alpha)
+        title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
+        parts = [
+            f"<h1>{_text(title)}</h1>",
+            f'<p class="lead">{_text(_lead(result))}</p>',
+            *_banners(result),
+            _cards(result),
+            "<h2>Coefficients</h2>",
+            _coefficients(result, alpha),
+            *_plots(result, alpha),
+            "<h2>Privacy</h2>",
+            *_privacy(result.privacy),
+            "<h2>Notes</h2>",
+            f"<ol>{''.join(f'<li>{_text(note)}</li>' for note in summary.plain_notes)}</ol>",
+            f"<details><summary>Summary as text</summary><pre>{_text(summary.as_text())}</pre></details>",
+            f"<footer>privinf {_text(__version__)}. Everything on this page follows from what was released; "
+            "no rows are in it.</footer>",
+        ]
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{_text(title)}</title><style>{STYLE}</style>'
+    )
+    body = "\n".join(parts)
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'
+    )
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value), quote=True)
+
+
+def _lead(result: Results) -> str:
+    method = f"{result.method}, " if result.method else ""
+    return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {result.target}"
+
+
+def _banners(result: Results) -> list[str]:
+    stamp = result.privacy.stamp
+    alarms = [f'<p class="alarm"><b>{_text(stamp)}</b></p>'] if stamp else []
+    told = [
+        f'<p class="caution"><b>{_text(kind)}.</b> {_text(text.removeprefix("intervals: "))}</p>'
+        for kind, text in result.cautions
+    ]
+    return alarms + told
+
+
+def _cards(result: Results) -> str:
+    left, right = privacy_facts(result.privacy)
+    facts = [
+        ("Records", f"{result.nobs:,}"),
+        *((label.removesuffix(":"), value) for label, value in (*left, *right)),
+    ]
+    return f"<dl>{''.join(f'<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>' for a, b in facts)}</dl>"
+
+
+def _coefficients(result: Results, alpha: float) -> str:
+    """Return the table of coefficients; intervals by score where there is no covariance."""
+    weak = result.estimate.cov is None
+    method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
+    tidy = result.tidy(alpha, method)
+    shares = _known(lambda: result.noise_share.to_numpy())
+    rows = []
+    for place, line in enumerate(tidy.itertuples()):
+        figures = (line.estimate, line.std_error, line.std_error_sampling, line.statistic)
+        cells = [_text(line.term), *(_figure(value) for value in figures)]
+        cells += [_figure(line.p_value, 3), _bar(math.nan if shares is None else shares[place])]
+        rows.append([*cells, _figure(line.conf_low), _figure(line.conf_high)])
+    kind = "score " if method == "score" else ""
+    ends = (f"{kind}[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]")
+    key = (
+        '<p class="small">std err holds sampling and privacy noise; (no noise) is that of the same data '
+        'without it; the bar divides the variance: <span style="color:#b97f00">sampling</span> and '
+        '<span style="color:#0072b2">privacy noise</span>.</p>'
+    )
+    return _table((*HEADS, *ends), rows) + key
+
+
+def _bar(share: float) -> str:
+    if math.isnan(share):
+        return "-"
+    return f'<span class="share"><i style="width:{100 * share:.0f}%"></i></span> {share:.0%}'
+
+
+def _figure(value: Any, digits: int = 4) -> str:
+    return "-" if isinstance(value, float) and math.isnan(value) else number(float(value), digits)
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Return a table of cells that are HTML; the first `texts` columns are texts."""
+
+    def line(tag: str, cells: Iterable[str]) -> str:
+        kinds = (' class="text"' if place < texts else "" for place in range(10**6))
+        return "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell, kind in zip(cells, kinds, strict=False))
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{line("th", map(_text, heads))}</tr>{body}</table></div>'
+
+
+def _known(read: Callable[[], Any]) -> Any:
+    """Return what is there; None where the noise or the model leaves none."""
+    try:
+        return read()
+    except (NotAvailableError, NotPositiveDefiniteError):
+        return None
+
+
+# ---- plots, as pictures in the page
+
+
+def _plots(result: Results, alpha: float) -> list[str]:
+    from privinf.plotting import coefficients
+
+    if result.estimate.cov is None and not result.score_sets_are_quick(alpha):
+        return ['<p class="small">No plot: intervals take hundreds of passes over the records here.</p>']
+    drawn = _picture(lambda: coefficients(result, alpha=alpha), "Coefficients with their intervals")
+    return [drawn]
+
+
+def _privacy(report: PrivacyReport) -> list[str]:
+    curve = trade_off(report)
+    caught = 1.0 - float(np.interp(ALARMS, *curve))
+    told = READ_CURVE.format(unit=report.unit, alarms=ALARMS, caught=caught)
+    lines = Counter(
+        tuple(_text(row[name]) if isinstance(row[name], str) else _figure(row[name]) for name in LEDGER)
+        for row in report.releases.to_dict("records")
+    )
+    rows = [[*line[:3], str(times), *line[3:]] for line, times in lines.items()]
+    heads = ("release", *LEDGER[1:3], "times", *(name.replace("_", " ") for name in LEDGER[3:]))
+    whole = _text(report.place or "These are all releases that the ledger held when this fit was made.")
+    return [
+        _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", told),
+        _table(heads, rows, texts=3),
+        f'<p class="small">{whole} Single releases are told at delta = {report.default_delta:g}; epsilons '
+        "do not add up: together they are the epsilon above.</p>",
+    ]
+
+
+def trade_off(report: PrivacyReport) -> tuple[Floats, Floats]:
+    """Return false alarms and the least share of cases missed: the trade-off function.
+
+    Notes
+    -----
+    f(a) is the largest over epsilon of 1 - delta(epsilon) - e^epsilon a and of its mirror image, and of 0
+    (Dong, Roth and Su 2022, proposition 6), over a grid of epsilon: a curve below the true one by little, so
+    that protection is not overstated.
+    """
+    alarms = np.linspace(0.0, 1.0, CURVE_POINTS)
+    if not report.entries or math.isinf(report.epsilon()):
+        return alarms, np.zeros_like(alarms)
+    most = report.epsilon(LEAST_DELTA)
+    missed = np.zeros_like(alarms)
+    for epsilon in np.linspace(0.0, min(most, 700.0), STEPS):
+        delta = report.delta(float(epsilon))
+        missed = np.maximum(missed, 1.0 - delta - math.exp(epsilon) * alarms)
+        missed = np.maximum(missed, math.exp(-epsilon) * (1.0 - delta - alarms))
+    return alarms, missed
+
+
+def _drawn_curve(report: PrivacyReport, curve: tuple[Floats, Floats]) -> Axes:
+    from privinf import plotting
+
+    ax = plotting.new_axes(None, width=4.6, height=3.9)
+    ax.plot([0.0, 1.0], [1.0, 0.0], color=plotting.FAINT, linewidth=1.2, label="nothing released")
+    ax.fill_between(
+        *curve, np.maximum(1.0 - curve[0], curve[1]), color=plotting.JOINT, alpha=0.2, linewidth=0
+    )
+    ax.plot(*curve, color=plotting.TOTAL, linewidth=2.0, label="this fit")
+    plotting.quiet(ax, grid="both")
+    ax.set_xlabel("share of false alarms")
+    ax.set_ylabel("least share of cases missed")
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(0.0, 1.0)
+    plotting.stamp(ax, report)
+    plotting.legend(ax, columns=2)
+    return ax
+
+
+def _picture(draw: Callable[[], Axes], name: str, told: str = "") -> str:
+    """Return a plot as a picture in the page, or why there is none."""
+    try:
+        from matplotlib import pyplot, rc_context
+    except ImportError:
+        raise NotAvailableError("the page has plots: pip install 'privinf[plots]'") from None
+    stream = io.BytesIO()
+    with rc_context({"text.parse_math": False, "svg.hashsalt": "privinf", "font.size": 10.0}):
+        try:
+            figure: Any = draw().figure
+        except (NotAvailableError, NotPositiveDefiniteError) as reason:
+            return f'<p class="small">No plot: {_text(reason)}.</p>'
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+        pyplot.close(figure)
+    data = base64.b64encode(stream.getvalue()).decode("ascii")
+    caption = f"<figcaption>{_text(told)}</figcaption>" if told else ""
+    return f'<figure><img alt="{_text(name)}" src="data:image/svg+xml;base64,{data}">{caption}</figure>'
