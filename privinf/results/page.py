@@ -15,14 +15,13 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
+from privinf.results.export import PortableResults
 from privinf.results.summary import number, privacy_facts
 from privinf.typing import Floats
 from privinf.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from privinf.results.base import Results
 
 STYLE = """
 :root { --ink: #1d2733; --soft: #5b6875; --line: #dde3e9; --paper: #ffffff; --wash: #f5f7f9; --blue: #0072b2;
@@ -73,7 +72,7 @@ READ_CURVE = (
 )
 
 
-def page_of(result: Results, alpha: float = 0.05) -> str:
+def page_of(result: PortableResults, alpha: float = 0.05) -> str:
     """Return a page of a result, HTML: every name and text in it is escaped.
 
     Parameters
@@ -89,7 +88,7 @@ def page_of(result: Results, alpha: float = 0.05) -> str:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says what they say
-        summary = result.summary(alpha=alpha)
+        summary = result.summary(alpha=alpha)  # type: ignore[attr-defined]
         title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
         parts = [
             f"<h1>{_text(title)}</h1>",
@@ -122,12 +121,12 @@ def _text(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
-def _lead(result: Results) -> str:
+def _lead(result: PortableResults) -> str:
     method = f"{result.method}, " if result.method else ""
     return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {result.target}"
 
 
-def _banners(result: Results) -> list[str]:
+def _banners(result: PortableResults) -> list[str]:
     stamp = result.privacy.stamp
     alarms = [f'<p class="alarm"><b>{_text(stamp)}</b></p>'] if stamp else []
     told = [
@@ -137,7 +136,7 @@ def _banners(result: Results) -> list[str]:
     return alarms + told
 
 
-def _cards(result: Results) -> str:
+def _cards(result: PortableResults) -> str:
     left, right = privacy_facts(result.privacy)
     facts = [
         ("Records", f"{result.nobs:,}"),
@@ -146,7 +145,7 @@ def _cards(result: Results) -> str:
     return f"<dl>{''.join(f'<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>' for a, b in facts)}</dl>"
 
 
-def _coefficients(result: Results, alpha: float) -> str:
+def _coefficients(result: PortableResults, alpha: float) -> str:
     """Return the table of coefficients; intervals by score where there is no covariance."""
     weak = result.estimate.cov is None
     method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
@@ -200,7 +199,7 @@ def _known(read: Callable[[], Any]) -> Any:
 # ---- plots, as pictures in the page
 
 
-def _plots(result: Results, alpha: float) -> list[str]:
+def _plots(result: PortableResults, alpha: float) -> list[str]:
     from privinf.plotting import coefficients
 
     if result.estimate.cov is None and not result.score_sets_are_quick(alpha):

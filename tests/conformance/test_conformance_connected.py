@@ -1,5 +1,6 @@
 """Other libraries take every model's results, or are told why not; no table or plot loses a mark."""
 
+import re
 import warnings
 from importlib.util import find_spec
 
@@ -10,6 +11,7 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from members import KINDS_OF_FIT, fits_of
 from statsmodels.iolib.summary2 import summary_col
+from support.tree import ROOT
 
 import privinf as pi
 from privinf.errors import NotAvailableError, PrivinfWarning
@@ -245,3 +247,16 @@ def test_without_sklearn_an_estimator_says_what_to_install():
     for estimator in (PrivateRegressor, PrivateClassifier):
         with pytest.raises(NotAvailableError, match=r"privinf\[sklearn\]"):
             estimator(bounds=[(0, 1)], ledger=pi.Ledger(), mu=1.0)
+
+
+@pytest.mark.parametrize("library", ["marginaleffects", "sklearn"])
+def test_the_pages_code_for_a_library_runs_where_it_is_installed(library, tmp_path, monkeypatch):
+    pytest.importorskip(library, reason=f"the extra privinf[{library}] is not installed")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "reporting.md").read_text()
+    first = re.search(r"^```python ci\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    own = [
+        code for code in re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if library in code
+    ]
+    assert len(own) == 1
+    exec(first + own[0], {})
