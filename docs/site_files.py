@@ -100,7 +100,8 @@ def names_by_page() -> dict[str, dict[str, str]]:
     for name, full in offered("privinf.models").items():
         pages["models"].setdefault(name, full)
     connected = [room for room in CONNECTED if (ROOT / "privinf" / f"{room}.py").exists()]
-    pages[OTHERS] = {name: full for room in connected for name, full in offered(f"privinf.{room}").items()}
+    public = chain.from_iterable(offered(f"privinf.{room}").items() for room in connected)
+    pages[OTHERS] = {name: full for name, full in public if not name.isupper()}  # constants are messages
     return pages
 
 
