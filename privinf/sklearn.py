@@ -8,7 +8,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.doors import door
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.moments.model import MomentOLS
 from privinf.schema.arrays import CONSTANT, add_constant
@@ -191,8 +191,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     Parameters
     ----------
     classes : pair of labels
-        Public: labels are not read off the rows. The second one's probability is modelled; rows with any
-        other label count as the first.
+        Public: labels are not read off the rows. The second one's probability is modelled.
     bounds, ledger, epsilon, delta, mu, rho, fit_intercept, rng
         As for `PrivateRegressor`.
 
@@ -201,6 +200,13 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     result_, coef_, intercept_
         As for `PrivateRegressor`.
     classes_ : ndarray, shape (2,)
+
+    Raises
+    ------
+    SchemaError
+        By `fit`: a label is missing, or is neither of `classes`; the message holds no label.
+    NotAvailableError, ArgumentError, SensitivityError, BudgetExceededError
+        As for `PrivateRegressor`.
 
     Notes
     -----
@@ -234,9 +240,12 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         labels = list(self.classes)
         if len(labels) != 2 or labels[0] == labels[1]:
             raise ArgumentError(OTHER_CLASSES)
-        second = (np.asarray(y) == labels[1]).astype(np.float64)
+        given = np.asarray(y)
+        second, known = given == labels[1], np.isin(given, labels)
+        if not known.all():
+            raise SchemaError("y holds a missing value or a label that classes does not name")
         self.classes_ = np.array(labels)
-        return self._fitted(Logit, second, X, {})
+        return self._fitted(Logit, second.astype(np.float64), X, {})
 
     @door
     def predict_proba(self, X: ColumnsLike) -> Floats:

@@ -21,6 +21,7 @@ URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year/"
 ORIGINAL = "acs2018"
 # California, Florida, Illinois, New York, Pennsylvania, Texas: their 668,859 incomes are the paper's.
 STATES = ("06", "12", "17", "36", "42", "48")
+ARCHIVES = tuple(f"csv_p{state}.zip" for state in ("ca", "fl", "il", "ny", "pa", "tx"))
 
 SURVEYS = """\
 survey="2024" (the default) is the one-year file of 2024 of the ten largest states but California and Texas,
@@ -31,12 +32,8 @@ PRIVINF_DATA.
 """
 
 _PACKED = {
-    "2024": Packed(
-        "acs2024_10states", "d1aaae455146e2ce516e4c0e8e62de54d7a5c8c5d119683562039445445c533b", SOURCE
-    ),
-    "2018-small": Packed(
-        "acs2018_small_states", "9525e4870d072e0255626575b32e4faa90294d990d12dc4b76ff00b87447c2fe", SOURCE
-    ),
+    "2024": Packed("acs2024_10states", SOURCE),
+    "2018-small": Packed("acs2018_small_states", SOURCE),
 }
 _COLUMNS = ["AGEP", "SCHL", "WKHP", "PINCP", "SEX", "PUBCOV", "PWGTP"]
 
@@ -65,16 +62,16 @@ def persons(survey: Survey) -> pd.DataFrame:
 
 def _originals() -> list[Path]:
     folder = os.environ.get(VARIABLE)
-    if not folder:
-        raise NotAvailableError(
-            f"survey='2018' is not in the package: set {VARIABLE} to a folder with {ORIGINAL}/psam_p06.csv "
-            f"and those of the other states (original: {URL}, csv_pca.zip and so on)"
-        )
-    paths = [Path(folder) / ORIGINAL / f"psam_p{state}.csv" for state in STATES]
-    missing = [path.name for path in paths if not path.is_file()]
+    paths = [Path(folder or "") / ORIGINAL / f"psam_p{state}.csv" for state in STATES]
+    missing = [
+        (path.name, archive)
+        for path, archive in zip(paths, ARCHIVES, strict=True)
+        if not (folder and path.is_file())
+    ]
     if missing:
+        files, archives = (", ".join(names) for names in zip(*missing, strict=True))
         raise NotAvailableError(
-            f"survey='2018': {VARIABLE} names {folder}, where {ORIGINAL} has no {', '.join(missing)} "
-            f"(original: {URL}, csv_pca.zip and so on)"
+            f"survey='2018': {VARIABLE} names {folder or 'no folder'}, where {ORIGINAL} has no {files}: "
+            f"download {archives} from {URL} and unpack them there (source: {SOURCE})"
         )
     return paths

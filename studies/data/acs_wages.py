@@ -30,7 +30,7 @@ It is used as a stand-in of YearPredictionMSD's shape (rows=515345), with other 
 SOURCE = "US Census Bureau, American Community Survey 2024, 1-year public use microdata sample"
 LICENCE = "US Census public data"
 
-_TABLE = Packed("acs2024_wages", "841f22aaf60bb4e792804850eff1c03928840e7a159eb6e437e759dbde682662", SOURCE)
+_TABLE = Packed("acs2024_wages", SOURCE)
 _CODES = {
     "SCHL": range(1, 25),
     "MAR": range(1, 6),

@@ -29,7 +29,7 @@ SOURCE = (
 LICENCE = "CC BY 4.0"
 
 Response = Literal["cnt", "registered"]
-_TABLE = Packed("bike", "7f4253a43cc1d85449e752da97d6daff9f422a9628aacdf2b9aa34a6fa224733", SOURCE)
+_TABLE = Packed("bike", SOURCE)
 _UNIT = Numeric(0.0, 1.0)
 _COUNT = Numeric(0.0, 1000.0, unit="bikes an hour")
 _WAVE = Numeric(-1.0, 1.0)

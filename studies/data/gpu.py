@@ -21,7 +21,7 @@ SOURCE = (
 )
 LICENCE = "CC BY 4.0"
 
-_TABLE = Packed("gpu", "3a175d20887eda818229fc7b77b12ffb1eba9a265f83a525ac3803006cb9e938", SOURCE)
+_TABLE = Packed("gpu", SOURCE)
 _RUNS = ["Run1", "Run2", "Run3", "Run4"]
 _TILE, _GROUP, _WIDTH, _SWITCH = (
     Numeric(16.0, 128.0), Numeric(8.0, 32.0), Numeric(1.0, 8.0), Numeric(0.0, 1.0),

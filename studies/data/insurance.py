@@ -25,7 +25,7 @@ SOURCE = (
 LICENCE = "none stated by the book; Database Contents License in the copy at Kaggle"
 
 Regions = Literal["indicators", "treatment"]
-_TABLE = Packed("insurance", "432030bddc247cb17c2885192b85b553b01d31a47d038e3784c5d5b05f12ffc3", SOURCE)
+_TABLE = Packed("insurance", SOURCE)
 _REGIONS = ("northeast", "northwest", "southeast", "southwest")
 _INDICATOR = Numeric(0.0, 1.0)
 _COLUMNS = {

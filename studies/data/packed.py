@@ -1,14 +1,14 @@
-"""Tables that are too large for the package: read from a folder of the user's, and checked."""
+"""Tables too large for the package: read from a folder of the user's, and checked by their content."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privinf.errors import NotAvailableError, StorageError
+from studies.data.recipes import RECIPES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,14 +23,12 @@ class Packed:
     Attributes
     ----------
     name : str
-    sha256 : str
-        Of the file, 64 hexadecimal digits.
+        One of `studies.data.recipes.RECIPES`, which says what the table contains.
     source : str
-        Where the public original is.
+        Who made the public original.
     """
 
     name: str
-    sha256: str
     source: str
 
     def read(self) -> pd.DataFrame:
@@ -39,39 +37,42 @@ class Packed:
         Raises
         ------
         NotAvailableError
-            PRIVINF_DATA is not set, the file is not in its folder, or pyarrow is not installed.
+            PRIVINF_DATA is not set, the file is not there, or pyarrow is not installed. The text
+            has what to download from where and how the table is built, or why it cannot be.
         StorageError
-            The file is not the one whose SHA-256 is known.
+            The file cannot be read, or its content is not that of the table.
         """
-        import pandas as pd
-
         path = self._path()
-        with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != self.sha256:
-            raise StorageError(
-                f"{path}: SHA-256 {found[:16]}..., not {self.sha256[:16]}...; the file is damaged or another "
-                f"version (original: {self.source})"
-            )
-        try:
-            return pd.read_parquet(path)
-        except ImportError as error:
-            raise NotAvailableError(
-                f"data set {self.name!r} is a Parquet file, which needs pyarrow: install privinf[parquet]"
-            ) from error
+        table = read_parquet(path, f"data set {self.name!r}")
+        RECIPES[self.name].check(table, path)
+        return table
 
     def _path(self) -> Path:
         folder = os.environ.get(VARIABLE)
         file = f"{self.name}/data.parquet"
-        if not folder:
-            raise NotAvailableError(
-                f"data set {self.name!r} is not in the package: set {VARIABLE} to a folder with {file} "
-                f"(original: {self.source})"
-            )
-        path = Path(folder) / file
-        if not path.is_file():
-            raise NotAvailableError(
-                f"data set {self.name!r}: {VARIABLE} names {folder}, which has no {file} "
-                f"(original: {self.source})"
-            )
-        return path
+        path = Path(folder or "") / file
+        if folder and path.is_file():
+            return path
+        where = (
+            f"{VARIABLE} names {folder}, which has no {file}"
+            if folder
+            else f"{VARIABLE} names no folder with {file}"
+        )
+        raise NotAvailableError(
+            f"data set {self.name!r} is not in the package: {where}; {RECIPES[self.name].how(self.name)}"
+            f" (source: {self.source})"
+        )
+
+
+def read_parquet(path: Path, what: str) -> pd.DataFrame:
+    """Return a table, or say what is missing or broken."""
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise NotAvailableError(
+            f"{what} is a Parquet file, which needs pyarrow: install privinf[parquet]"
+        ) from error
+    except (OSError, ValueError) as error:  # pyarrow's errors are of these
+        raise StorageError(f"{path} is no Parquet file that can be read") from error

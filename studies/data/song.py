@@ -30,7 +30,7 @@ SOURCE = (
 )
 LICENCE = "CC BY 4.0 (UCI's terms)"
 
-_TABLE = Packed("song_subset", "67894be6e6bf076574cff0c8abbc2d204034df971446bbc42e8790ae28e0853a", SOURCE)
+_TABLE = Packed("song_subset", SOURCE)
 _LOUDNESS = "timbre_avg1"
 _VARIANCES = tuple(f"timbre_cov{number}" for number in (13, 26, 38, 49, 59, 68))
 

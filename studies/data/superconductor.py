@@ -26,7 +26,7 @@ SOURCE = (
 )
 LICENCE = "CC BY 4.0"
 
-_TABLE = Packed("superconductor", "3a9b399e60af1d358c17dfd9311083984c482085c3a545d501eba4fa5db3a616", SOURCE)
+_TABLE = Packed("superconductor", SOURCE)
 # Public ranges over the elements, hydrogen to bismuth: name in the columns, least, largest.
 _PROPERTIES = (
     ("atomic_mass", 1.0, 209.0),

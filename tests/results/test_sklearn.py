@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, PrivinfError
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError, PrivinfError, SchemaError
 from privinf.sklearn import PrivateClassifier, PrivateRegressor
 
 sklearn = pytest.importorskip("sklearn", reason="the extra privinf[sklearn] is not installed")
@@ -67,9 +67,14 @@ def test_a_classifier_takes_public_labels_and_gives_probabilities():
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert set(made.predict(X[:50])) <= {"no", "yes"}
     assert ((shares[:, 1] > 0.5) == (made.predict(X[:50]) == "yes")).all()
-    # labels that are none are the first one: nothing about them is told
-    strange = np.where(np.arange(3000) == 7, "maybe", B)
-    PrivateClassifier(bounds=[(-1, 1)] * 2, classes=("no", "yes"), ledger=ledger(), **SPEND).fit(X, strange)
+    # as a level that a schema does not name
+    account = ledger()
+    for strange in (np.where(np.arange(3000) == 7, "maybe", B), np.where(B == "yes", np.nan, 0.0)):
+        with pytest.raises(SchemaError, match="that classes does not name"):
+            PrivateClassifier(bounds=[(-1, 1)] * 2, classes=("no", "yes"), ledger=account, **SPEND).fit(
+                X, strange
+            )
+    assert len(account) == 0
     with pytest.raises(ArgumentError, match="two labels"):
         PrivateClassifier(bounds=[(-1, 1)] * 2, classes=("no",), ledger=ledger(), **SPEND).fit(X, B)
 

@@ -1,4 +1,4 @@
-"""Packed data sets: the regressions of the paper's Table 1, found by PRIVINF_DATA, checked by SHA-256."""
+"""Packed data sets: the regressions of the paper's Table 1, of the folder that PRIVINF_DATA names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from privinf import datasets
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
-from studies.data.packed import VARIABLE, Packed
+from studies.data.packed import VARIABLE
 
 # name, options, n, d, rank with a constant, least squares' MSE on [0, 1] as the paper has it, columns by
 # min and max over all rows (data README; in-sample here)
@@ -83,27 +83,18 @@ def test_absent_files_name_their_public_source(monkeypatch, tmp_path):
             datasets.load(name)
         for error in (unset, missing):
             assert any(word in str(error.value) for word in ("UCI", "github.com", "Census"))
+            assert ("python -m studies.data build" in str(error.value)) != (
+                "cannot be built" in str(error.value)
+            )
 
 
-def test_another_file_is_refused(monkeypatch, tmp_path):
+def test_a_file_that_is_no_table_is_refused(monkeypatch, tmp_path):
+    pytest.importorskip("pyarrow")
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "data.parquet").write_bytes(b"not the file")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(StorageError, match="SHA-256"):
+    with pytest.raises(StorageError, match="no Parquet file that can be read"):
         datasets.load("gpu")
-
-
-def test_hash_is_of_the_file_read(monkeypatch, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    import hashlib
-
-    path = tmp_path / "made" / "data.parquet"
-    path.parent.mkdir()
-    pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}).to_parquet(path)
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    packed = Packed("made", hashlib.sha256(path.read_bytes()).hexdigest(), "nowhere")
-    assert list(packed.read().columns) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
