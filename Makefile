@@ -2,14 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export PRIVINF_DATA ?= ../shared/data
+# Data sets that need files lie in the folder that PRIVINF_DATA names; without it they are left out, and it is said.
+export PRIVINF_DATA ?= $(wildcard ../shared/data)
 # Long runs store single fits as they end. FRESH= (empty) goes on with what is stored; else it is forgotten first.
 FRESH ?= --fresh
 
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test lint docs verify verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test lint docs vignettes-quick verify verify-quick verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,6 +41,12 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+vignettes-quick: $(VENV)/.installed ## every vignette with few draws, pages in a scratch folder: five minutes on two cores
+	$(BIN)/python vignettes/quick.py
+
+verify-quick: $(VENV)/.installed    ## the audits and the coverage of the long Monte Carlo, in the sizes of the tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverage $(wildcard tests/privacy/test_*audit*.py)
 
 verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cores) -> benchmarks/results/
 	$(BIN)/python benchmarks/audits.py

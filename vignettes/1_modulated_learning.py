@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, SKY, Page
+from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, SKY, Page, size
 from tqdm import tqdm
 
 import privinf as pi
@@ -50,7 +50,7 @@ warnings.simplefilter("ignore")  # weak identification is the subject here, and 
 PAGE = Page(__file__)
 
 ALPHA, LAMBDA, OMEGA = MAP["contraction"], MAP["amplitude"], MAP["frequency"]
-SEEDS = int(os.environ.get("VIGNETTE_SEEDS", "20"))
+SEEDS = size("SEEDS", 20, 2)
 
 
 say, table, figure = PAGE.say, PAGE.table, PAGE.figure

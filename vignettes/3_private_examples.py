@@ -6,8 +6,8 @@
 # every one of them, and a release that an official statistician would read.
 #
 # Run it with `python vignettes/3_private_examples.py` (about half an hour on one free core). The ACS data lie
-# in the folder that the environment variable PRIVINF_DATA names; VIGNETTE_DRAWS and VIGNETTE_FEW_DRAWS set the
-# numbers of draws. It writes the page `3_private_examples.md` and the figures beside it. All noise is
+# in the folder that the environment variable PRIVINF_DATA names, and without them sections 3 to 7 are left out; VIGNETTE_DRAWS and
+# VIGNETTE_FEW_DRAWS set the numbers of draws. It writes the page `3_private_examples.md` and the figures beside it. All noise is
 # seeded: simulation, not a private release.
 
 # %%
@@ -20,17 +20,17 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from page import FAINT, INK, Page
+from page import FAINT, INK, Page, few, size
 
 import privinf as pi
-from privinf.datasets import load
+from privinf.datasets import Dataset, load
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.root import solve_root
 from privinf.iwp.solving import example_system
@@ -44,9 +44,9 @@ PAGE = Page(__file__, ".4g")
 # The paper gives epsilon, delta, penalty, batch and step; the split of epsilon, the scaling, the ball of
 # coefficients, the start and K are not in it and are ours.
 DELTA, RADIUS, KEEP = 1e-5, 1.0, 60
-DRAWS = int(os.environ.get("VIGNETTE_DRAWS", "100"))
-FEW_DRAWS = int(os.environ.get("VIGNETTE_FEW_DRAWS", "20"))  # synthetic data, and the survey without sex
-SYNTHETIC_N = int(os.environ.get("VIGNETTE_N", "1000000"))
+DRAWS = size("DRAWS", 100, 2)
+FEW_DRAWS = size("FEW_DRAWS", 20, 2)  # synthetic data, and the survey without sex
+SYNTHETIC_N = size("N", 1_000_000, 20_000)
 SYNTHETIC_TEST = 20_000
 
 REAL, NOISY, IWP, ROOT = "real", "noisy", "iwp", "root"
@@ -231,10 +231,22 @@ SYNTH = {p: synthetic(p) for p in SYNTHETIC}
 
 
 # %%
-TASKS = {
-    "coverage": (load("acs_coverage"), ["age", "schooling", "income"], "public coverage"),
-    "income": (load("acs_income"), ["age", "schooling", "hours"], "income above 50,000"),
-}
+def people_of(name: str, **options: str) -> Dataset:
+    """Return a data set; some of its people in a quick run."""
+    found = load(name, **options)
+    return replace(found, data=few(found.data, 20_000))
+
+
+TASKS = (
+    PAGE.loaded(
+        lambda: {
+            "coverage": (people_of("acs_coverage"), ["age", "schooling", "income"], "public coverage"),
+            "income": (people_of("acs_income"), ["age", "schooling", "hours"], "income above 50,000"),
+        },
+        "Sections 3 to 7, on the American Community Survey (Figures 2, 4, 6, 7 and 8, and intervals)",
+    )
+    or {}
+)
 ACS_EPSILON = (1.5, 0.5)
 DOLLARS = 250_000.0
 
@@ -288,7 +300,7 @@ def classified(name: str, *, sex: bool) -> tuple:
 
 def dollars(*, sex: bool) -> tuple:
     """Return the study of income in dollars, clipped and brought to [-1, 1]; delta is halved over both parts."""
-    data, columns = load("acs_income", response="income"), features("income", sex=sex)
+    data, columns = people_of("acs_income", response="income"), features("income", sex=sex)
     X, y = in_range(data.data, data.schema, columns), in_range(data.data, data.schema, ["income"])[:, 0]
     noise = {"epsilon_x": ACS_EPSILON[0], "epsilon_y": ACS_EPSILON[1], "delta": DELTA / 2}
     return study_people(X, y, {"squared": Setting(10.0, 128, 5e-6)}, DRAWS if sex else FEW_DRAWS, **noise)
@@ -299,7 +311,7 @@ for name in TASKS:
     note(f"ACS, {name}")
     ACS[name], PLAIN[name] = classified(name, sex=True), classified(name, sex=False)
 note("ACS, dollars")
-INCOME, PLAIN_INCOME = dollars(sex=True), dollars(sex=False)
+DOLLAR_STUDIES = [dollars(sex=sex) for sex in (True, False)] if TASKS else []
 note("figures")
 
 
@@ -353,7 +365,7 @@ def gaps(rows: dict[str, Study]) -> pd.DataFrame:
 
 
 rootless = sum(s.rootless for p in SYNTH for s in SYNTH[p].values()) + sum(
-    s.rootless for found in (*ACS.values(), *PLAIN.values(), INCOME, PLAIN_INCOME) for s in found[0].values()
+    s.rootless for found in (*ACS.values(), *PLAIN.values(), *DOLLAR_STUDIES) for s in found[0].values()
 )
 PEOPLE = {name: len(TASKS[name][0].data) for name in TASKS}
 TRAIN = {name: int(0.8 * n) for name, n in PEOPLE.items()}
@@ -482,6 +494,9 @@ say(
 )
 
 # %%
+if not TASKS:
+    PAGE.end()
+INCOME, PLAIN_INCOME = DOLLAR_STUDIES
 say("## 3. The American Community Survey: Figures 2, 4, 6 and 7")
 say(
     f"""

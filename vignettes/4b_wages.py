@@ -18,15 +18,15 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from page import BLUE, FAINT, GREEN, INK, RED, Page
+from page import BLUE, FAINT, GREEN, INK, RED, Page, few
 
 import privinf as pi
 from privinf.errors import NotAvailableError
+from studies.data import acs_wages
 
 warnings.simplefilter("ignore")  # simulation noise is the subject here
 PAGE = Page(__file__)
@@ -46,7 +46,7 @@ def ci(value: float, half: float, digits: int = 3) -> str:
 
 
 # %%
-FOLDER = Path(os.environ.get("PRIVINF_DATA", "../shared/data")) / "acs2024_wages"
+TITLE = "Wages: which gaps survive several hundred controls?"
 # Reference levels: occupation, industry, field of degree: all that are rare; else the code of the commonest.
 REFERENCE = {
     "OCCP": 0, "INDP": 0, "FOD1P": 0, "SCHL": 16, "MAR": 1, "RAC1P": 1, "HISP": 1, "CIT": 1, "ENG": 0,
@@ -75,9 +75,9 @@ WAGE = (math.log(1e3), math.log(1e6))
 
 def workers() -> pd.DataFrame:
     """Return people of 25 to 64 who worked full time all year for a wage."""
-    people = pd.read_parquet(FOLDER / "data.parquet")
+    people = acs_wages.people()
     kept = (people["WKHP"] >= 35) & (people["WKWN"] >= 50) & people["AGEP"].between(25, 64)
-    return people[kept & (people["COW"] <= 5)].reset_index(drop=True)
+    return few(people[kept & (people["COW"] <= 5)].reset_index(drop=True), 60_000)
 
 
 def one_digit(share: float) -> float:
@@ -161,7 +161,7 @@ def least_squares(y: np.ndarray, X: pd.DataFrame, wanted: list[str], block: int 
 
 
 note("ACS: columns and least squares")
-PEOPLE = workers()
+PEOPLE = PAGE.needed(workers, TITLE)
 WAGES = coded(PEOPLE)
 LOG_WAGE = np.log(np.clip(PEOPLE["WAGP"].to_numpy(float), 1e3, 1e6))
 COLUMNS = list(WAGES.X.columns)
@@ -328,7 +328,7 @@ def rare_table() -> pd.DataFrame:
 def wages_section() -> None:
     """Write the page."""
     premia = ["new_york", "new_jersey", "illinois"]
-    say("# Wages: which gaps survive several hundred controls?")
+    say(f"# {TITLE}")
     say(
         f"""
         A labour economist asks what separates the wages of comparable people: how much more the same worker

@@ -32,6 +32,7 @@ from page import BLUE, FAINT, GREEN, ORANGE, Page
 import privinf as pi
 from privinf.errors import BudgetExceededError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
+from studies.data import acs_wages
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "flower_app")]
@@ -40,7 +41,8 @@ from pvapp.glm import Counted
 
 warnings.simplefilter("ignore")  # simulation noise is the subject here
 PAGE = Page(__file__, ".4f")
-STORED = PAGE.folder / "flower.json"
+STORED = PAGE.script.with_suffix("") / "flower.json"
+TITLE = "Ten states, one regression, no pooled rows"
 SEED, EPSILON, DELTA = 0, 0.5, 1e-6
 CLIP = 3.0  # of residuals of log wages
 NORMAL = 1.959963984540054
@@ -74,9 +76,7 @@ LARGEST, SMALLEST = "NY", "VA"
 
 def people() -> dict[str, pd.DataFrame]:
     """Return each state's own table, as its holder prepared it."""
-    raw = pd.read_parquet(
-        Path(os.environ.get("PRIVINF_DATA", "../shared/data")) / "acs2024_wages" / "data.parquet"
-    )
+    raw = acs_wages.people()
     codes = pd.cut(
         raw["SCHL"], [0, 15, 17, 20, 21, 24], labels=["none", "school", "college", "bachelor", "advanced"]
     )
@@ -111,7 +111,7 @@ def model(sites: object) -> pi.FederatedGLM:
     return pi.FederatedGLM.from_formula(FORMULA, sites, schema=SCHEMA, family="binomial", trust="secure-sum")
 
 
-TABLES = people()
+TABLES = PAGE.needed(people, TITLE)
 POOLED = pd.concat(TABLES.values(), ignore_index=True)
 POOLED["education"] = pd.Categorical(POOLED["education"], LEVELS)
 CLEAR = smf.glm(FORMULA, POOLED, family=sm.families.Binomial()).fit(cov_type="HC0", tol=1e-12)
@@ -181,7 +181,7 @@ NAMES = {
 
 def beginning() -> None:
     """Write sections 1 and 2."""
-    say("# Ten states, one regression, no pooled rows")
+    say(f"# {TITLE}")
     say(
         f"""
         Ten states hold the wage records of their own people: {len(POOLED):,} workers of the American Community

@@ -1,10 +1,17 @@
-"""What the vignettes have in common: the look of their figures, and the page that collects what they say."""
+"""What the vignettes have in common: the look of their figures, and the page that collects what they say.
 
+`VIGNETTE_QUICK=1` takes few draws and few rows (`size`, `few`), `VIGNETTE_SEEDS=5` and its like set one number, and
+`VIGNETTE_FOLDER` names the folder of the pages; else they lie beside the scripts.
+"""
+
+import os
 import subprocess
 import time
+from collections.abc import Callable
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import matplotlib
 
@@ -12,6 +19,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from privinf.errors import NotAvailableError
+
+T = TypeVar("T")
+QUICK = bool(os.environ.get("VIGNETTE_QUICK"))
+QUICK_ROWS = 4000
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
 INK, FAINT = "#333333", "#BBBBBB"
@@ -24,6 +36,18 @@ plt.rcParams.update(
         "lines.linewidth": 1.6, "legend.frameon": False,
     }
 )  # fmt: skip
+
+
+def size(name: str, full: int, quick: int) -> int:
+    """Return a number of draws or rows: what VIGNETTE_NAME says, or that of a full or a quick run."""
+    return int(os.environ.get(f"VIGNETTE_{name}", quick if QUICK else full))
+
+
+def few(rows: pd.DataFrame, quick: int = QUICK_ROWS) -> pd.DataFrame:
+    """Return the rows, or some of them in a quick run."""
+    if not QUICK or len(rows) <= quick:
+        return rows
+    return rows.sample(quick, random_state=0).reset_index(drop=True)
 
 
 class Page:
@@ -39,15 +63,38 @@ class Page:
 
     def __init__(self, script: str, number: str = ".3f") -> None:
         self.script, self.number = Path(script).resolve(), number
+        self.place = Path(os.environ.get("VIGNETTE_FOLDER") or self.script.parent)
         self.parts: list[str] = []
+        self.left: list[str] = []
         self.started = time.time()
 
     @cached_property
     def folder(self) -> Path:
         """The folder of figures, made when it is first asked for."""
-        folder = self.script.with_suffix("")
-        folder.mkdir(exist_ok=True)
+        folder = self.place / self.script.stem
+        folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def loaded(self, load: Callable[[], T], what: str) -> T | None:
+        """Return data, or None where they are not here; then the page says that `what` is left out, and why."""
+        try:
+            return load()
+        except NotAvailableError as absent:
+            self.left.append(f"- **{what.replace('**', '')}**: {absent}.")
+            return None
+
+    def needed(self, load: Callable[[], T], title: str) -> T:
+        """Return data without which there is no page but one that says so."""
+        found = self.loaded(load, "Every section")
+        if found is None:
+            self.add(f"# {title}")
+            self.end()
+        return found
+
+    def end(self) -> NoReturn:
+        """Write the page as far as it is, and end the script."""
+        self.write()
+        raise SystemExit(0)
 
     def add(self, text: str) -> None:
         """Add Markdown as it is."""
@@ -84,9 +131,21 @@ class Page:
 
     def write(self) -> None:
         """Write the page and the commit that it was made at, and say how long it took."""
-        page = self.script.with_suffix(".md")
-        page.write_text("\n\n".join([*self.parts, *made_by(self.script)]) + "\n", encoding="utf-8")
+        self.place.mkdir(parents=True, exist_ok=True)
+        page = self.place / f"{self.script.stem}.md"
+        parts = [*self.parts[:1], *self._remarks(), *self.parts[1:], *made_by(self.script)]
+        page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        for line in self.left:
+            print(f"{self.script.name} left out {line.removeprefix('- ')}")
         print(f"{page} written in {time.time() - self.started:.0f} s")
+
+    def _remarks(self) -> list[str]:
+        """Return what stands below the title: whether this is a quick run, and what is left out."""
+        quick = (
+            "*A quick run, of few draws and few rows: it shows that the code runs; its numbers say nothing.*"
+        )
+        left = ["**Left out**, because data are not here:", "\n".join(self.left)] if self.left else []
+        return [quick] * QUICK + left
 
 
 def made_by(script: Path) -> list[str]:

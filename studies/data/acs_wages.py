@@ -84,6 +84,17 @@ def load(*, rows: int | None = None, seed: int = 0) -> Dataset:
     return record("acs_wages", _design(table), "log_wage", _COLUMNS, **texts)
 
 
+def people() -> pd.DataFrame:
+    """Return all 20 columns of the 640,002 people as the survey codes them, missing codes 0.
+
+    Raises
+    ------
+    NotAvailableError
+        The file is not in the folder that PRIVINF_DATA names.
+    """
+    return _TABLE.read()
+
+
 def _design(table: pd.DataFrame) -> pd.DataFrame:
     """Return the 90 columns and the log wage."""
     import pandas as pd
