@@ -156,6 +156,7 @@ STANDINS = [
 ]
 if not TASKS:
     say(f"# {TITLE}")
+    say("Table 1 of Wu et al. (2022) made again on real data, and intervals. None of its data sets is here.")
     PAGE.end()
 
 
