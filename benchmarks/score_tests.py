@@ -161,7 +161,8 @@ def main():
         "nulls are three standard errors of the release away; weak: the share of releases whose "
         "identification is called so.", "",
         f"## MomentOLS, {draws:,} released sums a cell", "",
-        f"99% limits of a true 5%: {low:.3f} to {high:.3f}. Largest size of the score test: {worst:.3f}.", "",
+        f"99% limits of a true 5%: {low:.3f} to {high:.3f}. Largest size of the score test: {worst:.3f}. "
+        "Where the noise hides the columns it is conservative.", "",
         HEAD, *text, "",
     ]  # fmt: skip
     text, worst, total = [], 0.0, 0
