@@ -43,6 +43,11 @@ from .mixing.model import DGMOLS as DGMOLS
 from .mixing.model import RMGMOLS as RMGMOLS
 from .modulation.model import ModulatedOLS as ModulatedOLS
 from .moments.model import MomentOLS as MomentOLS
+from .planning import Advice as Advice
+from .planning import advise as advise
+from .planning import plan_study as plan_study
+from .planning.guesses import Guesses as Guesses
+from .planning.study import Study as Study
 from .releases import Release as Release
 from .releases import load_release as load_release
 from .results.base import Results as Results
@@ -64,6 +69,7 @@ __all__ = [
     "IWPGLM",
     "OLS",
     "RMGMOLS",
+    "Advice",
     "Budget",
     "DPAdam",
     "DebiasedLasso",
@@ -72,6 +78,7 @@ __all__ = [
     "FederatedGLM",
     "FoundSchema",
     "GaussianRows",
+    "Guesses",
     "Ledger",
     "LedgerEntry",
     "LedgerFile",
@@ -92,7 +99,9 @@ __all__ = [
     "Release",
     "Results",
     "Schema",
+    "Study",
     "add_constant",
+    "advise",
     "compare",
     "errors",
     "find_bounds",
@@ -103,5 +112,6 @@ __all__ = [
     "open_rows",
     "open_table",
     "plan",
+    "plan_study",
     "sparse_mean",
 ]
