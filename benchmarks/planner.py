@@ -29,6 +29,7 @@ from privinf.errors import NotAvailableError
 
 OUT = Path(__file__).parent / "results" / "planner.md"
 DELTA = 1e-6
+LONG, LONG_FITS = 100_000, 60  # people, and fits there of the table of answers
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,12 @@ def wages(n: int, rng: np.random.Generator) -> pd.DataFrame:
     female = (rng.random(n) < 0.45).astype(float)
     error = 0.42 * rng.standard_t(6, n) / np.sqrt(1.5)
     lwage = 1.4 + 0.08 * educ + 0.006 * exper - 0.25 * female + error
-    union = (rng.random(n) < 1.0 / (1.0 + np.exp(-(-3.0 + 0.12 * educ + 0.03 * exper - 0.4 * female)))).astype(float)
-    return pd.DataFrame({"educ": educ, "exper": exper, "female": female, "lwage": np.clip(lwage, 0, 5), "union": union})
+    union = (
+        rng.random(n) < 1.0 / (1.0 + np.exp(-(-3.0 + 0.12 * educ + 0.03 * exper - 0.4 * female)))
+    ).astype(float)
+    return pd.DataFrame(
+        {"educ": educ, "exper": exper, "female": female, "lwage": np.clip(lwage, 0, 5), "union": union}
+    )
 
 
 def clinics(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -91,9 +96,13 @@ def clinics(n: int, rng: np.random.Generator) -> pd.DataFrame:
     clinic = rng.choice(["north", "south", "west"], size=n, p=[0.5, 0.3, 0.2])
     dose = 9.0 * rng.beta(1.3, 1.5, n)
     lab = np.minimum(rng.exponential(1.5, n), 8.0)
-    fall = 2.0 + 0.4 * dose - 0.5 * lab + 0.8 * (clinic == "west") + (0.7 + 0.08 * dose) * rng.standard_normal(n)
+    fall = (
+        2.0 + 0.4 * dose - 0.5 * lab + 0.8 * (clinic == "west") + (0.7 + 0.08 * dose) * rng.standard_normal(n)
+    )
     ill = (rng.random(n) < 1.0 / (1.0 + np.exp(-(-0.5 + 0.15 * dose - 0.4 * lab)))).astype(float)
-    return pd.DataFrame({"clinic": clinic, "dose": dose, "lab": lab, "fall": np.clip(fall, -5, 10), "ill": ill})
+    return pd.DataFrame(
+        {"clinic": clinic, "dose": dose, "lab": lab, "fall": np.clip(fall, -5, 10), "ill": ill}
+    )
 
 
 CELLS = {
@@ -102,8 +111,8 @@ CELLS = {
     "ModulatedOLS": (100_000, 24.0),
     "IWPGLM": (100_000, 24.0),
     "RMGMOLS": (60_000, 4.0),
-    "OLS": (6_000, 2.0),
-    "Logit": (6_000, 2.0),
+    "OLS": (10_000, 2.0),
+    "Logit": (10_000, 2.0),
     "DebiasedLasso": (20_000, 2.0),
 }
 DESIGNS = {
@@ -202,7 +211,13 @@ def plan(name: str, design: Design) -> pi.Study:
     n, epsilon = CELLS[name]
     kind, _, local = name.partition(" ")
     logistic = kind == "Logit"
-    trust = "local" if local or kind in ("ModulatedOLS", "IWPGLM") else "per-party" if kind == "RMGMOLS" else "central"
+    trust = (
+        "local"
+        if local or kind in ("ModulatedOLS", "IWPGLM")
+        else "per-party"
+        if kind == "RMGMOLS"
+        else "central"
+    )
     return pi.plan_study(
         pi.Schema(design.columns), design.logit if logistic else design.formula, n,
         guesses=design.odds if logistic else design.guesses, family="binomial" if logistic else "gaussian",
@@ -211,7 +226,9 @@ def plan(name: str, design: Design) -> pi.Study:
     )  # fmt: skip
 
 
-def fit(name: str, design: Design, which: tuple[str, ...], n: int, epsilon: float, rng: np.random.Generator) -> Any:
+def fit(
+    name: str, design: Design, which: tuple[str, ...], n: int, epsilon: float, rng: np.random.Generator
+) -> Any:
     """Return one fit of fresh rows, by the public doors."""
     frame, schema, f = design.draw(n, rng), pi.Schema(design.columns), design.formula
     level = {"epsilon": epsilon, "delta": DELTA, "rng": rng}
@@ -279,19 +296,25 @@ def widths_table(names: list[str], designs: list[str], fits: int) -> tuple[list[
 
 def inverse_table(names: list[str], fits: int) -> tuple[list[str], list[float]]:
     """Return the table of n and epsilon for a width, fits at these, and the ratios of measured to asked."""
-    lines = ["| estimator | asked of | width asked | answer | width measured | ratio |", "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| estimator | asked of | width asked | answer | width measured | ratio | fits |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     ratios = []
     design = DESIGNS["fair"]
     for name in tqdm(names):
         study, (n, epsilon) = plan(name, design), CELLS[name]
-        one = study.case.which[0]
+        which, one = study.case.which, study.case.which[0]
         target = float(f"{0.6 * study.cells[0].widths[0] + 0.4 * study.floor[0]:.3g}")
-        people = study.n_for(one, width=target)
-        budget = study.budget_for(one, width=target)
+        people = study.n_for(coefficient=one, width=target)
+        budget = study.budget_for(coefficient=one, width=target)
+        some = min(fits, LONG_FITS) if n >= LONG else fits
         for told, at in ((f"n = {people:,}", (people, epsilon)), (f"epsilon = {budget:.3g}", (n, budget))):
-            seen = measured(name, design, (one,) if name != "DebiasedLasso" else study.case.which, fits, *at)[0][0]
+            seen = measured(name, design, which, some, *at)[0][0]
             ratios.append(seen / target)
-            lines.append(f"| {name} | {one} | {target:g} | {told} | {seen:.4g} | {seen / target:.3f} |")
+            lines.append(
+                f"| {name} | {one} | {target:g} | {told} | {seen:.4g} | {seen / target:.3f} | {some} |"
+            )
             print(lines[-1], flush=True)
     return lines, ratios
 
@@ -301,7 +324,7 @@ def power_table(fits: int) -> list[str]:
     lines = ["| estimator | coefficient | effect | n for power .8 | intervals without zero |", "| --- | --- | --- | --- | --- |"]  # fmt: skip
     design, one, effect = DESIGNS["fair"], "educ", 0.385
     for name in ("OLS", "MomentOLS", "RMGMOLS"):
-        n = plan(name, design).n_for(one, effect=effect, power=0.8)
+        n = plan(name, design).n_for(coefficient=one, effect=effect, power=0.8)
         seen = measured(name, design, (one,), fits, n, CELLS[name][1])[2][0]
         lines.append(f"| {name} | {one} | {effect} | {n:,} | {seen:.3f} |")
         print(lines[-1], flush=True)

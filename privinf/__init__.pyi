@@ -43,11 +43,10 @@ from .mixing.model import DGMOLS as DGMOLS
 from .mixing.model import RMGMOLS as RMGMOLS
 from .modulation.model import ModulatedOLS as ModulatedOLS
 from .moments.model import MomentOLS as MomentOLS
-from .planning import Advice as Advice
+from .planning import Guesses as Guesses
+from .planning import Study as Study
 from .planning import advise as advise
 from .planning import plan_study as plan_study
-from .planning.guesses import Guesses as Guesses
-from .planning.study import Study as Study
 from .releases import Release as Release
 from .releases import load_release as load_release
 from .results.base import Results as Results
@@ -69,7 +68,6 @@ __all__ = [
     "IWPGLM",
     "OLS",
     "RMGMOLS",
-    "Advice",
     "Budget",
     "DPAdam",
     "DebiasedLasso",

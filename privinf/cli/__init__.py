@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from privinf.cli.fits import fit_command, report_command
+from privinf.cli.fits import fit_command, report_command, study_command
 from privinf.cli.inputs import read_toml
 from privinf.cli.outputs import FILE, SafeGroup
 from privinf.cli.plans import plan_group
@@ -27,6 +27,10 @@ __all__ = ["main"]
 @click.pass_context
 def main(ctx: click.Context, config: Path | None) -> None:
     """Statistical inference from private data: results, standard errors, and what they cost in privacy.
+
+    \b
+    Before there are rows:
+    0. privinf study            which estimator, how wide its intervals, how many people, which budget
 
     \b
     One table, one curator:
@@ -72,8 +76,8 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
 
 
 COMMANDS = (
-    schema_group, ledger_group, fit_command, report_command, release_command, plan_group, join_command,
-    site_group, completion_command,
+    schema_group, ledger_group, study_command, fit_command, report_command, release_command, plan_group,
+    join_command, site_group, completion_command,
 )  # fmt: skip
 for one in COMMANDS:
     main.add_command(one)

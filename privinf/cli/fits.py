@@ -1,4 +1,4 @@
-"""``privinf fit``: a regression of one table's rows, charged to a ledger, or of releases, for nothing."""
+"""``privinf study``, before there are rows; ``privinf fit``, of rows, charged to a ledger, or of releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 import click
 
 from privinf.accounting import Ledger
-from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
+from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
 from privinf.cli.outputs import FILE, NEW_FILE, NO_LEDGER, check_free, ledger_line, overwrite_option
 from privinf.cli.releases import joined_files
 from privinf.errors import ArgumentError
@@ -20,13 +20,16 @@ from privinf.mechanisms.mixing.release import GaussianRows, RandomMixing
 from privinf.mechanisms.reading import open_rows
 from privinf.mixing.joined import JOINED
 from privinf.models import BGMOLS, DGMOLS, RMGMOLS, MomentOLS
+from privinf.planning import Guesses, advise, plan_study
+from privinf.planning.people import StudyTrust
 from privinf.releases import Release, load_release
 from privinf.results import Results, load_results
 from privinf.results.rendering import PrivateSummary
 from privinf.sealed import save_text
-from privinf.typing import CovWord, Missing
+from privinf.typing import CovWord, Family, Missing
 
 JoinedTarget = Literal["population", "sample"]
+PICTURES = (".png", ".svg", ".pdf")
 SUMMARIES = (".txt", ".html", ".csv", ".tex")
 ROW_MODELS: dict[str, type[Any]] = {"ols": OLS, "logit": Logit, "poisson": Poisson, "moments": MomentOLS}
 ROLE_COLUMNS = ("weights", "offset", "exposure")
@@ -221,3 +224,108 @@ def _rendered(made: PrivateSummary, suffix: str, title: str) -> str:
         ".txt": made.as_text, ".csv": made.as_csv, ".tex": made.as_latex,
     }  # fmt: skip
     return renderers[suffix]() + "\n"
+
+
+class StudyOptions(TypedDict):
+    """Options of ``privinf study``, as click reads them."""
+
+    formula: str
+    schema_file: Path
+    n: int
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    rho: float | None
+    seed: int | None
+    guesses_file: Path | None
+    family: Family
+    trust: StudyTrust | None
+    party: tuple[str, ...]
+    coefficient: str | None
+    width: float | None
+    effect: float | None
+    power: float
+    alpha: float
+    json_file: Path | None
+    plot_file: Path | None
+    quiet: bool
+    overwrite: bool
+
+
+@click.command("study")
+@click.argument("formula")
+@click.option("--schema", "schema_file", type=FILE, required=True, help="Bounds and levels, schema.toml.")
+@click.option("--n", type=int, required=True, help="How many people.")
+@spending_options
+@click.option("--guesses", "guesses_file", type=FILE,
+              help="TOML: rsquared = ..., [means], [sds], [shares.COLUMN]")  # fmt: skip
+@click.option("--family", type=click.Choice(get_args(Family)), default="gaussian", show_default=True,
+              help="Of the response.")  # fmt: skip
+@click.option(
+    "--trust", type=click.Choice(get_args(StudyTrust)), help="Who sees rows; default: each in turn."
+)
+@click.option("--party", multiple=True, help="Trust per-party: NAME=COLUMN,COLUMN; once for each.")
+@click.option("--coefficient", help="For --width and --effect; default: all slopes.")
+@click.option("--width", type=float, help="Of an interval: print what would reach it (needs --trust).")
+@click.option("--effect", type=float, help="Instead: a coefficient that a test is to find.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="How probably it is found.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="1 - level of the intervals.")
+@click.option("--json", "json_file", type=NEW_FILE, help="Write the table as JSON.")
+@click.option("--plot", "plot_file", type=NEW_FILE, help="Draw it, .png, .svg or .pdf (needs --trust).")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@overwrite_option
+def study_command(**given: Unpack[StudyOptions]) -> None:
+    """Predict intervals and power of a regression, from a schema and guesses: no row is read.
+
+    \b
+    Which estimator serves, under each trust:
+      privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6
+    What it takes:
+      privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
+          --trust central --guesses guesses.toml --coefficient age --width 0.05
+    """  # noqa: D301
+    for path in (given["json_file"], given["plot_file"]):
+        if path is not None:
+            check_free(path, given["overwrite"])
+    if given["plot_file"] is not None and given["plot_file"].suffix.lower() not in PICTURES:
+        raise ArgumentError(f"{given['plot_file']}: a picture ends in {', '.join(PICTURES)}")
+    goal = given["width"] is not None or given["effect"] is not None
+    if not goal and (given["coefficient"] is not None or given["power"] != 0.8):
+        raise ArgumentError("--coefficient and --power belong to --width or --effect: what is to be reached")
+    if given["trust"] is None and (goal or given["plot_file"] is not None):
+        raise ArgumentError("--width, --effect and --plot are of one trust: name it with --trust")
+    schema, words = read_schema_file(given["schema_file"]), spending_of(given)
+    words |= {"family": given["family"], "trust": given["trust"], "alpha": given["alpha"]}
+    words |= {"progress": False if given["quiet"] else None, "parties": _parties_of(given["party"])}
+    if given["guesses_file"] is not None:
+        words["guesses"] = Guesses(**read_toml(given["guesses_file"]))
+    if given["trust"] is None:
+        frame = advise(schema, given["formula"], given["n"], **words)
+        told = frame.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+    else:
+        study = plan_study(schema, given["formula"], given["n"], **words)
+        frame, told = study.frame, study.summary()
+        if goal:
+            found = study.changes(
+                coefficient=given["coefficient"], width=given["width"],
+                effect=given["effect"], power=given["power"],
+            )  # fmt: skip
+            told += f"\n\nWhat would do\n{found.to_string(index=False, na_rep='-')}"
+        if given["plot_file"] is not None:
+            picture: Any = study.plot().figure
+            picture.savefig(given["plot_file"])
+    if given["json_file"] is not None:
+        save_text(given["json_file"], frame.to_json(orient="records", indent=1), overwrite=given["overwrite"])
+    if not given["quiet"]:
+        click.echo(told)
+
+
+def _parties_of(given: tuple[str, ...]) -> dict[str, list[str]] | None:
+    """Return the columns of each party."""
+    found = {}
+    for text in given:
+        name, equals, columns = text.partition("=")
+        if not equals or not name or name in found:
+            raise ArgumentError(f"--party {text!r}: write NAME=COLUMN,COLUMN, once for each party")
+        found[name] = columns.split(",")
+    return found or None

@@ -1,51 +1,213 @@
-"""The study before its data: what an analysis will find, which estimator serves it, what it takes."""
+"""The study before its data: what an analysis will find, which estimator serves it, and what it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
+from scipy.stats import norm
 
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.fitting.model import spending_of
-from privinf.mechanisms.gaussian import total_mu
-from privinf.planning.guesses import Guesses, population
-from privinf.planning.study import ESTIMATORS, MOST_ROWS, Case, Study, StudyTrust, floor_widths, simulated
+from privinf.planning.guesses import Guesses
+from privinf.planning.people import MOST_PEOPLE, Case, StudyTrust, StudyWords, question
+from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, floor_widths, simulated, variants
+from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.schema import Schema
-from privinf.typing import Family, PartyColumns, SpendingWords
-from privinf.validation import check_choice, check_count, check_fraction
+from privinf.typing import Family, Floats
+from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
-__all__ = ["Advice", "Guesses", "Study", "advise", "plan_study"]
-REFUSED = {
-    "source": "is for secure noise: a plan makes noise up, from rng",
-    "calibration": "is not planned for: exact is what every fit takes",
-}
-MOST_PLANNED = 20  # slopes that are planned for where none are named
-NO_PARTIES = "trust='per-party' needs parties=, the columns of each party, the response's among them"
+__all__ = ["Guesses", "Study", "advise", "plan_study"]
+
+
+@doors
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Study:
+    """What a study will find, before a row is seen; made by `privinf.plan_study`.
+
+    Attributes
+    ----------
+    case : Case
+        What was asked.
+    cells : tuple of Cell
+        What each estimator gave.
+    floor : array, shape (coefficients,)
+        Widths without privacy.
+
+    Notes
+    -----
+    **Privacy.** No rows: all of it follows from the schema, guesses, and noise that is made up as well.
+    `n_for`, `budget_for` and `changes` take the words of `Goal`.
+    """
+
+    case: Case
+    cells: tuple[Cell, ...]
+    floor: Floats
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per estimator and coefficient.
+
+        ``width`` (median; nan where fits will be marked weak), ``se`` and ``se_without_noise`` (widths over
+        twice the normal quantile), ``times`` (width over that without privacy), ``identified`` (share of fits
+        not marked weak), ``verdict``, ``error`` (of the simulation, relative), ``fits``, ``reason``.
+        """
+        import pandas as pd
+
+        frames = []
+        for cell in self.cells:
+            table: dict[str, Any] = {
+                "estimator": cell.name,
+                "coefficient": self.case.which,
+                "width": cell.widths,
+            }
+            table |= {"se": cell.widths / self._unit, "se_without_noise": self.floor / self._unit}
+            table |= {
+                "times": cell.widths / self.floor,
+                "identified": cell.identified,
+                "verdict": cell.verdict,
+            }
+            frames.append(
+                pd.DataFrame(table | {"error": cell.error, "fits": cell.fits, "reason": cell.reason})
+            )
+        return pd.concat(frames, ignore_index=True)
+
+    @property
+    def best(self) -> str | None:
+        """The estimator of the narrowest intervals (geometric mean); None where all will be weak."""
+        sizes = {cell.name: float(np.mean(np.log(cell.widths))) for cell in self.cells}
+        known = {name: size for name, size in sizes.items() if np.isfinite(size)}
+        return min(known, key=lambda name: known[name]) if known else None
+
+    def power(self, effect: float | Mapping[str, float]) -> pd.DataFrame:
+        """Return the power of the two-sided test of each coefficient (rows), by estimator.
+
+        Parameters
+        ----------
+        effect : float or mapping of str to float
+            The true coefficient, user units; one for all, or by name.
+
+        Notes
+        -----
+        ``Phi(e/s - z) + Phi(-e/s - z)``, s the standard error of the median width; nan where fits are weak.
+        """
+        import pandas as pd
+
+        effects = effect if isinstance(effect, Mapping) else dict.fromkeys(self.case.which, effect)
+        sizes = {self._named(name): abs(check_number(value, "effect")) for name, value in effects.items()}
+        places, z = [self.case.which.index(name) for name in sizes], norm.isf(self.case.alpha / 2.0)
+        found = {}
+        for cell in self.cells:
+            ratios = np.array(list(sizes.values())) / (cell.widths[places] / self._unit)
+            found[cell.name] = norm.cdf(ratios - z) + norm.cdf(-ratios - z)
+        return pd.DataFrame(found, index=list(sizes))
+
+    def n_for(self, **goal: Unpack[Goal]) -> int:
+        """Return how many people reach a goal; NotAvailableError where 5,000,000 do not."""
+        found = Aim.of(self.case, self._names, goal).people()
+        if found is None:
+            raise NotAvailableError(f"{MOST_PEOPLE:,} people do not do at this budget; see changes()")
+        return found
+
+    def budget_for(self, **goal: Unpack[Goal]) -> float:
+        """Return the epsilon (or mu, rho) that reaches a goal; NotAvailableError where none does."""
+        asked = Aim.of(self.case, self._names, goal)
+        least = max(self.floor[self.case.which.index(name)] for name in asked.case.which)
+        if least > asked.target:
+            raise NotAvailableError(
+                f"no budget gives {self.case.n:,} people a width of {asked.target:.4g}: without noise it is "
+                f"{least:.4g}; n_for says how many people it takes"
+            )
+        found = asked.level()
+        if found is None:
+            raise NotAvailableError(
+                f"no {self.case.word} up to 500 does with {asked.estimator}; see changes()"
+            )
+        return found
+
+    def changes(self, **goal: Unpack[Goal]) -> pd.DataFrame:
+        """Return what would reach a goal, each predicted anew.
+
+        Returns
+        -------
+        DataFrame
+            ``change``, ``width`` (the largest of the coefficients asked for), ``does``: more people, a larger
+            budget, bounds within four guessed sds of the means, the formula without each other term.
+        """
+        import pandas as pd
+
+        asked = Aim.of(self.case, self._names, goal)
+        rows = [("as planned", asked.width(asked.case))]
+        for told, solve in (("n = {:,}", self.n_for), (self.case.word + " = {:.3g}", self.budget_for)):
+            try:
+                rows.append((told.format(solve(**goal)), asked.target))
+            except NotAvailableError as error:
+                rows.append((str(error).split(";")[0], np.nan))
+        rows += [(change, asked.width(case)) for change, case in variants(asked.case)]
+        frame = pd.DataFrame(rows, columns=["change", "width"])
+        return frame.assign(does=frame.width <= 1.0001 * asked.target)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot widths by estimator, a line for the width without privacy, weak ones as arrows."""
+        names, cells = self.case.which, [cell for cell in self.cells if cell.verdict != "cannot"]
+        ax = new_axes(ax, width=6.8, height=1.9 + 0.42 * len(names))
+        rows = np.arange(len(names), dtype=float)
+        known = np.concatenate([self.floor, *(cell.widths for cell in cells)])
+        edge = 1.6 * float(np.nanmax(known)) if np.isfinite(known).any() else 1.0
+        ax.vlines(self.floor, rows - 0.34, rows + 0.34, color=INK, linewidth=1.6, label="without privacy")
+        ax.axvline(edge, color=FAINT, linewidth=0.6)
+        for place, cell in enumerate(cells):
+            weak = cell.verdict == "weak"
+            at = rows + 0.5 * ((place + 0.5) / len(cells) - 0.5)
+            label = f"{cell.name}{' (weak)' if weak else ''}"
+            ax.plot(
+                np.where(weak, edge, cell.widths), at, ">" if weak else "o", color=f"C{place}", label=label
+            )
+        ax.set_xscale("log")
+        name_rows(ax, names)
+        quiet(ax, grid="x")
+        ax.set_xlabel(f"width of the {100 * (1 - self.case.alpha):g}% interval")
+        ax.set_title(f"Planned: n = {self.case.n:,}, {self.case.budget}", loc="left")
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def summary(self) -> str:
+        """Return the plan as text: widths, what fits will say of themselves, what was taken for granted."""
+        table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
+        best = "no estimator is identified: see changes()" if self.best is None else f"narrowest: {self.best}"
+        return "\n".join([
+            f"Planned study: {self.case.formula}",
+            f"n = {self.case.n:,}; {self.case.budget}; trust {self.case.trust}; "
+            f"{100 * (1 - self.case.alpha):g}% intervals; made-up rows, no row was read",
+            "", table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"), "",
+            *(f"{cell.name}: {cell.verdict}{cell.reason and ': '}{cell.reason}" for cell in self.cells),
+            best, "", "Taken for granted", *(f"  {line}" for line in self.case.people.told),
+        ])  # fmt: skip
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    @property
+    def _names(self) -> list[str]:
+        """Estimators, the best one first."""
+        return sorted((cell.name for cell in self.cells), key=lambda name: name != self.best)
+
+    @property
+    def _unit(self) -> float:
+        return float(2.0 * norm.isf(self.case.alpha / 2.0))
+
+    def _named(self, name: object) -> str:
+        return str(check_choice(name, self.case.which, "coefficient"))
 
 
 @door
-def plan_study(
-    schema: Schema,
-    formula: str,
-    n: int,
-    *,
-    guesses: Guesses | None = None,
-    family: Family = "gaussian",
-    trust: StudyTrust = "central",
-    parties: PartyColumns | None = None,
-    estimators: Sequence[str] | None = None,
-    which: Sequence[str] | None = None,
-    alpha: float = 0.05,
-    progress: bool | None = None,
-    **spending: Unpack[SpendingWords],
-) -> Study:
+def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) -> Study:
     """Predict intervals, power and identification of a regression, for every estimator that fits the trust.
 
     Parameters
@@ -56,11 +218,11 @@ def plan_study(
     n : int
         People, 5 to 5,000,000.
     guesses : Guesses, optional
-        Means, sds, shares, correlations, R^2; what is not guessed is taken from the bounds, and printed.
+        Means, sds, shares, correlations, R2; what is not guessed is taken from the bounds, and printed.
     family : {"gaussian", "binomial", "poisson"}
         Of the response; "binomial": logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}
-        Who sees rows: one curator, a server of sites, nobody but the sites, nobody at all, or parties that
+        Who sees rows: one curator (default), a server of sites, the sites alone, nobody, or parties that
         hold columns of the same people.
     parties : mapping of str to sequence of str
         For "per-party": the columns of each.
@@ -69,17 +231,13 @@ def plan_study(
     which : sequence of str, optional
         Coefficients to plan for; default: all slopes, of more than 20 the first 20.
     alpha : float
-        1 minus the level of the intervals.
+        1 minus the level of the intervals, default .05.
     progress : bool, optional
         A bar of the fits; default: on a terminal.
     epsilon, delta, mu, rho
         What the fit will spend; ``epsilon=inf`` plans without noise.
     rng : int, optional
-        Seed of the made-up rows and noise, default 0.
-
-    Returns
-    -------
-    Study
+        Seed of made-up rows and noise, default 0.
 
     Raises
     ------
@@ -90,16 +248,15 @@ def plan_study(
 
     Notes
     -----
-    **Privacy.** Reads no row and costs nothing. The schema and the guesses must be public.
+    **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
-    A fit's covariance has a formula for every estimator (``result.variance_formula``), but what stands in it
-    depends on the fit: which residuals a noisy clip leaves, how a budget is split, how many rows are mixed,
-    and whether noise hides a column. So no second set of formulas is written down here. Rows are made up from
-    schema and guesses (`privinf.planning.guesses.Population`), the estimator itself is fitted to them with
-    simulated noise 16 to 96 times, until the medians' relative standard error is below 2%, and the median
-    width is reported. Fits that mark themselves weak are counted and have no width: where they are the
-    majority, none is predicted. Totals of sites have the noise of one curator's total, and are simulated as
-    that; secure sums of `DebiasedLasso` as such.
+    A fit's covariance has a formula (``result.variance_formula``), but what stands in it depends on the fit:
+    which residuals a noisy clip leaves, how many rows are mixed, whether noise hides a column. So there are
+    no second formulas here: rows are made up (`privinf.planning.people.Population`), the estimator is fitted
+    to them with simulated noise 16 to 48 times, until the medians' relative standard error is below 2.5%,
+    and the median width is reported. Fits that mark themselves weak have no width; where they are the
+    majority, none is predicted. Totals of sites have the noise of one curator's, and are simulated as that;
+    secure sums of `DebiasedLasso` as such.
 
     Examples
     --------
@@ -111,150 +268,39 @@ def plan_study(
     >>> study.cells[0].verdict
     'identified'
     """
-    case = _case(schema, formula, n, guesses, family, trust, parties, which, alpha, spending)
-    served = [name for name, one in ESTIMATORS.items() if family in one.families and trust in one.trusts]
-    if not served:
-        raise NotAvailableError(f"no estimator fits family={family!r} under trust={trust!r}: advise() says what does")
-    for name in served if estimators is None else estimators:
-        check_choice(name, served, "estimator")
-    names = served if estimators is None else list(dict.fromkeys(estimators))
+    case = question(schema, formula, n, words)
+    serve = _serving(case.people.family, case.trust)
+    chosen, progress = words.get("estimators"), words.get("progress")
+    if not serve:
+        raise NotAvailableError(f"no estimator has family={case.people.family!r} under trust={case.trust!r}")
+    names = list(
+        dict.fromkeys(serve if chosen is None else (check_choice(one, serve, "estimators") for one in chosen))
+    )
     if not names:
         raise ArgumentError("estimators is empty: leave it out for all that serve")
     return Study(case, simulated(case, names, progress), floor_widths(case))
 
 
-def _case(
-    schema: Schema,
-    formula: str,
-    n: int,
-    guesses: Guesses | None,
-    family: Family,
-    trust: StudyTrust,
-    parties: PartyColumns | None,
-    which: Sequence[str] | None,
-    alpha: float,
-    spending: SpendingWords,
-) -> Case:
-    """Return the checked question."""
-    if not isinstance(schema, Schema):
-        raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
-    if check_count(n, "n", least=5) > MOST_ROWS:
-        raise ArgumentError(f"n={n} is more than {MOST_ROWS:,}, which made-up rows go up to: plan for these")
-    check_choice(family, Family, "family")
-    check_choice(trust, StudyTrust, "trust")
-    if (trust == "per-party") != (parties is not None):
-        raise ArgumentError(NO_PARTIES if parties is None else "parties= belongs to trust='per-party'")
-    if guesses is not None and not isinstance(guesses, Guesses):
-        raise ArgumentError(f"guesses must be privinf.Guesses, got {type(guesses).__name__}")
-    words = spending_of(spending, REFUSED)
-    seed = check_count(words.pop("rng", 0), "rng", least=0)
-    total_mu(SpendingWords(**words))
-    people = population(schema, formula, guesses or Guesses(), family)
-    return Case(
-        people, people.schema, people.formula, n, words, trust, parties, _planned(people.design, which),
-        check_fraction(alpha, "alpha"), seed,
-    )  # fmt: skip
-
-
-def _planned(design: Any, which: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the coefficients to plan for."""
-    if which is None:
-        return tuple(name for place, name in enumerate(design.names) if place != design.constant)[:MOST_PLANNED]
-    for name in which:
-        check_choice(name, design.names, "which")
-    if not which or isinstance(which, str):
-        raise ArgumentError("which must list coefficients")
-    return tuple(dict.fromkeys(which))
-
-
-@doors
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Advice:
-    """Which estimator serves a study, and why; made by `privinf.advise`.
-
-    Attributes
-    ----------
-    studies : tuple of Study
-        One for each trust that was looked at.
-    silent : mapping of str to str
-        Trusts without a prediction, and why.
-
-    Notes
-    -----
-    **Privacy.** No rows.
-    """
-
-    studies: tuple[Study, ...]
-    silent: Mapping[str, str]
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """One row per trust and estimator, the best of a trust first.
-
-        ``times``: width over that without privacy (geometric mean over coefficients), ``width`` of the
-        median coefficient, ``verdict``, ``reason``.
-        """
-        import pandas as pd
-
-        rows = []
-        for study in self.studies:
-            for cell in study.cells:
-                times = float(np.exp(np.mean(np.log(cell.widths / study.floor))))
-                why = [cell.reason] if cell.reason else []
-                why.append(ESTIMATORS[cell.name].rests_on)
-                rows.append((study.case.trust, cell.name, float(np.median(cell.widths)), times,
-                             cell.name == study.best, cell.verdict, "; ".join(why)))  # fmt: skip
-        columns = ["trust", "estimator", "width", "times", "best", "verdict", "reason"]
-        frame = pd.DataFrame(rows, columns=columns)
-        order = {trust: place for place, trust in enumerate(get_args(StudyTrust))}
-        frame = frame.sort_values(["trust", "times"], key=lambda one: one.map(order) if one.name == "trust" else one)
-        return frame.reset_index(drop=True)
-
-    def summary(self) -> str:
-        """Return the table as text, with the reasons below it."""
-        case, frame = self.studies[0].case, self.frame
-        table = frame.drop(columns=["reason", "best"])
-        lines = [f"Who serves {case.formula} with n = {case.n:,}: made-up rows, no row was read", ""]
-        lines += [table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"), ""]
-        for row in frame.itertuples():
-            lines.append(f"{row.trust}, {row.estimator}{' (best)' if row.best else ''}: {row.reason}")
-        lines += [f"{trust}: {reason}" for trust, reason in self.silent.items()]
-        taken = [f"  {line}" for line in self.studies[0].assumptions]
-        return "\n".join([*lines, "", "Taken for granted", *taken])
-
-    def __repr__(self) -> str:
-        return self.summary()
+def _serving(family: Family, trust: StudyTrust) -> list[str]:
+    return [name for name, one in ESTIMATORS.items() if family in one.families and trust in one.trusts]
 
 
 @door
-def advise(
-    schema: Schema,
-    formula: str,
-    n: int,
-    *,
-    guesses: Guesses | None = None,
-    family: Family = "gaussian",
-    trust: StudyTrust | None = None,
-    parties: PartyColumns | None = None,
-    which: Sequence[str] | None = None,
-    alpha: float = 0.05,
-    progress: bool | None = None,
-    **spending: Unpack[SpendingWords],
-) -> Advice:
-    """Say which estimator serves best, under one trust or under each, with the reasons.
+def advise(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]) -> pd.DataFrame:
+    """Return which estimator serves best, under one trust or under each, with the reasons.
 
     Parameters
     ----------
-    schema, formula, n, guesses, family, parties, which, alpha, progress
-        As for `plan_study`.
+    schema, formula, n
+        As for `plan_study`, and so are all words.
     trust : str, optional
-        Default: every trust; "per-party" where `parties` are named.
-    epsilon, delta, mu, rho, rng
-        As for `plan_study`; of "per-party" each party spends it.
+        Default: every trust that has an estimator; "per-party" where `parties` are named.
 
     Returns
     -------
-    Advice
+    DataFrame
+        One row per trust and estimator, the narrowest of a trust first: ``width`` of the median coefficient,
+        ``times`` that without privacy (geometric mean), ``best`` of its trust, ``verdict``, ``reason``.
 
     Raises
     ------
@@ -263,22 +309,29 @@ def advise(
 
     Notes
     -----
-    **Privacy.** Reads no row and costs nothing; every width is a simulation of `plan_study`.
+    **Privacy.** Reads no row and costs nothing: every width is one of `plan_study`.
     """
-    trusts = get_args(StudyTrust) if trust is None else (check_choice(trust, StudyTrust, "trust"),)
-    studies, silent = [], {}
-    for one in trusts:
-        own = parties if one == "per-party" else None
-        if one == "per-party" and own is None and trust is None:
-            silent[one] = NO_PARTIES
-            continue
-        if trust is None and not any(family in each.families and one in each.trusts for each in ESTIMATORS.values()):
-            silent[one] = f"no estimator has family={family!r}"
-            continue
-        studies.append(
-            plan_study(
-                schema, formula, n, guesses=guesses, family=family, trust=one, parties=own, which=which,
-                alpha=alpha, progress=progress, **spending,
-            )
-        )  # fmt: skip
-    return Advice(tuple(studies), silent)
+    import pandas as pd
+
+    family, parties, one = words.get("family", "gaussian"), words.get("parties"), words.get("trust")
+    check_choice(family, Family, "family")
+    every = [
+        kind for kind in get_args(StudyTrust) if _serving(family, kind) and (kind != "per-party" or parties)
+    ]
+    rows = []
+    for trust in every if one is None else [one]:
+        own: StudyWords = {
+            **words,
+            "trust": trust,
+            "parties": parties if trust == "per-party" or one else None,
+        }
+        study = plan_study(schema, formula, n, **own)
+        for cell in sorted(
+            study.cells, key=lambda cell: float(np.nan_to_num(np.mean(cell.widths), nan=np.inf))
+        ):
+            times = float(np.exp(np.mean(np.log(cell.widths / study.floor))))
+            why = f"{cell.reason}{cell.reason and '; '}{ESTIMATORS[cell.name].rests_on}"
+            best = cell.name == study.best
+            rows.append((trust, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, why))
+    columns = ["trust", "estimator", "width", "times", "best", "verdict", "reason"]
+    return pd.DataFrame(rows, columns=columns)

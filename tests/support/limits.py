@@ -45,7 +45,7 @@ TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "s
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
 EVERYWHERE = {"errors", "typing", "validation", "doors", "sealed", "version"}
 # Rooms and modules that see everything.
-FREE = {"", "__main__", "cli", "models", "sklearn", "privinf.accounting.planning"}
+FREE = {"", "__main__", "cli", "models", "planning", "sklearn", "privinf.accounting.planning"}
 # Modules that every room may import: they import nothing of the package but its errors.
 LEAVES = {"privinf.fitting.registry"}
 # The one circle that is cut by name: a schema makes designs, and a design has a schema. `Schema.design`

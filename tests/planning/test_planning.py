@@ -1,0 +1,370 @@
+"""Plans of studies: made-up people, predicted widths beside fits of real rows, goals, refusals, command."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from click.testing import CliRunner
+
+import privinf as pi
+from privinf.cli import main
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.planning import study as study_module
+from privinf.planning.people import population
+
+SCHEMA = pi.Schema({
+    "wage": (0, 60), "educ": (0, 20), "exper": (0, 60), "female": [0, 1], "region": ["n", "s", "w"],
+    "union": ["no", "yes"], "days": (0, 40),
+})  # fmt: skip
+BOOK = pi.Guesses(
+    means={"wage": 20, "educ": 13, "exper": 18, "union": 0.3},
+    sds={"wage": 8, "educ": 3, "exper": 12},
+    shares={"female": {1: 0.45}, "region": {"n": 0.5}},
+    correlations={"educ": {"exper": -0.3, "female": 0.2}},
+    rsquared=0.25,
+)
+LEVEL = {"epsilon": 2.0, "delta": 1e-6}
+FORMULA = "wage ~ educ + exper + female"
+
+
+def plan(n=4000, formula=FORMULA, **words):
+    told = {"guesses": BOOK, "estimators": ["MomentOLS"], "progress": False} | LEVEL | words
+    return pi.plan_study(SCHEMA, formula, n, **told)
+
+
+# ---- people
+
+
+def test_made_up_people_are_those_of_the_guesses():
+    people = population(SCHEMA, "wage ~ educ + exper + female + C(region)", BOOK, "gaussian")
+    rows = people.rows(100_000, np.random.default_rng(3))
+    assert rows.educ.mean() == pytest.approx(13, abs=0.05)
+    assert rows.exper.std() == pytest.approx(12, abs=0.15)
+    assert rows.wage.mean() == pytest.approx(20, abs=0.2)
+    assert rows.wage.std() == pytest.approx(8, rel=0.03)
+    assert rows.educ.corr(rows.exper) == pytest.approx(-0.3, abs=0.02)
+    assert rows.educ.corr(rows.female) == pytest.approx(0.2, abs=0.02)
+    shares = rows.region.value_counts(normalize=True)
+    assert shares[["n", "s", "w"]].to_list() == pytest.approx([0.5, 0.25, 0.25], abs=0.01)
+    for name in ("wage", "educ", "exper"):
+        assert SCHEMA[name].low <= rows[name].min() < rows[name].max() <= SCHEMA[name].high
+    fit = sm.OLS(rows.wage, sm.add_constant(people.design.matrix(rows)[:, 1:])).fit()
+    assert fit.rsquared == pytest.approx(0.25, abs=0.02)
+
+
+def test_correlations_with_the_response_say_the_coefficients():
+    book = pi.Guesses(
+        means={"wage": 20}, sds={"wage": 8, "educ": 3, "exper": 12},
+        correlations={"wage": {"educ": 0.4, "exper": 0.1}, "educ": {"exper": -0.3}}, kurtosis=0.0,
+    )  # fmt: skip
+    rows = population(SCHEMA, "wage ~ educ + exper", book, "gaussian").rows(100_000, np.random.default_rng(1))
+    assert rows.corr().wage[["educ", "exper"]].to_list() == pytest.approx([0.4, 0.1], abs=0.02)
+
+
+def test_counts_and_levels_have_their_rates():
+    book = pi.Guesses(means={"days": 3.0, "union": 0.3}, coefficients={"female": 0.5})
+    rng = np.random.default_rng(2)
+    counts = population(SCHEMA, "days ~ female", book, "poisson").rows(50_000, rng)
+    assert counts.days.mean() == pytest.approx(3.0, abs=0.05)
+    assert counts.groupby("female").days.mean().pct_change()[1] == pytest.approx(np.expm1(0.5), abs=0.06)
+    levels = population(SCHEMA, "union ~ female", book, "binomial").rows(50_000, rng)
+    assert (levels.union == "yes").mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_spread_and_a_kurtosis_are_in_the_residuals():
+    book = pi.Guesses(means={"wage": 30}, residual_sd=2.0, kurtosis=3.0, spreads={"educ": 0.5})
+    people = population(SCHEMA, "wage ~ educ", book, "gaussian")
+    rows = people.rows(100_000, np.random.default_rng(4))
+    error = rows.wage - people.design.matrix(rows) @ people.slopes
+    assert error.std() == pytest.approx(2.0, rel=0.03)
+    z = (rows.educ - rows.educ.mean()) / rows.educ.std()
+    assert error[z > 1].std() / error[z < -1].std() > 2.0
+    assert "times 1.65 per sd of educ" in people.told[-1]
+
+
+# ---- widths
+
+
+def fair(rng, n):
+    rows = sm.datasets.fair.load_pandas().data
+    return rows.iloc[rng.integers(len(rows), size=n)].reset_index(drop=True)
+
+
+FAIR = pi.Schema({"age": (17, 43), "children": (0, 6), "educ": (9, 20)})
+FAIR_BOOK = pi.Guesses(
+    means={"age": 29.1, "children": 1.4, "educ": 14.2},
+    sds={"age": 6.85, "children": 1.43, "educ": 2.18},
+    correlations={"age": {"children": 0.67, "educ": 0.03}, "children": {"educ": -0.14}},
+)
+
+
+def fitted(name, n, level, fits):
+    """Return the median widths of fits to rows of a table that the planner has never seen."""
+    widths = []
+    for number in range(fits):
+        rng = np.random.default_rng([3, number])
+        model = getattr(pi, name).from_formula("age ~ children + educ", fair(rng, n), schema=FAIR)
+        ends = model.fit(**level, rng=rng).conf_int().loc[["children", "educ"]].to_numpy()
+        widths.append(ends[:, 1] - ends[:, 0])
+    return np.median(widths, axis=0)
+
+
+@pytest.mark.parametrize(("name", "n"), [("MomentOLS", 6000), ("OLS", 10_000)])
+def test_predicted_widths_are_those_of_fits_to_a_real_table(name, n):
+    """The measured ones of all estimators are in benchmarks/results/planner.md."""
+    study = pi.plan_study(
+        FAIR, "age ~ children + educ", n, guesses=FAIR_BOOK, estimators=[name], **LEVEL, progress=False
+    )
+    assert study.cells[0].verdict == "identified"
+    assert study.cells[0].widths / fitted(name, n, LEVEL, 40) == pytest.approx(1.0, abs=0.1)
+
+
+def test_n_for_a_width_and_a_budget_for_it_are_right():
+    study = pi.plan_study(
+        FAIR,
+        "age ~ children + educ",
+        6000,
+        guesses=FAIR_BOOK,
+        estimators=["MomentOLS"],
+        **LEVEL,
+        progress=False,
+    )
+    target = 0.8 * study.cells[0].widths[0]
+    n = study.n_for(coefficient="children", width=target)
+    assert fitted("MomentOLS", n, LEVEL, 30)[0] == pytest.approx(target, rel=0.1)
+    epsilon = study.budget_for(coefficient="children", width=target)
+    assert epsilon > 2.0
+    seen = fitted("MomentOLS", 6000, {"epsilon": epsilon, "delta": 1e-6}, 30)[0]
+    assert seen == pytest.approx(target, rel=0.1)
+
+
+def test_weak_cells_are_said_and_have_no_width():
+    study = plan(n=400, epsilon=0.3)
+    cell = study.cells[0]
+    assert cell.verdict == "weak"
+    assert np.isnan(cell.widths).all()
+    assert study.best is None
+    assert "see changes()" in study.summary()
+    rows = study.case.people.rows(400, np.random.default_rng(0))
+    fit = pi.MomentOLS.from_formula(FORMULA, rows, schema=SCHEMA).fit(epsilon=0.3, delta=1e-6, rng=0)
+    assert fit.identification.weak
+    assert np.isnan(study.power(1.0)).all(axis=None)
+
+
+def test_without_noise_the_width_is_the_floor():
+    study = plan(epsilon=np.inf, estimators=["OLS"])
+    assert study.frame.times.to_list() == pytest.approx([1.0] * 3, abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_plan():
+    pd.testing.assert_frame_equal(plan(rng=5).frame, plan(rng=5).frame)
+
+
+def test_power_is_that_of_the_standard_error():
+    study = plan()
+    se = study.frame.set_index("coefficient").se
+    power = study.power({"female": 2.8016 * se["female"], "educ": 0.0})
+    assert power.MomentOLS.to_list() == pytest.approx([0.8, 0.05], abs=0.001)
+
+
+def test_tighter_bounds_and_fewer_columns_are_tried(few):
+    wide = pi.Schema({"wage": (0, 400), "educ": (0, 20), "exper": (0, 60)})
+    book = pi.Guesses(means={"wage": 20, "educ": 13}, sds={"wage": 8, "educ": 3})
+    study = pi.plan_study(
+        wide, "wage ~ educ + exper", 20_000, guesses=book, estimators=["MomentOLS"], **LEVEL, progress=False
+    )
+    found = study.changes(coefficient="educ", width=0.6 * study.cells[0].widths[0]).set_index("change")
+    bounds = next(name for name in found.index if name.startswith("bounds"))
+    assert "wage (0, 5" in bounds
+    assert found.does[bounds]
+    assert not found.does["as planned"]
+    assert found.width["without exper"] < found.width["as planned"]
+    assert found.index[1].startswith("n = ")
+    assert found.index[2].startswith("epsilon = ")
+
+
+def test_no_budget_beats_the_floor():
+    with pytest.raises(NotAvailableError, match="no budget gives 4,000 people"):
+        plan().budget_for(width=1e-3)
+
+
+def test_expressions_and_levels_as_responses():
+    study = plan(formula="np.log(wage + 1) ~ educ + C(region)", estimators=["OLS"])
+    assert study.case.which == ("C(region)[T.s]", "C(region)[T.w]", "educ")
+    assert study.cells[0].verdict == "identified"
+    chosen = {"family": "binomial", "estimators": ["Logit"], "guesses": pi.Guesses(means={"union": 0.3})}
+    assert plan(formula="union ~ educ", **chosen).cells[0].verdict == "identified"
+
+
+def test_trusts_and_their_estimators(few):
+    table = pi.advise(SCHEMA, FORMULA, 3000, guesses=BOOK, trust="local", progress=False, **LEVEL)
+    assert set(table.estimator) == {"MomentOLS", "ModulatedOLS", "IWPGLM"}
+    parties = {"a": ["educ", "exper"], "b": ["wage"]}
+    own = plan(
+        60_000, "wage ~ educ + exper", trust="per-party", parties=parties, estimators=["RMGMOLS"], epsilon=4
+    )
+    assert own.cells[0].verdict == "identified"
+    derived = plan(60_000, "wage ~ I(educ**2)", trust="per-party", parties=parties, estimators=["RMGMOLS"])
+    assert (derived.cells[0].verdict, "derived column" in derived.cells[0].reason) == ("cannot", True)
+    cannot = plan(estimators=["DebiasedLasso"], epsilon=None, delta=None, mu=1.0).cells[0]
+    assert (cannot.verdict, cannot.reason[:3]) == ("cannot", "mu=")
+
+
+def test_sums_of_sites_have_the_widths_of_one_curator():
+    """What stands in place of a simulation of sites."""
+    found = []
+    for number in range(12):
+        rng = np.random.default_rng([9, number])
+        rows = fair(rng, 3000)
+        sites = [
+            (part.age, pi.add_constant(part[["children", "educ"]])) for part in (rows[:1000], rows[1000:])
+        ]
+        bounds = [(0, 6), (9, 20)]
+        model = pi.MomentOLS.from_arrays(sites, bounds=bounds, y_bounds=(17, 43), trust="secure-sum")
+        ends = model.fit(**LEVEL, rng=rng).conf_int().loc[["children", "educ"]].to_numpy()
+        found.append(ends[:, 1] - ends[:, 0])
+    study = pi.plan_study(
+        FAIR, "age ~ children + educ", 3000, guesses=FAIR_BOOK, trust="secure-sum", estimators=["MomentOLS"],
+        **LEVEL, progress=False,
+    )  # fmt: skip
+    assert study.cells[0].widths / np.median(found, axis=0) == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_plot_shows_every_estimator_and_the_floor(few):
+    pytest.importorskip("matplotlib")
+    ax = plan(estimators=["OLS", "MomentOLS"]).plot()
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels == ["without privacy", "OLS", "MomentOLS"]
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("guesses", "said"),
+    [
+        ({"means": {"wage": 70}}, "between its bounds 0 and 60"),
+        ({"sds": {"wage": 40}}, "too large"),
+        ({"means": {"pay": 3}}, "'pay'"),
+        ({"shares": {"region": {"x": 0.5}}}, "share in 'region'"),
+        ({"shares": {"region": {"n": 0.7, "s": 0.5}}}, "add up"),
+        ({"shares": {"educ": {"n": 0.7}}}, "is a number"),
+        ({"correlations": {"educ": {"region": 0.2}}}, "more than two levels"),
+        ({"correlations": {"educ": {"female": 0.99}}}, "cannot be had"),
+        ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "leave them out"),
+        ({"coefficients": {"educ": 50.0}}, "alone give the response"),
+        ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "leave one out"),
+        ({"spreads": {"region": 1.0}}, "spread by a number"),
+    ],
+)
+def test_guesses_that_cannot_be_are_refused(guesses, said):
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        plan(formula="wage ~ educ + female + C(region)", guesses=pi.Guesses(**guesses))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"trust": "per-party"}, "needs parties="),
+        ({"parties": {"a": ["wage"]}}, "needs parties="),
+        ({"epsilon": None}, "name what may be spent"),
+        ({"source": "lattice"}, "source="),
+        ({"which": ["region"]}, "which='region'"),
+        ({"estimators": ["Logit"]}, "estimators='Logit'"),
+        ({"estimators": []}, "estimators is empty"),
+        ({"guess": BOOK}, "did you mean 'guesses'"),
+        ({"family": "binomial", "estimators": None}, "response of 0 and 1"),
+        ({"n": 10**8}, "more than 5,000,000"),
+    ],
+)
+def test_words_that_cannot_be_are_refused(words, said):
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        plan(**words)
+
+
+def test_what_has_no_plan_says_why():
+    several = pi.Schema({"wage": (0, 60), "educ": (0, 20)}, unit="person", max_rows=3)
+    with pytest.raises(NotAvailableError, match="up to 3 rows of one 'person'"):
+        pi.plan_study(several, "wage ~ educ", 100, **LEVEL)
+    with pytest.raises(NotAvailableError, match="no estimator has family='poisson'"):
+        pi.plan_study(
+            SCHEMA, "days ~ educ", 100, family="poisson", trust="per-party", parties={"a": []}, **LEVEL
+        )
+    with pytest.raises(SchemaError):
+        plan(formula="wage ~ height")
+    with pytest.raises(ArgumentError, match="one of them"):
+        plan().n_for(width=1.0, effect=1.0)
+
+
+# ---- the command and the page
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let three fits do, where numbers do not matter."""
+    monkeypatch.setattr(study_module, "FEWEST", 3)
+    monkeypatch.setattr(study_module, "MOST", 3)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, few):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.save("s.toml")
+    Path("g.toml").write_text(
+        "rsquared = 0.25\n[means]\nwage = 20\n[sds]\nwage = 8\n[shares.female]\n1 = 0.45\n"
+    )
+    base = ("study", "wage ~ educ + female", "--schema", "s.toml", "--epsilon", "2", "--delta", "1e-6")
+    return lambda *words: CliRunner().invoke(main, [*base, *words], prog_name="privinf")
+
+
+def test_the_command_gives_what_python_gives(run):
+    done = run("--n", "3000", "--guesses", "g.toml", "--trust", "central", "--coefficient", "female",
+               "--width", "2", "--json", "p.json", "--plot", "p.svg")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    book = pi.Guesses(means={"wage": 20}, sds={"wage": 8}, shares={"female": {1: 0.45}}, rsquared=0.25)
+    ours = pi.plan_study(SCHEMA, "wage ~ educ + female", 3000, guesses=book, progress=False, **LEVEL)
+    told = pd.DataFrame(json.loads(Path("p.json").read_text()))
+    assert told.width.to_list() == pytest.approx(ours.frame.width.to_list(), rel=1e-9, nan_ok=True)
+    assert "What would do" in done.output
+    assert Path("p.svg").stat().st_size > 1000
+
+
+def test_the_command_without_a_trust_is_advice(run):
+    done = run("--n", "1000", "--quiet", "--json", "a.json")
+    assert (done.exit_code, done.output) == (0, "")
+    told = pd.DataFrame(json.loads(Path("a.json").read_text()))
+    assert set(told.trust) == {"central", "server", "secure-sum", "local"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--width", "1"), "name it with --trust"),
+        (("--trust", "central", "--coefficient", "educ"), "belong to --width or --effect"),
+        (("--trust", "central", "--plot", "p.txt"), "a picture ends in"),
+        (("--trust", "per-party", "--party", "a"), "write NAME=COLUMN"),
+        (("--trust", "per-party"), "needs parties="),
+    ],
+)
+def test_the_command_refuses_in_one_line(run, words, said):
+    done = run("--n", "1000", *words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+
+
+def test_the_page_runs_as_it_is_printed(tmp_path, monkeypatch, capsys, few):
+    text = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    known = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            exec(compile(block, "docs/planning.md", "exec"), known)
+    assert "Planned study" in capsys.readouterr().out
