@@ -394,7 +394,7 @@ def main() -> None:
     notes = {
         "Widths": verdict(ratios),
         "n and epsilon for a width": "On *fair*. " + verdict(asked_for),
-        "n for a power": "On *fair*, at the coefficient that the whole table has.",
+        "n for a power": "On *fair*, at the coefficient that the whole table has; marked fits are left out of the share.",
         "Errors that the code book does not tell": "`OLS` of years married in *fair*, whose residual sd is 1.0 at the "
         "lowest age and 3.6 at 37: no mean and no correlation says so.",
     }

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
-from privinf.planning.people import MOST_PEOPLE, Case, StudyTrust, StudyWords, question
+from privinf.planning.people import LARGEST_STUDY, Case, StudyTrust, StudyWords, question
 from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, floor_widths, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.schema import Schema
@@ -112,7 +112,7 @@ class Study:
         """Return how many people reach a goal; NotAvailableError where 5,000,000 do not."""
         found = Aim.of(self.case, self._names, goal).people()
         if found is None:
-            raise NotAvailableError(f"{MOST_PEOPLE:,} people do not do at this budget; see changes()")
+            raise NotAvailableError(f"{LARGEST_STUDY:,} people do not do at this budget; see changes()")
         return found
 
     def budget_for(self, **goal: Unpack[Goal]) -> float:

@@ -34,7 +34,7 @@ from privinf.validation import check_choice, check_count, check_fraction, check_
 
 RSQUARED = 0.2
 StudyTrust = Literal["central", "server", "secure-sum", "local", "per-party"]
-MOST_PEOPLE = 5_000_000
+LARGEST_STUDY = 5_000_000
 LEVEL_WORDS = ("epsilon", "mu", "rho")
 NOT_PLANNED = {
     "source": "is for secure noise: a plan makes noise up, from rng",
@@ -44,7 +44,7 @@ MOST_PLANNED = 20
 NO_PARTIES = (
     "trust='per-party' needs parties=, the columns of each, the response's among them; others need none"
 )
-RESPONSE = "response"
+RESPONSE_COLUMN = "response"
 CLUSTERED = (
     "up to {} rows of one {!r}: how alike they are would have to be guessed too; plan with max_rows=1, and "
     "read the answer as one about people, not rows"
@@ -139,7 +139,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
     """Return a schema and a formula whose response is a column; an expression becomes one, of its bounds."""
     design = schema.design(formula)
-    bounds, name = design.outcome.bounds, RESPONSE
+    bounds, name = design.outcome.bounds, RESPONSE_COLUMN
     if design.response in schema:
         return schema, formula
     if bounds is None:
@@ -322,8 +322,8 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     check_words(words, (*StudyWords.__annotations__, *WORDS))
     if not isinstance(schema, Schema):
         raise ArgumentError(f"schema must be a privinf.Schema, got {type(schema).__name__}")
-    if check_count(n, "n", least=5) > MOST_PEOPLE:
-        raise ArgumentError(f"n={n} is more than {MOST_PEOPLE:,}, to which made-up rows go: plan for these")
+    if check_count(n, "n", least=5) > LARGEST_STUDY:
+        raise ArgumentError(f"n={n} is more than {LARGEST_STUDY:,}, to which made-up rows go: plan for these")
     family = check_choice(words.get("family", "gaussian"), Family, "family")
     trust = check_choice(words.get("trust") or "central", StudyTrust, "trust")
     parties, guesses = words.get("parties"), words.get("guesses") or Guesses()

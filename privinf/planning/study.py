@@ -21,7 +21,7 @@ from privinf.lasso.model import DebiasedLasso
 from privinf.mixing.model import DGMOLS, RMGMOLS
 from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
-from privinf.planning.people import MOST_PEOPLE, Case, StudyTrust
+from privinf.planning.people import LARGEST_STUDY, Case, StudyTrust
 from privinf.schema.declared import Numeric
 from privinf.typing import Family, Floats
 from privinf.validation import check_choice, check_fraction, check_number, check_positive, check_words
@@ -70,19 +70,19 @@ class Estimator:
 SUMS: tuple[StudyTrust, ...] = ("central", "server", "secure-sum")
 OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "local" else "central"})
 OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
-NUMERIC: tuple[Family, ...] = ("gaussian",)
+OF_NUMBERS: tuple[Family, ...] = ("gaussian",)
 ESTIMATORS: Mapping[str, Estimator] = {
-    "OLS": Estimator(NUMERIC, SUMS, _plain(OLS), "noise of the residuals' size; one formula"),
-    "MomentOLS": Estimator(NUMERIC, (*SUMS, "local"), OF_MOMENTS, "every regression of a release's columns"),
+    "OLS": Estimator(OF_NUMBERS, SUMS, _plain(OLS), "noise of the residuals' size; one formula"),
+    "MomentOLS": Estimator(OF_NUMBERS, (*SUMS, "local"), OF_MOMENTS, "any regression of its columns"),
     "DebiasedLasso": Estimator(("gaussian", "binomial"), SUMS, _lasso, "few of many columns matter"),
     "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "the logistic model is right"),
     "Poisson": Estimator(("poisson",), SUMS, _plain(Poisson), "the mean of the counts is right"),
-    "ModulatedOLS": Estimator(NUMERIC, ("local",), _plain(ModulatedOLS), "each row leaves with own noise"),
+    "ModulatedOLS": Estimator(OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each row leaves with own noise"),
     "IWPGLM": Estimator(("gaussian", "binomial", "poisson"), ("local",), OF_EXAMPLES,
                         "each person sends features and label with noise; one release, many models"),
-    "RMGMOLS": Estimator(NUMERIC, ("per-party",), _plain(RMGMOLS, lambda case: {"parties": case.parties}),
+    "RMGMOLS": Estimator(OF_NUMBERS, ("per-party",), _plain(RMGMOLS, lambda case: {"parties": case.parties}),
                          "k random sums of people; every party spends the budget"),
-    "DGMOLS": Estimator(NUMERIC, ("per-party",), _plain(DGMOLS, lambda case: {"parties": case.parties}),
+    "DGMOLS": Estimator(OF_NUMBERS, ("per-party",), _plain(DGMOLS, lambda case: {"parties": case.parties}),
                         "every row with noise; every party spends the budget"),
 }  # fmt: skip
 
@@ -285,7 +285,7 @@ class Aim:
     def people(self) -> int | None:
         """Return the n that does."""
         fewest = max(20, 4 * len(self.case.people.design.names))
-        found = self.crossing(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, MOST_PEOPLE)
+        found = self.crossing(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, LARGEST_STUDY)
         return None if found is None else round(found)
 
     def level(self) -> float | None:

@@ -365,6 +365,6 @@ def test_the_page_runs_as_it_is_printed(tmp_path, monkeypatch, capsys, few):
     known = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for block in re.findall(r"^```python \w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             exec(compile(block, "docs/planning.md", "exec"), known)
     assert "Planned study" in capsys.readouterr().out
