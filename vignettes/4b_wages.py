@@ -412,6 +412,11 @@ def wages_section() -> None:
         """
     )
     say("**Rare columns as targets** (one fit):")
+    if SELDOM[EPSILON] is None:
+        say(
+            f"At ε = {EPSILON:g} the fit is refused: among {len(PEOPLE):,} people the noise leaves no estimate of them."
+        )
+        return
     table(rare_table())
     say(rare_verdict())
 
