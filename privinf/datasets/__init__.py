@@ -7,14 +7,15 @@ From the statsmodels wheel (`NAMES`): ``load("fair")``, ``load("co2", features="
 folder that the environment variable PRIVINF_DATA names (`PACKED`): ``load("insurance")``, ``load("bike")``,
 ``load("superconductor")``, ``load("gpu")``, ``load("song")``, ``load("acs_wages")``, ``load("acs_income")``,
 ``load("acs_coverage")``.
-The bounds in every schema come from the codebook or from the subject, never from the rows; a value outside
-is clipped by the model that uses the schema.
+The bounds in every schema come from the codebook or from the subject, not from the rows (``index.toml`` names
+one exception); a value outside is clipped by the model that uses the schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from types import MappingProxyType
 
 from privinf.datasets.index import TABLES, load_indexed
@@ -59,10 +60,14 @@ def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
     known = NAMES + INDEXED + PACKED
     if name not in known:
         raise ArgumentError(f"no data set {name!r}; there are {', '.join(known)}")
-    if name in LOADERS:
-        return LOADERS[name](**options)
-    dataset: Dataset = studied(f"data.{name}", f"data set {name!r}").load(**options)
-    return dataset
+    loader: Callable[..., Dataset]
+    loader = LOADERS[name] if name in LOADERS else studied(f"data.{name}", f"data set {name!r}").load
+    taken = list(signature(loader).parameters)
+    if unknown := [option for option in options if option not in taken]:
+        raise ArgumentError(
+            f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(taken) or 'none'}"
+        )
+    return loader(**options)
 
 
 __all__ = ["INDEXED", "NAMES", "PACKED", "Dataset", "load"]

@@ -90,7 +90,8 @@ def test_loading_needs_no_network(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("iris", {}), ("co2", {"features": "x"}), ("randhie", {"response": "idp"})]
+    ("name", "options"),
+    [("iris", {}), ("co2", {"features": "x"}), ("randhie", {"response": "idp"}), ("fair", {"rows": 3})],
 )
 def test_unknown_names_and_options_are_refused(name, options):
     with pytest.raises(ArgumentError):
