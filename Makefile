@@ -140,6 +140,7 @@ bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and pol
 	$(BIN)/python benchmarks/table_sums.py
 	$(BIN)/python benchmarks/streamed_release.py
 	$(BIN)/python benchmarks/pushed.py
+	$(BIN)/python benchmarks/pushed.py --fits --tables 200 --rows 300000
 
 clean:
 	rm -rf $(VENV) demo_output build .pytest_cache .mypy_cache .ruff_cache

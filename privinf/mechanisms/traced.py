@@ -4,9 +4,8 @@ A statistic says what rows add to a sum by numpy's operations on what a reader g
 reader gives `Traced` arrays: an operation on them makes the expression of SQL of what numpy would compute
 (`expressions`), so that every statistic has one definition, and a database adds up the integers of blocks.
 
-Responses, weights and exposures nearer to 0 than 2^-500 count as 0: products with them would be too small for
-a double, where some databases fail. Sums of integers do not see it: in a residual such a number is lost, or
-alone, where it is less than any threshold, and its floor -1 or 0 in two words that come to 0.
+Responses, weights and exposures nearer to 0 than 2^-500 count as 0: with them products would be too small for
+doubles, where some databases fail. No sum sees it: thresholds are above 2^-200, and two words -1 and 1 are 0.
 """
 
 from __future__ import annotations
@@ -197,10 +196,7 @@ class TracedReader:
 
 
 def counted_rows(rows: Rows, design: Design) -> int:
-    """Return how many rows a table has, once all of them were checked; errors as for `add_pushed`.
-
-    Nothing is read where its columns, or their number, are not what queries of fits are made for.
-    """
+    """Return how many rows a table has, all checked once its columns were; errors as for `add_pushed`."""
     source: PushedSource = rows.features
     size = len(design.columns) + 1
     if size * (size + 1) // 2 > MOST_SUMS:
@@ -239,10 +235,8 @@ def _add_terms(rows: Rows, design: Design, public: SiteBlock, asked: Sequence[Te
     plain = {node: isinstance(term, Counts) for _, term, pairs in found for pair in pairs for node in pair}
     layers, shown = layers_of(list(plain), question.kept)
     names = {root: f"_z{place}" for place, root in enumerate(plain)}
-    made_whole = source.dialect.integer
-    last = [
-        f"{shown[one] if plain[one] else made_whole(shown[one])} AS {name}" for one, name in names.items()
-    ]
+    whole = source.dialect.integer
+    last = [f"{shown[one] if plain[one] else whole(shown[one])} AS {name}" for one, name in names.items()]
     defects = question.defects()
     sums = [
         source.dialect.total.format(text)
@@ -250,8 +244,8 @@ def _add_terms(rows: Rows, design: Design, public: SiteBlock, asked: Sequence[Te
         for text in _texts(source.dialect, term, [[names[node] for node in pair] for pair in products])
     ]
     read = [f"{text} AS {name}" for text, name in made.columns.items()]
-    whole = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
-    n, *totals = source.totals([*whole, named("_s", ["COUNT(*)", *defects, *sums])])
+    below = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
+    n, *totals = source.totals([*below, named("_s", ["COUNT(*)", *defects, *sums])])
     question.checked([n, *totals[: len(defects)]])
     rest = iter(totals[len(defects) :])
     for part, term, products in found:
@@ -262,6 +256,8 @@ def _add_terms(rows: Rows, design: Design, public: SiteBlock, asked: Sequence[Te
 def _products(term: Term) -> list[tuple[Node, ...]]:
     """Return the integers whose products are added up, or the number that is compared."""
     if isinstance(term, Counts):
+        if not term.thresholds[0] > 2.0**-200:
+            raise unfit("numbers above 0 are counted")
         return [tuple(_nodes(term.values))] * len(term.thresholds)
     if isinstance(term, Product):
         words, steps = map(_nodes, term.integers())

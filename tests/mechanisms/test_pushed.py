@@ -214,6 +214,20 @@ def test_a_fit_by_queries_is_that_of_blocks(database, model, response):
     assert "Passes over the table" in str(fits[1].summary())
 
 
+@pytest.mark.parametrize("role", ["offset", "exposure", "weights"])
+def test_columns_without_coefficients_go_down_too(database, role):
+    frame = table(1500)
+    frame["c"] = frame["w"].clip(lower=0)
+    frame["o"] = 1.0 + (np.arange(1500) % 7) / 7.0
+    schema = SCHEMA.fill({"c": (0, 9), "o": pi.Numeric(1, 2, public=True)})
+    fits = [
+        pi.Poisson.from_formula("c ~ x", data, schema=schema, **{role: "o"}).fit(mu=3.0, rng=4)
+        for data in (frame, of_table(database, frame))
+    ]
+    assert fits[1].params.equals(fits[0].params)
+    assert fits[1].bse.equals(fits[0].bse)
+
+
 def test_a_fit_charges_after_its_first_query_and_stops_at_the_limit(database):
     data, ledger = of_table(database, table()), pi.Ledger(pi.Budget(mu=0.5))
     model = pi.OLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger)
