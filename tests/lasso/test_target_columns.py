@@ -193,3 +193,12 @@ def test_a_column_in_the_place_of_the_response():
     for wrong in (P, -1, True, 1.0):
         with pytest.raises(ArgumentError, match="response"):
             op.reach(args | {"response": wrong}, P)
+
+
+def test_a_bound_that_single_precision_rounds_is_no_cut():
+    ends = {"low": np.full(3, -0.8), "high": np.array([0.8, 0.92, np.inf])}
+    X = np.array([[0.8, 0.92, 9.0], [-0.8, 0.93, -1.0]], dtype=np.float32).astype(float)
+    assert X[0, 0] > 0.8
+    block = SiteBlock(X, np.zeros(2), **ends, response_low=0.0, response_high=1.0)
+    counted = SITE_OPS["columns_outside"].function(block, {"columns": np.arange(3)})
+    assert counted.tolist() == [0.0, 1.0, 1.0]

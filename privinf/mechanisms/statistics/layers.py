@@ -38,6 +38,7 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.ops import COMMON, Reach, SiteOp, named
 from privinf.mechanisms.statistics.tails import Counts, counted_reach
 from privinf.mechanisms.statistics.terms import Product, RowReader, Square, lengths, op_of_terms
+from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
 from privinf.validation import check_array, check_number
 
@@ -205,10 +206,17 @@ def _shrunk_sums_reach(args: Args, columns: int) -> Reach:
 
 
 def columns_outside(block: SiteBlock, args: Args) -> Floats:
-    """Return how many values of some columns lie outside their public bounds, shape (k,)."""
+    """Return how many values of some columns lie outside their public bounds, shape (k,).
+
+    Those within a step of the grid of values, 2^-20 of half their range, do not count: a bound that single
+    precision rounds is no cut.
+    """
     chosen = np.asarray(args["columns"])
-    x = block.features[:, chosen]
-    outside = (x < block.low[chosen]) | (x > block.high[chosen])
+    x, low, high = block.features[:, chosen], block.low[chosen], block.high[chosen]
+    with np.errstate(over="ignore"):
+        step = (high / 2.0 - low / 2.0) / FULL_SCALE
+    step = np.where(np.isfinite(step), step, 0.0)
+    outside = (x < low - step) | (x > high + step)
     return np.asarray(outside.sum(axis=0), dtype=np.float64)
 
 
