@@ -366,7 +366,7 @@ def wages_section() -> None:
     table(wages_table())
     away, bias = pd.Series(misses(FIT), TARGETS), pd.Series(misses(CLEAR), TARGETS)
     inside = away.index[abs(away) < NORMAL]
-    far = away.index[abs(away) > 4.0] if (abs(away) > 4.0).any() else away.index[[abs(away).argmax()]]
+    far = away.index[abs(away) >= NORMAL] if len(inside) < len(away) else away.index[[abs(away).argmax()]]
     test, neighbours = FIT.missed_column_test, FIT.explained_shares()["neighbours"]
     say(
         f"""
@@ -375,17 +375,16 @@ def wages_section() -> None:
         pass their clip, and the tail counts with its released size.
 
         **Sparsity is.** Wages depend a little on hundreds of occupations and industries. The intervals of
-        {", ".join(n.replace("_", " ") for n in inside) or "no target"} hold least squares on all columns; {", ".join(n.replace("_", " ") for n in far)} miss
-        it by {abs(away[far]).min():.0f} to {abs(away[far]).max():.0f} standard errors, and so does the same method without noise
-        (by {abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and {neighbours.min()} to {neighbours.max()} neighbours of each target do not hold fixed what {len(COLUMNS)} do, and
-        men and women, or those who work at home, differ in occupations that were not picked. The regional
-        premia do best ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are picked: with
+        {", ".join(n.replace("_", " ") for n in inside) or "no target"} hold least squares on all columns. {", ".join(n.replace("_", " ") for n in far)} lie
+        {abs(away[far]).min():.0f} to {abs(away[far]).max():.0f} standard errors away from it, and without noise the same method does too
+        ({abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and up to {neighbours.max()} neighbours of each target do not hold fixed what {len(COLUMNS)} do, and
+        these groups differ in occupations that were not picked. The regional
+        premia are near ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are picked: with
         fewer columns the reference is Florida **and every state that was not kept** (middle panel).
 
         An interval after sparse
         selection is an interval for the coefficient **if few columns matter**. The fit tests that: of the {test.columns} columns
-        outside it {test.column.replace("_", " ")} stands out most, p = {test.pvalue:.2g}, and {"the intervals come with a warning" if test.pvalue < 0.05 else "the summary says how far a column too weak to be seen could move an interval"}. Keeping more columns brings the gap by sex nearer (right panel), as far as the
-        budget allows:
+        outside it {test.column.replace("_", " ")} stands out most, p = {test.pvalue:.2g}, and {"the intervals come with a warning" if test.pvalue < 0.05 else "the summary says how far a column too weak to be seen could move an interval"}. What more columns do, by budget:
         """
     )
     table(grid_table())
