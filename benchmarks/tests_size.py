@@ -26,6 +26,7 @@ from privinf.stats.groups import GroupLaw, score_interval
 from privinf.stats.means import MeanLaw
 from privinf.stats.proportions import ShareLaw
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
+from privinf.stats.ranks import RankLaw, equal_laws
 
 OUT = Path(__file__).parent / "results" / "tests_size.md"
 DRAWS = 10_000
@@ -290,6 +291,77 @@ def tables(made=99, chunk=1000, names=tuple(TABLES)):
     return rows
 
 
+# ---- ranks
+
+RANKED = {
+    "mannwhitneyu, equal": [0.5, 0.5],
+    "mannwhitneyu, 1:9": [0.1, 0.9],
+    "kruskal, three equal": [1 / 3] * 3,
+    "kruskal, 8:1:1": [0.8, 0.1, 0.1],
+    "kruskal, sixteen equal": [1 / 16] * 16,
+}
+
+
+def rank_sums(rng, n, zeros, numbers=10_000_000):
+    """Return sums of centred ranks by design, (draws, k) each, and of signed ranks: values are in no order."""
+    below = int(zeros * n)
+    ranks = np.arange(1.0, n + 1.0)
+    ranks[:below] = (below + 1.0) / 2.0
+    starts = {
+        name: np.r_[0, np.rint(np.cumsum(shares) * n).astype(int)[:-1]] for name, shares in RANKED.items()
+    }
+    sums, signed = {name: [] for name in RANKED}, []
+    for place in range(0, DRAWS, max(1, numbers // n)):
+        size = min(max(1, numbers // n), DRAWS - place)
+        mixed = rng.permuted(np.tile(ranks - (n + 1) / 2.0, (size, 1)), axis=1)
+        for name, found in sums.items():
+            found.append(np.add.reduceat(mixed, starts[name], axis=1))
+        signs = rng.integers(0, 2, (size, n - below), dtype=np.int8)
+        signed.append((2.0 * signs - 1.0) @ ranks[below:])
+    return {name: np.concatenate(found) for name, found in sums.items()}, np.concatenate(signed), starts
+
+
+def ranks():
+    """Return sizes of the tests by ranks, where all values differ and where half of them are 0."""
+    rows = []
+    for values, zeros in (("all differ", 0.0), ("half are 0", 0.5)):
+        for n in SIZES:
+            rng = np.random.default_rng([12, n, int(10 * zeros)])
+            sums, signed, starts = rank_sums(rng, n, zeros)
+            for epsilon in LEVELS:
+                found = {name: [] for name in (*RANKED, "wilcoxon")}
+                for pure in (False, True):
+                    draw, unit = (rng.laplace, 1.0 / epsilon) if pure else (rng.normal, 1.0 / mu_of(epsilon))
+                    sd = unit * (math.sqrt(2.0) if pure else 1.0)
+                    for name, S in sums.items():
+                        k = S.shape[1]
+                        if k == 2:
+                            scales = (1.0, 2.0) if pure else (1.0, math.sqrt(4.0 / 3.0))
+                            R = S[:, 0] / (n - 1.0) + draw(0.0, scales[0] * unit, DRAWS)
+                            first = starts[name][1] + draw(0.0, scales[1] * unit, DRAWS)
+                            sds = [scale * sd for scale in scales]
+                            laws = (
+                                RankLaw.of_two(r, m, n, sds, laplace=pure)
+                                for r, m in zip(R, first, strict=True)
+                            )
+                            low = np.mean([one.test("two-sided")[1] < 0.05 for one in laws])
+                        else:
+                            W = np.abs(S).sum(axis=1) / (n - 1.0) + draw(0.0, 2.0 * unit, DRAWS)
+                            made = np.sort(equal_laws(n, k, 2.0 * sd, laplace=pure))
+                            above = len(made) - np.searchsorted(made, W)
+                            low = np.mean((1.0 + above) / (len(made) + 1.0) <= 0.05)
+                        found[name].append(float(low))
+                    T = signed / n + draw(0.0, 2.0 * unit, DRAWS)
+                    spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0)
+                    laws = (RankLaw(t * n, spread, 2.0 * sd * n, pure) for t in T)
+                    found["wilcoxon"].append(
+                        float(np.mean([one.test("two-sided")[1] < 0.05 for one in laws]))
+                    )
+                rows += [[name, values, n, epsilon, *sizes] for name, sizes in found.items()]
+                print(*rows[-len(found) :], sep="\n", flush=True)
+    return rows
+
+
 def skewed(weight, points=41):
     """Return sums of cells, their probabilities and correlation: v is `weight` of u's normal score, lognormal."""
     z = np.linspace(-3.5, 3.5, points)
@@ -520,6 +592,7 @@ def page(found):
         "tables": ("Tables: size by chi-square, without noise and with it, and by made-up tables (99 each)", ["table", "n", "eps", "plain", "chi-square", "made up"]),
         "pairs": ("Correlation: rejections of no correlation, coverage of rho without noise and with it, width (of 500)", ["pairs", "rho", "n", "eps", "rejected", "plain coverage", "coverage", "width"]),
         "pure_pairs": ("Correlation, Laplace noise (4,000 releases, 99% limits .0411 to .0589; coverage and width 500)", ["law", "rho", "n", "eps", "rejected", "coverage", "width"]),
+        "ranks": ("Ranks: size (ties and unequal groups make the tests conservative)", ["test", "values", "n", "eps", "Gaussian", "Laplace"]),
         "power": ("Power (3,000 releases; groups with Laplace noise 500)", ["test", "noise", "rejected"]),
         "doors": ("Through the doors, at the null, secure noise, eps 1 (200 runs: .015 to .095 in 99%)", ["door", "rejected"]),
     }  # fmt: skip
@@ -544,6 +617,7 @@ def main():
         "laplace",
         "clipped",
         "large",
+        "ranks",
     ]
     for part in chosen:
         page({part: globals()[part]()})

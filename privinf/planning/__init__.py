@@ -263,7 +263,7 @@ def plan_study(schema: Schema, formula: str, n: int, **words: Unpack[StudyWords]
     >>> import privinf as pi
     >>> schema = pi.Schema({"wage": (0, 60), "educ": (0, 20), "female": [0, 1]})
     >>> known = pi.Guesses(means={"wage": 20, "educ": 13}, sds={"wage": 8, "educ": 3}, rsquared=0.2)
-    >>> study = pi.plan_study(schema, "wage ~ educ + female", 2000, guesses=known, epsilon=1, delta=1e-6,
+    >>> study = pi.plan_study(schema, "wage ~ educ + female", 8000, guesses=known, epsilon=1, delta=1e-6,
     ...                       estimators=["MomentOLS"])
     >>> study.cells[0].verdict
     'identified'
