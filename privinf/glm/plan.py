@@ -27,8 +27,9 @@ LARGEST_SEED = 2**62
 REACH = 0.0075
 
 BEYOND = (
-    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse: "
-    "use fewer coefficients, spend more, or bring more rows (more sites, where sites are the units)"
+    "no intervals: p^1.5 is more than 0.1 n mu_H, so that the noise of the Hessian would bias its inverse, "
+    "and nothing tells how far off the coefficients are: use fewer of them, spend more, or bring more rows "
+    "(more sites, where sites are the units)"
 )
 LOOKS_ALONE = (
     'target="robust" and adapt_bounds=True belong to least squares by a second look: no optimizer=, radius=, '
