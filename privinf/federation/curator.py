@@ -18,9 +18,9 @@ from privinf.federation.noisy import NoisyGram, NoisySum
 from privinf.federation.rounds import Args, assumed
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.databases import unfit
 from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.passes import RowPasses
+from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp, clipped_total

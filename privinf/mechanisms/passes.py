@@ -122,7 +122,7 @@ class RowPasses:
     def n(self) -> int:
         """Number of rows, which a pass counts where nothing says it."""
         if self._count is None and self.pushes:
-            from privinf.mechanisms.traced import counted_rows
+            from privinf.mechanisms.pushdown.questions import counted_rows
 
             self._counted(counted_rows(self._rows, self._design))
         elif self._count is None and not self._rows.in_memory:
@@ -193,7 +193,7 @@ class RowPasses:
 
     def push(self, sums: Sequence[Accumulator], *, exact: bool = True) -> None:
         """Add all rows to empty accumulators, inside their database; errors as for `add_pushed`."""
-        from privinf.mechanisms.traced import add_pushed
+        from privinf.mechanisms.pushdown.traced import add_pushed
 
         for n in add_pushed(self._rows, self._design, self.empty, sums, exact and self._weights is None):
             self._counted(n)

@@ -298,7 +298,7 @@ def open_rows(
     if check_flag(push_down, "push_down"):
         if bar is not None or spool is not False:
             raise ArgumentError("push_down=True reads no rows, so it goes with neither spool= nor progress=")
-        from privinf.mechanisms.databases import pushed_source
+        from privinf.mechanisms.pushdown.databases import pushed_source
 
         return pushed_source(data)
     if isinstance(spool, bool):

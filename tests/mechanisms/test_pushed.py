@@ -20,10 +20,10 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.databases import DIALECTS, PushedSource, query, smallest
-from privinf.mechanisms.expressions import Expressions
 from privinf.mechanisms.passes import RowPasses
-from privinf.mechanisms.pushed import Question
+from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, query, smallest
+from privinf.mechanisms.pushdown.expressions import Expressions
+from privinf.mechanisms.pushdown.questions import Question
 from privinf.mechanisms.rows import as_rows
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
@@ -151,11 +151,10 @@ def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monke
         assert differ()
 
     def least(self, name, grid, low, high):
-        made = original(self, name, grid, low, high)
+        _, *ends = original(self, name, grid, low, high)
         value, number = self._value(name), self.dialect.number
         inner = f"least(greatest({value}, {number(low)}), {number(high)})"
-        text = f"FLOOR({inner} * {number(grid.factor[0])} + {number(grid.shift[0])})"
-        return type(made)(self.dialect.integer(text), made.least, made.most)
+        return f"FLOOR({inner} * {number(grid.factor[0])} + {number(grid.shift[0])})", *ends
 
     original = Question._of_number
     with monkeypatch.context() as patch:
@@ -273,6 +272,27 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     refused("needs rows", fit("y ~ x + w", public))
     refused("there are weights", fit("y ~ x", public, weights="w"))
     refused("needs rows", fit("y ~ x", pi.Schema({"y": (0, 10), "x": (-1, 2)}, unit="g", max_rows=400)))
+
+
+def test_what_a_query_is_not_made_for_is_refused(database):
+    """A radius far below the bounds, whose rows are shrunk first; more sums than a query returns."""
+    data = of_table(database, table())
+    with pytest.raises(NotAvailableError, match="16 times as wide as the radius"):
+        pi.Moments(SCHEMA, "y ~ x", radius=0.01).release(data, mu=1.0)
+    names = [f"x{place}" for place in range(60)]
+    schema = pi.Schema(dict.fromkeys(names, (-1, 1)))
+    model = pi.Moments(schema, f"x0 ~ {' + '.join(names[1:])}")
+
+    def run(layers):
+        assert len(layers[-1]) == 1 + 60 + 60 * 61 // 2 + 60
+        return [100, *[0] * (len(layers[-1]) - 1)]
+
+    kinds = dict.fromkeys(names, "number")
+    source = PushedSource("the table", kinds, DIALECTS["duckdb"], run)
+    model.release(source, mu=1.0, cov_type="nonrobust")
+    source = PushedSource("the table", kinds, DIALECTS["postgres"], run)
+    with pytest.raises(NotAvailableError, match="sums, of which no sums inside a database"):
+        model.release(source, mu=1.0, cov_type="nonrobust")
 
 
 def test_doors_refuse_what_has_no_database():

@@ -29,7 +29,6 @@ from privinf.mechanisms.sums import (
     FULL_SCALE,
     NORM_SLACK,
     ProductSums,
-    Wide,
     aligned,
     block_rows,
     held_norms,
@@ -165,16 +164,10 @@ def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
     groups : sequence of (ndarray of shape (rows, k), ndarray of shape (k,))
         Steps, and what one of them counts for.
     """
-    unit, _ = weights_on_grid(np.concatenate([weight for _, weight in groups]))
-    exact = sum(steps @ np.rint(weight / unit) for steps, weight in groups)
-    return np.asarray(exact * unit, dtype=np.float64)
-
-
-def weights_on_grid(weights: Floats) -> tuple[float, Floats]:
-    """Return the unit of a predictor's weights, a power of two, and the integers nearest to them in it."""
-    total = float(np.abs(weights).sum())
+    total = float(np.abs(np.concatenate([weight for _, weight in groups])).sum())
     unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS) if total > 0.0 else 1.0
-    return unit, np.rint(weights / unit)
+    found: Floats = sum((steps @ np.rint(weight / unit) for steps, weight in groups), np.zeros(1))
+    return found * unit
 
 
 class MomentSums:
@@ -195,6 +188,8 @@ class MomentSums:
 
     Attributes
     ----------
+    args : mapping
+        Arguments of the statistic.
     response : ColumnGrid or None
         The grid of the response; None with residual moments.
     public : ndarray, shape (k, k)
@@ -205,7 +200,7 @@ class MomentSums:
     **Privacy.** Holds un-noised sums: never leaves the mechanisms.
     """
 
-    __slots__ = ("_args", "_grid", "_most", "_pairs", "_residual", "_sums", "_units", "response")
+    __slots__ = ("_grid", "_most", "_pairs", "_residual", "_sums", "_units", "args", "response")
 
     def __init__(
         self,
@@ -216,7 +211,7 @@ class MomentSums:
         *,
         residual: bool,
     ) -> None:
-        self._args, self._pairs, self._residual = args, pairs, residual
+        self.args, self._pairs, self._residual = args, pairs, residual
         self._grid = RowGrid(block, args)
         self._most = float(args.get("weight_bound", 1.0))
         self._units = [reach / FULL_SCALE, self._grid.grid.units]
@@ -233,7 +228,7 @@ class MomentSums:
     def update(self, block: SiteBlock) -> None:
         """Add rows; of units, blocks hold whole ones."""
         with np.errstate(all="ignore"):
-            if self._residual and "unit_norm" in self._args:
+            if self._residual and "unit_norm" in self.args:
                 self._add_units(block)
                 return
             for part in block.parts(self._grid.rows):
@@ -246,31 +241,37 @@ class MomentSums:
             x, q = self._grid.steps(part), self._public_steps(part)
             scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
         sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
-        values = np.concatenate(self._units) * self._most * float(self._args["residual_clip"])
-        sums = held_sums(sums, values, float(self._args["unit_norm"]), self._cap)
+        values = np.concatenate(self._units) * self._most * float(self.args["residual_clip"])
+        sums = held_sums(sums, values, float(self.args["unit_norm"]), self._cap)
         self._sums.update(*np.split(sums, [len(self._units[0])], axis=1))
 
     @property
     def _cap(self) -> int:
-        return int(self._args.get("max_rows", 1))
+        return int(self.args.get("max_rows", 1))
 
     def _add(self, block: SiteBlock) -> None:
-        x, q = self._grid.steps(block), self._public_steps(block)
-        if self._residual:
-            share = self._residual_share(block, q, x)[:, None]
-            self._sums.update(scaled_down(q, share), scaled_down(x, share))
-            return
-        groups = [q, x, self._response_steps(block)]
-        if block.weights is not None:
-            root = np.sqrt(np.minimum(block.weights / self._most, 1.0))[:, None]
-            groups = [scaled_down(group, root) for group in groups]
-        self._sums.update(*groups)
+        q, x = self._public_steps(block), self._grid.steps(block)
+        y = None if self._residual else self._response_steps(block)
+        self._sums.update(*self.factors(block, q, x, y))
+
+    def factors(self, rows: SiteBlock, q: Floats, x: Floats, y: Floats | None) -> list[Floats]:
+        """Return the integers whose products are added up, in groups, in place of those of the columns.
+
+        Of public columns, private ones and the response; without it, columns times residuals of `rows`.
+        """
+        if y is None:
+            share = self._residual_share(rows, q, x)[:, None]
+            return [scaled_down(q, share), scaled_down(x, share)]
+        if rows.weights is None:
+            return [q, x, y]
+        root = np.sqrt(np.minimum(rows.weights / self._most, 1.0))[:, None]
+        return [scaled_down(group, root) for group in (q, x, y)]
 
     def _response_steps(self, block: SiteBlock) -> Floats:
         """Return c y in units of k 2^-20, between the bounds of y."""
         assert self.response is not None
-        if "response" in self._args:
-            return plain_steps(block.residual(self._args)[:, None], 1.0 / self.response.factor)
+        if "response" in self.args:
+            return plain_steps(block.residual(self.args)[:, None], 1.0 / self.response.factor)
         return self.response.put(block.response[:, None], np.empty((len(block), 1)), finite=block.finite)
 
     @staticmethod
@@ -290,10 +291,10 @@ class MomentSums:
 
     def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
         """Return w clip(e, E) / (W E)."""
-        b, clip = np.asarray(self._args["coefficients"], dtype=np.float64), float(self._args["residual_clip"])
-        groups = zip((q, x), np.split(b, [q.shape[1]]), self._units, strict=True)
+        b, clip = np.asarray(self.args["coefficients"], dtype=np.float64), float(self.args["residual_clip"])
+        groups = zip((q, x), np.split(b, [len(self._units[0])]), self._units, strict=True)
         fitted = predictor([(steps, part * units) for steps, part, units in groups])
-        e = block.residual(self._args) * float(self._args["response_factor"]) - fitted
+        e = block.residual(self.args) * float(self.args["response_factor"]) - fitted
         share = clipped(e, clip) / clip
         return share if block.weights is None else share * np.minimum(block.weights / self._most, 1.0)
 
@@ -303,14 +304,9 @@ class MomentSums:
         return self._grid.grid
 
     @property
-    def residual(self) -> tuple[Args, float, Floats]:
-        """Arguments of residual moments, and the unit and the integers of the weights of their predictor."""
-        weights = np.asarray(self._args["coefficients"], dtype=np.float64) * np.concatenate(self._units)
-        return self._args, *weights_on_grid(weights)
-
-    def take(self, rows: int, totals: Wide) -> None:
-        """Add rows of which the upper triangle of the sums of products is known, as Python's integers."""
-        self._sums.take(rows, totals)
+    def sums(self) -> ProductSums:
+        """The sums of products."""
+        return self._sums
 
     def merge(self, other: MomentSums) -> None:
         """Add the rows of another accumulator of the same question."""
@@ -339,7 +335,7 @@ class MomentSums:
         """Return what one product of steps counts for."""
         units, weight = np.concatenate(self._units), self._most
         if self._residual:
-            weight = (weight * float(self._args["residual_clip"])) ** 2
-            if "unit_norm" in self._args:
+            weight = (weight * float(self.args["residual_clip"])) ** 2
+            if "unit_norm" in self.args:
                 weight *= self._cap**2
         return np.asarray(units[rows] * units[columns] * weight)

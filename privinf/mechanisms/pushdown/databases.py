@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.mechanisms.files import Source, Types
-from privinf.mechanisms.sums import Wide
 from privinf.schema.declared import Level
 from privinf.typing import Table
 
@@ -38,8 +35,12 @@ class Dialect:
         Condition that the double ``{}`` is no number.
     same : str
         Condition that the texts ``{0}`` and ``{1}`` are the same, byte by byte, whatever their collation.
+    factor : str
+        The double ``{}``, an integer below 10^7 in size, as a factor of products that are summed.
     total : str
         Sum of the integers ``{}``, exact up to 10^28.
+    sums : int
+        How many a query returns: PostgreSQL has 1,664 columns at most.
     table : str
         Number of the list of doubles ``{0}`` at the place ``{1}``, which begins at 0; without it, CASE.
     quotes : str
@@ -57,7 +58,9 @@ class Dialect:
     text: str = "VARCHAR"
     nan: str = "{} = CAST('NaN' AS DOUBLE)"
     same: str = "{0} = {1}"
+    factor: str = "CAST({} AS BIGINT)"
     total: str = "SUM(CAST({} AS DECIMAL(38, 0)))"
+    sums: int = 1_500
     table: str = ""
     quotes: str = '""'
     fence: str = ""
@@ -109,10 +112,6 @@ class Dialect:
         """Return a double that is an integer as one."""
         return f"CAST({value} AS {self.whole})"
 
-    def floor(self, value: str) -> str:
-        """Return the largest integer up to a double."""
-        return self.integer(f"FLOOR({value})")
-
 
 def smallest(factor: float) -> float:
     """Return the smallest positive double whose product with a factor below 1 is not 0."""
@@ -143,6 +142,8 @@ def count(condition: str) -> str:
 DIALECTS: dict[str, Dialect] = {
     "duckdb": Dialect(
         nan="isnan({})", same="encode({0}) = encode({1})", total="SUM({})",
+        factor="CAST(CAST({} AS BIGINT) AS DECIMAL(7, 0))",  # no product overflows: twice as fast
+        sums=25_000,
         table="(CAST('[{0}]' AS DOUBLE[]))[{1} + 1]", checked=True,
     ),
     "postgres": Dialect(
@@ -151,7 +152,8 @@ DIALECTS: dict[str, Dialect] = {
         table="(CAST('{{{0}}}' AS DOUBLE PRECISION[]))[{1} + 1]",
     ),
     "bigquery": Dialect(
-        double="FLOAT64", whole="INT64", text="STRING", nan="IS_NAN({})", total="SUM(CAST({} AS NUMERIC))",
+        double="FLOAT64", whole="INT64", text="STRING", nan="IS_NAN({})",
+        factor="CAST({} AS INT64)", total="SUM(CAST({} AS NUMERIC))",
         quotes="``", escaped=True,
     ),
     "snowflake": Dialect(same="COLLATE({0}, '') = {1}", escaped=True),
@@ -162,36 +164,6 @@ DIALECTS: dict[str, Dialect] = {
         same="{0} + N'.' COLLATE Latin1_General_BIN2 = N{1} + N'.'",
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """A column on its grid: an expression for its integers, and between which two they are."""
-
-    text: str
-    least: int
-    most: int
-
-    @property
-    def longest(self) -> int:
-        """The largest size of one."""
-        return max(abs(self.least), abs(self.most))
-
-    @property
-    def shrunk(self) -> Steps:
-        """The column after a step that makes no integer larger."""
-        return Steps(self.text, -self.longest, self.longest)
-
-
-def moved_back(
-    rows: int, least: list[int], singles: dict[int, int], products: dict[tuple[int, int], int]
-) -> Wide:
-    """Return the sums of products of integers of which those of integers less their least ones are known."""
-    total = np.zeros((len(least), len(least)), dtype=object)
-    for i, j in combinations_with_replacement(range(len(least)), 2):
-        beside = least[i] * singles.get(j, 0) + least[j] * singles.get(i, 0) + rows * least[i] * least[j]
-        total[i, j] = products.get((i, j), 0) + beside
-    return total
 
 
 def named(prefix: str, texts: Sequence[str]) -> Layer:

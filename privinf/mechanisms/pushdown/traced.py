@@ -11,28 +11,28 @@ doubles, where some databases fail. No sum sees it: thresholds are above 2^-200,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import combinations_with_replacement
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations_with_replacement, product
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from privinf.mechanisms.databases import Dialect, PushedSource, case, named, unfit
-from privinf.mechanisms.expressions import Expressions, Node, layers_of
-from privinf.mechanisms.pushed import Question, add_rows
+from privinf.mechanisms.pushdown.databases import Dialect, Layer, PushedSource, case, count, named, unfit
+from privinf.mechanisms.pushdown.expressions import Expressions, Node, layers_of
+from privinf.mechanisms.pushdown.questions import ALL_ROWS, Question
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
-from privinf.mechanisms.statistics.gridded import MomentSums
+from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
 from privinf.mechanisms.statistics.tails import Counts
-from privinf.mechanisms.statistics.terms import PlacedRows, Product, RowReader, Term, TermSums, grid_of
-from privinf.mechanisms.sums import FULL_SCALE
+from privinf.mechanisms.statistics.terms import PlacedRows, Product, RowReader, TermSums, grid_of
+from privinf.mechanisms.sums import FULL_SCALE, held_norms
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
 
-# Sums of one query: databases return no more than about 1,600 columns.
-MOST_SUMS = 1500
 TINY = 2.0**-500
 Nodes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
@@ -78,7 +78,10 @@ class Traced(NDArrayOperatorsMixin):
         if name == "isfinite":
             return np.isfinite([end for one in _nodes(self) for end in (one.low, one.high)])
         if name == "matmul":
-            return Traced(self._made, [self._made.form(row, _nodes(x[1])) for row in np.asarray(x[0])])
+            form, sums = self._made.form, isinstance(x[0], Traced)
+            return Traced(
+                self._made, form(x[1], _nodes(x[0])) if sums else [form(a, _nodes(x[1])) for a in x[0]]
+            )
         assert make is not None
         return self._into(more.get("out"), self._each(make, *x))
 
@@ -87,8 +90,14 @@ class Traced(NDArrayOperatorsMixin):
         if name in ("empty_like", "zeros_like", "ones_like"):
             value = make.number(1.0 if name == "ones_like" else 0.0)
             return Traced(make, np.full(args[0].nodes.shape, value, dtype=object))
-        if name in ("stack", "vstack"):
+        if name in ("stack", "vstack", "hstack"):
             return Traced(make, np.concatenate([np.atleast_1d(one.nodes) for one in args[0]]))
+        if name == "einsum" and args[0] == "ij,ij->i":
+            parts = map(make.multiply, *(_nodes(one) for one in args[1:]))
+            return Traced(make, reduce(make.add, parts, make.number(0.0)))
+        if name == "flatnonzero":
+            (test,) = _nodes(args[0])
+            return [] if test.known and not test.low else args[0]
         if name == "where":
             return Traced(make, self._each(make.where, *args))
         if name == "clip":
@@ -103,6 +112,8 @@ class Traced(NDArrayOperatorsMixin):
         return found
 
     def __getitem__(self, index: Any) -> Traced:
+        if isinstance(index, Traced):  # rows that meet a condition
+            return Traced(self._made, self._each(self._made.chosen, self, index))
         if isinstance(index, tuple) and index[:1] == (slice(None),):  # rows come first
             index = index[1:]
         return Traced(self._made, self.nodes[index])
@@ -111,7 +122,12 @@ class Traced(NDArrayOperatorsMixin):
         self.nodes = self._each(self._made.where, test, value, self)
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(np.atleast_1d(self.nodes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape, as if there were one row."""
+        return 1, *self.nodes.shape
 
     @property
     def T(self) -> Traced:
@@ -153,7 +169,8 @@ class Traced(NDArrayOperatorsMixin):
 class TracedReader:
     """Reads the columns of a table in a database, as `RowReader` and its block read rows."""
 
-    exact = True
+    exact, weights = True, None
+    residual = cast("Callable[..., Floats]", SiteBlock.residual)
 
     def __init__(self, question: Question, made: Expressions, public: SiteBlock, args: Args) -> None:
         self._question, self._made, self._public, self.args, self.block = question, made, public, args, self
@@ -184,27 +201,89 @@ class TracedReader:
         index, grid = grid_of(self._public, self.args, chosen, constant)
         if grid is None:
             raise unfit("bounds are wider than the radius of rows")
-        nodes = []
-        for j, at in enumerate(np.arange(len(self._public.low))[index]):
-            steps = self._question.steps(int(at), grid.column(j))
-            node = self._made.column(self._question.dialect.double_of(steps.text), steps.least, steps.most)
-            nodes.append(self._made.number(FULL_SCALE) if at == constant else node)
-        return PlacedRows(cast("Floats", Traced(self._made, nodes)), grid.units)
+        places = np.arange(len(self._public.low))[index]
+        nodes = [self._steps(int(at), grid.column(j)) for j, at in enumerate(places)]
+        if constant is not None:
+            nodes[constant] = self._made.number(FULL_SCALE)
+        return PlacedRows(self._array(nodes), grid.units)
+
+    def _steps(self, at: int | None, grid: ColumnGrid) -> Node:
+        return self._made.column(*self._question.steps(at, grid))
+
+    def _array(self, nodes: Sequence[Node]) -> Floats:
+        return cast("Floats", Traced(self._made, nodes))
+
+    def moments(self, sums: MomentSums, design: Design) -> list[Node]:
+        """Return the integers whose products second or residual moments are."""
+        grid, private = sums.columns, np.flatnonzero(design.private).tolist()
+        ones = len(design.columns) - len(private)
+        if ones > (design.constant is not None):
+            raise unfit("there are public columns beside the constant")
+        if math.isfinite(grid.radius):
+            raise unfit("bounds are more than 16 times as wide as the radius of rows")
+        nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
+        q, x = self._array([self._made.number(FULL_SCALE)] * ones), self._array(nodes)
+        longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
+        if self._question.may_pass(grid.limit, longest):
+            x = held_norms(x, grid.limit)
+        y = None if sums.response is None else self._array([self._steps(None, sums.response)])
+        return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), q, x, y)))
 
 
 # ---- sums
 
 
-def counted_rows(rows: Rows, design: Design) -> int:
-    """Return how many rows a table has, all checked once its columns were; errors as for `add_pushed`."""
-    source: PushedSource = rows.features
-    size = len(design.columns) + 1
-    if size * (size + 1) // 2 > MOST_SUMS:
-        raise unfit(f"there are {size - 1} coefficients")
-    question = Question(source, design, rows.missing)
-    question.check_columns()
-    asked = named("_s", ["COUNT(*)", *question.defects()])
-    return question.checked(source.totals([question.values(), asked]))
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What goes into one accumulator: products of integers, or the number that is compared."""
+
+    sums: Any
+    products: list[tuple[Node, ...]]
+    thresholds: Floats | None = None
+    across: bool = False
+
+    def texts(
+        self, dialect: Dialect, names: Mapping[Node, str], numbers: Mapping[Node, str]
+    ) -> list[tuple[int, str]]:
+        """Return what is added up over rows, and what it counts for."""
+        if self.thresholds is not None:
+            ((node,),) = self.products
+            return [(1, count(f"{numbers[node]} > {dialect.number(least)}")) for least in self.thresholds]
+        told = []
+        for pair in self.products:
+            moving = " * ".join(names[node] for node in pair if not node.known)
+            known = math.prod(int(node.low) for node in pair if node.known)
+            told.append((known, dialect.total.format(moving) if moving else ALL_ROWS))
+        return told
+
+    def take(self, n: int, totals: list[int]) -> None:
+        """Put the sums into the accumulator."""
+        if self.thresholds is not None:
+            self.sums.take(n, -np.diff(np.array([*totals, 0], dtype=np.int64)))
+            return
+        whole = np.zeros(self.sums.total.shape, dtype=object)
+        first = np.mgrid[:2, 2 : len(whole)] if self.across else np.triu_indices(len(whole))
+        whole[tuple(np.reshape(index, -1) for index in first)] = totals
+        self.sums.take(n, whole)
+
+
+def _asked(
+    question: Question, made: Expressions, public: SiteBlock, design: Design, one: Accumulator
+) -> Iterator[_Asked]:
+    assert isinstance(one, MomentSums | TermSums)
+    reader = TracedReader(question, made, public, one.args)
+    if isinstance(one, MomentSums):
+        yield _Asked(one.sums, list(combinations_with_replacement(reader.moments(one, design), 2)))
+        return
+    for part, term in zip(one.parts, one.terms(cast("RowReader", reader)), strict=True):
+        if isinstance(term, Counts):
+            if not term.thresholds[0] > 2.0**-200:
+                raise unfit("numbers above 0 are counted")
+            yield _Asked(part, [tuple(_nodes(term.values))], term.thresholds)
+        elif isinstance(term, Product):
+            yield _Asked(part, list(product(*map(_nodes, term.integers()))), across=True)
+        else:
+            yield _Asked(part, list(combinations_with_replacement(_nodes(term.integers()[0]), 2)))
 
 
 def add_pushed(
@@ -216,75 +295,45 @@ def add_pushed(
     Raises NotAvailableError for what no query is made for, SchemaError for rows as blocks of them do,
     StorageError if the query fails.
     """
-    found = [add_rows(rows, design, one, plain=plain) for one in asked if isinstance(one, MomentSums)]
-    terms = [one for one in asked if isinstance(one, TermSums)]
-    return [*found, *(_add_terms(rows, design, public, terms) if terms else [])]
-
-
-def _add_terms(rows: Rows, design: Design, public: SiteBlock, asked: Sequence[TermSums]) -> list[int]:
+    if not plain:
+        raise unfit("there are weights, or no noise")
     source: PushedSource = rows.features
     question, made = Question(source, design, rows.missing), Expressions(source.dialect)
-    found: list[tuple[Any, Term, list[tuple[Node, ...]]]] = []
-    for one in asked:
-        terms = one.terms(cast("RowReader", TracedReader(question, made, public, one.args)))
-        found += [(part, term, _products(term)) for part, term in zip(one.parts, terms, strict=True)]
-    if (size := sum(len(products) for _, _, products in found)) > MOST_SUMS:
-        if len(asked) == 1:
-            raise unfit(f"there are {size} sums")
-        return [n for one in asked for n in _add_terms(rows, design, public, [one])]
-    plain = {node: isinstance(term, Counts) for _, term, pairs in found for pair in pairs for node in pair}
-    layers, shown = layers_of(list(plain), question.kept)
-    names = {root: f"_z{place}" for place, root in enumerate(plain)}
-    whole = source.dialect.integer
-    last = [f"{shown[one] if plain[one] else whole(shown[one])} AS {name}" for one, name in names.items()]
+    found = [part for one in asked for part in _asked(question, made, public, design, one)]
+    layers, *names = _layers(question, made, found)
+    told = [part.texts(source.dialect, *names) for part in found]
     defects = question.defects()
-    sums = [
-        source.dialect.total.format(text)
-        for _, term, products in found
-        for text in _texts(source.dialect, term, [[names[node] for node in pair] for pair in products])
-    ]
-    read = [f"{text} AS {name}" for text, name in made.columns.items()]
-    below = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
-    n, *totals = source.totals([*below, named("_s", ["COUNT(*)", *defects, *sums])])
-    question.checked([n, *totals[: len(defects)]])
-    rest = iter(totals[len(defects) :])
-    for part, term, products in found:
-        _take(part, term, n, [next(rest) for _ in products])
+    sums = list(dict.fromkeys((ALL_ROWS, *defects, *(text for one in told for _, text in one))))
+    if len(sums) > source.dialect.sums:
+        if len(asked) == 1:
+            raise unfit(f"there are {len(sums)} sums")
+        return [n for one in asked for n in add_pushed(rows, design, public, [one], plain)]
+    totals = dict(zip(sums, source.totals([*layers, named("_s", sums)]), strict=True))
+    n = question.checked([totals[ALL_ROWS], *(totals[text] for text in defects)])
+    for part, texts in zip(found, told, strict=True):
+        part.take(n, [weight * totals[text] for weight, text in texts])
     return [n]
 
 
-def _products(term: Term) -> list[tuple[Node, ...]]:
-    """Return the integers whose products are added up, or the number that is compared."""
-    if isinstance(term, Counts):
-        if not term.thresholds[0] > 2.0**-200:
-            raise unfit("numbers above 0 are counted")
-        return [tuple(_nodes(term.values))] * len(term.thresholds)
-    if isinstance(term, Product):
-        words, steps = map(_nodes, term.integers())
-        return [(word, step) for word in words for step in steps]
-    return list(combinations_with_replacement(_nodes(term.integers()[0]), 2))
+def _layers(
+    question: Question, made: Expressions, found: Sequence[_Asked]
+) -> tuple[list[Layer], dict[Node, str], dict[Node, str]]:
+    """Return the layers below the sums, and the names that integers and compared numbers have there."""
+    pairs = [pair for one in found if one.thresholds is None for pair in one.products]
+    names = _named("_z", [node for pair in pairs for node in pair if not node.known])
+    numbers = _named("_c", [one.products[0][0] for one in found if one.thresholds is not None])
+    layers, shown = layers_of([*names, *numbers], question.kept)
+    factor = question.dialect.factor.format
+    last = [f"{factor(shown[node])} AS {name}" for node, name in names.items()]
+    last += [f"{shown[node]} AS {name}" for node, name in numbers.items()]
+    read = [f"{text} AS {name}" for text, name in made.columns.items()]
+    below = [question.values(), [*question.kept, *read], *layers, [*question.kept, *last]]
+    return below, names, numbers
+
+
+def _named(prefix: str, nodes: Sequence[Node]) -> dict[Node, str]:
+    return {node: f"{prefix}{place}" for place, node in enumerate(dict.fromkeys(nodes))}
 
 
 def _nodes(array: Any) -> list[Node]:
     return list(array.nodes.flat)
-
-
-def _texts(dialect: Dialect, term: Term, products: list[list[str]]) -> list[str]:
-    """Return what is added up over rows."""
-    if not isinstance(term, Counts):
-        return [" * ".join(names) for names in products]
-    return [
-        case([(f"{name} > {dialect.number(least)}", "1")], "0")
-        for (name,), least in zip(products, term.thresholds, strict=True)
-    ]
-
-
-def _take(sums: Any, term: Term, n: int, totals: list[int]) -> None:
-    """Put the sums of a term into its accumulator."""
-    if isinstance(term, Counts):
-        sums.take(n, -np.diff(np.array([*totals, 0], dtype=np.int64)))
-    else:
-        whole = np.zeros(sums.total.shape, dtype=object)
-        first = np.mgrid[:2, 2 : len(whole)] if isinstance(term, Product) else np.triu_indices(len(whole))
-        whole[tuple(np.reshape(index, -1) for index in first)] = totals
-        sums.take(n, whole)

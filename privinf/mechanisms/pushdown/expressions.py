@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, cast
 
-from privinf.mechanisms.databases import Dialect, Layer, unfit
+from privinf.mechanisms.pushdown.databases import Dialect, Layer, unfit
 from privinf.typing import Floats
 
 
@@ -34,6 +34,11 @@ class Node:
     def known(self) -> bool:
         """Whether there is one value alone."""
         return self.low == self.high
+
+    @property
+    def longest(self) -> float:
+        """The largest size of a value."""
+        return max(abs(self.low), abs(self.high))
 
 
 class Expressions:
@@ -153,6 +158,10 @@ class Expressions:
         """Return the largest integer up to a."""
         return self.node(("FLOOR(", a, ")"), math.floor(a.low), math.floor(a.high), whole=a)
 
+    def trunc(self, a: Node) -> Node:
+        """Return a, cut towards zero."""
+        return self.copysign(self.floor(self.absolute(a)), a)
+
     def absolute(self, a: Node) -> Node:
         """Return |a|."""
         if a.low >= 0.0:
@@ -194,6 +203,14 @@ class Expressions:
     def less_equal(self, a: Node, b: Node) -> Node:
         """Return a <= b."""
         return self._test((a, " <= ", b), always=a.high <= b.low, never=a.low > b.high)
+
+    def chosen(self, a: Node, test: Node) -> Node:
+        """Return a, of rows that meet a condition: at least b where it is b < a."""
+        if test.parts[1:] != (" < ", a):
+            return a
+        least = cast("Node", test.parts[0])
+        parts = "CASE WHEN ", test, " THEN ", a, " ELSE ", least, " END"
+        return self.node(parts, max(a.low, least.low), a.high)
 
     def _test(self, parts: Sequence[str | Node], *, always: bool, never: bool) -> Node:
         known = self.number(float(always))

@@ -1,11 +1,9 @@
-"""Moments summed where the table is: a query for the integers that blocks of its rows would add up to.
+"""Columns of a table in a database as expressions, and what is refused of its rows.
 
-A query has layers, one inside the other: columns as doubles or places of levels (``_v``), the integers of
-their grid (``_z``), with residual moments the factors of `gridded` in their place, and the sums. Every step
-is the operation of `sums.on_grid` and `gridded`, one IEEE operation a number, or a look-up of what these give
-for public numbers: bounds, stand-ins of missing values, levels. Values outside their bounds, whose products
-could overflow, missing ones and nan are branches of their own. Integers are moved to begin at 0, as DuckDB
-adds numbers of one sign faster, and the sums are moved back.
+The columns of a design are numbers of the table or functions of levels alone: values between their bounds,
+or the integers of their grid, as `ColumnGrid.put` has them. Every step is one IEEE operation a number, or a
+look-up of what numpy gives for public numbers: bounds, stand-ins of missing values, levels. Values outside
+their bounds, whose products could overflow, missing ones and nan are branches of their own.
 """
 
 from __future__ import annotations
@@ -13,17 +11,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations_with_replacement, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from privinf.errors import SchemaError
-from privinf.mechanisms.databases import Layer, PushedSource, Steps, case, count, moved_back, named, unfit
 from privinf.mechanisms.files import require_columns
+from privinf.mechanisms.pushdown.databases import Layer, PushedSource, case, count, named, unfit
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
-from privinf.mechanisms.sums import EXACT_BITS, FULL_SCALE
+from privinf.mechanisms.statistics.gridded import ColumnGrid
+from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design, Factor
 from privinf.schema.declared import DAYS
 from privinf.schema.reading import INFINITE, MISSING_VALUES, NO_DECLARED_LEVEL, NOT_NUMBERS, OUTSIDE_LEVELS
@@ -32,31 +30,8 @@ from privinf.typing import Floats, Missing
 
 MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+ALL_ROWS = "COUNT(*)"
 GAP, UNDECLARED = -2, -1  # in place of a level's place
-
-
-def add_rows(rows: Rows, design: Design, sums: MomentSums, *, plain: bool) -> int:
-    """Add all rows of a table to an empty accumulator, inside its database; return how many there are.
-
-    `plain` and errors are as for `traced.add_pushed`.
-    """
-    if not plain:
-        raise unfit("there are weights, or no noise")
-    source: PushedSource = rows.features
-    question = Question(source, design, rows.missing)
-    layers, columns = question.layers(sums)
-    defects = question.defects()
-    moving = [j for j, column in enumerate(columns) if column.least < column.most]
-    pairs = list(combinations_with_replacement(moving, 2))
-    texts = [f"_z{j}" for j in moving] + [f"_z{i} * _z{j}" for i, j in pairs]
-    asked = ["COUNT(*)", *defects, *map(source.dialect.total.format, texts)]
-    n, *found = source.totals([*layers, named("_s", asked)])
-    question.checked([n, *found[: len(defects)]])
-    sizes = found[len(defects) :]
-    singles = dict(zip(moving, sizes[: len(moving)], strict=True))
-    products = dict(zip(pairs, sizes[len(moving) :], strict=True))
-    sums.take(n, moved_back(n, [column.least for column in columns], singles, products))
-    return n
 
 
 class Question:
@@ -133,33 +108,7 @@ class Question:
         if gaps and self._missing == "raise":
             raise SchemaError(MISSING_VALUES.format(name))
 
-    # ---- layers
-
-    def layers(self, sums: MomentSums) -> tuple[list[Layer], list[Steps]]:
-        """Return the layers below the sums, and the columns that these are of, in the sums' order."""
-        design, grid = self._design, sums.columns
-        private = np.flatnonzero(design.private)
-        if len(private) + (design.constant is not None) < len(design.columns):
-            raise unfit("there are public columns beside the constant")
-        one = Steps(self.dialect.integer(str(int(FULL_SCALE))), int(FULL_SCALE), int(FULL_SCALE))
-        columns = [one] * (len(design.columns) - len(private))
-        first = len(columns)
-        columns += [self.steps(int(at), grid.column(j)) for j, at in enumerate(private)]
-        beside = []
-        if sums.response is not None:
-            columns.append(self.steps(None, sums.response))
-        else:
-            beside = [f"{self._scaled_response(sums)} AS _e"]
-        layers = [self.values(), [*self.kept, *beside, *named("_z", [column.text for column in columns])]]
-        places = range(first, first + len(private))
-        if self._passes(grid.limit, [columns[j] for j in places], [int(at) for at in private]):
-            layers += self._in_ball(grid.limit, len(columns), places, bool(beside))
-            columns = [column.shrunk if j in places else column for j, column in enumerate(columns)]
-        if sums.response is None:
-            layers += self._residual(sums, len(columns))
-            columns = [column.shrunk for column in columns]
-        moved = [f"_z{j} - ({column.least})" for j, column in enumerate(columns)]
-        return [*layers, [*self.kept, *named("_z", moved)]], columns
+    # ---- columns
 
     def _told(self, at: int | None) -> tuple[Column, float, float]:
         """Return a column of the design, or with None the response, and its bounds."""
@@ -202,20 +151,20 @@ class Question:
             ]
         return case(branches, str(UNDECLARED))
 
-    def steps(self, at: int | None, grid: ColumnGrid) -> Steps:
-        """Return a column of the design, or with None the response, on its grid."""
+    def steps(self, at: int | None, grid: ColumnGrid) -> tuple[str, int, int]:
+        """Return the integers, in doubles, of a column or with None of the response, and their ends."""
         column, low, high = self._told(at)
         if self._number(column):
             return self._of_number(column.inputs[0], grid, low, high)
         places, values = self._cells(column, at)
-        steps = list(map(int, grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]))
-        text = self._by_cell(column, places, [str(step) for step in steps])
-        return Steps(self.dialect.integer(text), min(steps), max(steps))
+        steps = grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]
+        text = self._by_cell(column, places, list(map(self.dialect.number, steps)))
+        return text, int(steps.min()), int(steps.max())
 
     def _number(self, column: Column) -> bool:
         return column.plain and column.inputs[0] not in self._factors
 
-    def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> Steps:
+    def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> tuple[str, int, int]:
         """Return floor(v factor + shift) between the ends of a column, and where it has no value."""
         dialect, value = self.dialect, self._value(name)
         factor, shift = float(grid.factor[0]), float(grid.shift[0])
@@ -224,16 +173,15 @@ class Question:
         plain = factor >= 1.0 and math.floor(low * factor + shift) == least
         if plain and math.floor(high * factor + shift) == most:
             held = self._held_value(name, low, high)
-            return Steps(
-                dialect.floor(f"{held} * {dialect.number(factor)} + {dialect.number(shift)}"), least, most
-            )
+            text = f"FLOOR({held} * {dialect.number(factor)} + {dialect.number(shift)})"
+            return text, least, most
         while math.floor(low * factor + shift) < least:
             low = math.nextafter(low, math.inf)
         while math.floor(high * factor + shift) > most:
             high = math.nextafter(high, -math.inf)
         whole = f"FLOOR({dialect.times(value, factor)} + {dialect.number(shift)})"
         results = whole, gap, dialect.number(least), dialect.number(most)
-        return Steps(dialect.integer(self._cases(value, low, high, *results)), least, most)
+        return self._cases(value, low, high, *results), least, most
 
     def _held_value(self, name: str, low: float, high: float) -> str:
         """Return a column's value between its bounds, or what stands in for a missing one."""
@@ -245,6 +193,8 @@ class Question:
     ) -> str:
         number = self.dialect.number
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"
+        if low == -high:
+            within = f"ABS({value}) <= {number(high)}"
         return case([(within, inside), *self._gaps(value, gap), (f"{value} < {number(low)}", below)], above)
 
     def _gaps(self, value: str, instead: float) -> list[tuple[str, str]]:
@@ -295,56 +245,25 @@ class Question:
             places.append(UNDECLARED)
         return f"{self._value(name)} IN ({', '.join(map(str, places))})"
 
-    def _passes(self, limit: float, columns: list[Steps], places: list[int]) -> bool:
-        """Return whether a row may be longer than a ball; of a block of indicators one is 1 at most."""
-        squares = {place: column.longest**2 for place, column in zip(places, columns, strict=True)}
+    def may_pass(self, limit: float, longest: dict[int, int]) -> bool:
+        """Return whether a row may be longer than a ball; of a block of indicators one is 1 at most.
+
+        `longest` has the largest size of every private column's integers.
+        """
+        squares = {place: size**2 for place, size in longest.items()}
         for block in self._design.blocks:
             for place in sorted(block, key=lambda one: squares[one])[:-1]:
                 squares[place] = 0
         return sum(squares.values()) > limit * limit
 
-    def _in_ball(self, limit: float, size: int, places: range, residual: bool) -> list[Layer]:
-        """Return the layers of `held_norms`."""
-        dialect, beside = self.dialect, ["_e"] if residual else []
-        names = [f"_z{j}" for j in range(size)]
-        square = " + ".join(f"_z{j} * _z{j}" for j in places)
-        long = f"_n > {dialect.number(limit * limit)}"
-        factor = f"{dialect.number(limit * (1.0 - 2.0**-50))} / SQRT(_n)"
-        shrunk = f"CASE WHEN {long} THEN {factor} ELSE {dialect.number(1)} END AS _f"
-        cut = []
-        for j, name in enumerate(names):
-            short = f"{dialect.double_of(name)} * _f"
-            sides = [(f"_f = {dialect.number(1)}", name), (f"{name} < 0", f"-{dialect.floor(f'-({short})')}")]
-            cut.append(case(sides, dialect.floor(short)) if j in places else name)
-        return [
-            [*self.kept, *beside, *names, f"{dialect.double_of(f'({square})')} AS _n"],
-            [*self.kept, *beside, *names, "_n", shrunk],
-            [*self.kept, *beside, *named("_z", cut)],
-        ]
 
-    # ---- residual moments
-
-    def _scaled_response(self, sums: MomentSums) -> str:
-        """Return (clip(y) - intercept) x response_factor."""
-        args, middle = sums.residual[0], self.dialect.number(sums.residual[0].get("intercept", 0.0))
-        return self.dialect.times(f"({self.value(None)} - {middle})", float(args["response_factor"]))
-
-    def _residual(self, sums: MomentSums, size: int) -> list[Layer]:
-        """Return the layers of clip(e, E) / E and of the factors that it makes of the columns."""
-        dialect, names = self.dialect, [f"_z{j}" for j in range(size)]
-        args, unit, weights = sums.residual
-        fitted = " + ".join(
-            f"{name} * {weight}" for name, weight in zip(names, map(int, weights), strict=True)
-        )
-        e = f"_e - {dialect.double_of(f'({fitted})')} * {dialect.number(unit)}"
-        clip = dialect.number(float(args["residual_clip"]))
-        share = case(
-            [(f"_e > {clip}", dialect.number(1)), (f"_e < -{clip}", dialect.number(-1))], f"_e / {clip}"
-        )
-        half = dialect.number(0.5)
-        factors = [dialect.floor(f"{dialect.double_of(name)} * _h + {half}") for name in names]
-        return [
-            [*self.kept, *names, f"{e} AS _e"],
-            [*self.kept, *names, f"{share} AS _h"],
-            [*self.kept, *named("_z", factors)],
-        ]
+def counted_rows(rows: Rows, design: Design) -> int:
+    """Return how many rows a table has, all checked once its columns were; errors as for `add_pushed`."""
+    source: PushedSource = rows.features
+    size = len(design.columns) + 1
+    if size * (size + 1) // 2 > source.dialect.sums:
+        raise unfit(f"there are {size - 1} coefficients")
+    question = Question(source, design, rows.missing)
+    question.check_columns()
+    asked = named("_s", [ALL_ROWS, *question.defects()])
+    return question.checked(source.totals([question.values(), asked]))
