@@ -111,6 +111,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/lasso_secure.py $(FRESH)
 	$(BIN)/python benchmarks/verify_dome.py $(FRESH)
 	$(BIN)/python benchmarks/flower_tls.py
+	$(BIN)/python benchmarks/release_kills.py
 	$(BIN)/python vignettes/5_federated_glm.py
 	$(BIN)/python vignettes/5b_federated_acs.py --flower
 

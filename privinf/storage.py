@@ -17,6 +17,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -80,12 +81,21 @@ def write_container(
         An array or the header cannot be stored without pickle.
     """
     _checked_key(key)
-    stored = {_checked_name(name): _plain(name, array) for name, array in sorted(arrays.items())}
-    content = _content(header, format, version)
-    _canonical(content)  # refuse a header that is not JSON before the disk is touched
-    target = check_path(path)
-    with written_whole(target, private=private) as stream:
+    stored, content = _storable(arrays, header, format, version)
+    with written_whole(check_path(path), private=private) as stream:
         _write_archive(stream, stored, content, key)
+
+
+def container_bytes(arrays: Arrays, header: Mapping[str, Any], *, format: str, version: int = 1) -> bytes:
+    """Return what `write_container` would write without a key; errors as there."""
+    _write_archive(stream := BytesIO(), *_storable(arrays, header, format, version), None)
+    return stream.getvalue()
+
+
+def _storable(arrays: Arrays, header: Mapping[str, Any], format: str, version: int) -> tuple[Arrays, Any]:
+    stored = {_checked_name(name): _plain(name, array) for name, array in sorted(arrays.items())}
+    _canonical(content := _content(header, format, version))
+    return stored, content
 
 
 def read_container(

@@ -19,13 +19,13 @@ from privinf.cli.outputs import (
     FILE,
     NEW_FILE,
     NO_LEDGER,
-    Refusal,
     check_free,
     ledger_line,
     overwrite_option,
     report_line,
 )
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
+from privinf.cli.pending import StagedLedger, digest_of_arguments, finish, save_charged
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.blocks import TableRows, open_table
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.moments import Moments
@@ -96,21 +96,37 @@ def release_command(**given: Unpack[ReleaseOptions]) -> None:
 
     Runs on your own machine and sends nothing. With a plan, rows are aligned by its id column; people who
     are missing, too many or there twice are refused, and the plan says what is spent. First everything is
-    checked and the rows are read; then the ledger is charged, or refuses; then noise is drawn and the file
-    is written.
+    checked, the rows are read and noise is drawn; then the ledger is charged, or refuses; then the file is
+    put to its place. With --ledger, a command that was killed goes on where it was when it is repeated: one
+    charge, one file.
     """  # noqa: D301
-    check_free(given["out"], given["overwrite"])
     if (given["plan_file"] is None) == (given["schema_file"] is None):
         raise ArgumentError("give --plan and --party, or the --schema of one table")
+    path, asked = given["ledger_file"], _asked(given)
+    if path is not None and given["out"].parent.is_dir():
+        known = open_ledger(path) if path.exists() else Ledger()
+        if finish(given["out"], known, path, asked, overwrite=given["overwrite"]) is not None:
+            if not given["quiet"]:
+                click.echo(f"charged and written before: {given['out']}; nothing was charged again")
+            return
+    check_free(given["out"], given["overwrite"])
     release, told, ledger = _of_party(given) if given["plan_file"] else _of_table(given)
-    try:
+    if isinstance(ledger, StagedLedger) and path is not None:
+        ledger = ledger.real
+        save_charged(release, given["out"], ledger, path, asked)
+    else:
         release.save(given["out"], overwrite=given["overwrite"])
-    except StorageError as problem:
-        raise Refusal(f"{problem}; the release is charged to the ledger and lost") from None
     if not given["quiet"]:
         click.echo(told)
-        click.echo(ledger_line(ledger, given["ledger_file"]) if given["ledger_file"] else NO_LEDGER)
+        click.echo(ledger_line(ledger, path) if path else NO_LEDGER)
         click.echo(f"written: {given['out']}")
+
+
+def _asked(given: ReleaseOptions) -> str:
+    """Return the digest of what is asked for: options, but those that change no number, and public files."""
+    left_out = {"quiet", "overwrite", "ledger_file", "budget_epsilon", "budget_delta"}
+    words = {name: value for name, value in given.items() if name not in left_out}
+    return digest_of_arguments(words, (given["plan_file"], given["schema_file"]))
 
 
 def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
@@ -151,7 +167,7 @@ def _of_table(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
     ledger = _ledger(given, given["delta"])
     rows = open_rows(given["data"], progress=False if given["quiet"] else None)
     release = moments.release(rows, ledger=ledger, **spending_of(given))
-    report = PrivacyReport.of(release.entries, ledger, delta=given["delta"])
+    report = PrivacyReport.of(release.entries, delta=given["delta"])
     return release, f"privacy of one {report.unit}: {report_line(report)}", ledger
 
 
@@ -197,10 +213,10 @@ def _ledger(given: ReleaseOptions, delta: float | None) -> Ledger:
             raise ArgumentError("--budget-epsilon is the limit of a ledger: name its file, --ledger")
         return Ledger()
     if epsilon is None:
-        return open_ledger(path, "or give its limit, --budget-epsilon")
+        return StagedLedger(open_ledger(path, "or give its limit, --budget-epsilon"))
     if not (stated := delta if stated is None else stated):
         raise ArgumentError("the limit needs a delta: --budget-delta")
-    return LedgerFile(path, Budget(epsilon=epsilon, delta=stated))
+    return StagedLedger(LedgerFile(path, Budget(epsilon=epsilon, delta=stated)))
 
 
 def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:

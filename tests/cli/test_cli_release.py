@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf import releases
 from privinf.accounting import Budget
 from privinf.accounting.files import LedgerFile
+from privinf.cli import pending
 from privinf.cli import releases as releasing
 
 SECRET = "4242424242"  # as in the fixture
@@ -166,14 +168,137 @@ def test_without_id_in_the_plan_the_order_counts(study):
     study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "the plan has none")
 
 
-def test_a_full_disk_after_the_charge_says_what_was_lost(planned, monkeypatch):
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the program cleans up after it."""
+
+
+STEPS = ("pending made", "pending on disk", "charged", "in its place")
+
+
+def kill_at(monkeypatch, step):
+    """Let the next release end at a step, as by a kill: no handler runs, locks are lost."""
+    spend, place = LedgerFile.spend, pending._place
+
+    def dying(*_, **__):
+        raise Killed
+
+    def then_dying(action):
+        def done(*args, **options):
+            action(*args, **options)
+            raise Killed
+
+        return done
+
+    match step:
+        case "pending made":
+            monkeypatch.setattr(pending.os, "fsync", dying)
+        case "pending on disk":
+            monkeypatch.setattr(LedgerFile, "spend", dying, raising=False)
+        case "charged":
+            monkeypatch.setattr(LedgerFile, "spend", then_dying(spend), raising=False)
+        case "in its place":
+            monkeypatch.setattr(pending, "_place", then_dying(place))
+
+
+def hidden(study):
+    return [name for name in study.files() if name.endswith(".pending")]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_release_goes_on_where_it_was_killed(planned, step):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, step)
+        with pytest.raises(Killed):
+            planned.release("a", "a.csv", *LEDGER)
+    (left,) = hidden(planned)
+    assert (planned.folder / left).stat().st_mode & 0o777 == 0o600
+    assert ("a.npz" in planned.files()) == (step == "in its place")
+    known = pi.load_release("a.npz") if step == "in its place" else None
+    result = planned.release("a", "a.csv", *LEDGER)
+    assert result.exit_code == 0, result.output
+    assert ("nothing was charged again" in result.output) == (step in ("charged", "in its place"))
+    assert hidden(planned) == []
+    release = pi.load_release("a.npz")
+    assert LedgerFile("a.ledger").entries == release.entries
+    assert len(release.entries) == 1
+    assert known is None or known.entries == release.entries
+    again = planned.release("a", "a.csv", *LEDGER)
+    assert (again.exit_code, "charged and written before" in again.output) == (0, True)
+    assert len(LedgerFile("a.ledger")) == 1
+
+
+def test_kills_at_random_instants():
+    script = Path(__file__).parents[2] / "benchmarks" / "release_kills.py"
+    ended = subprocess.run(
+        [sys.executable, script, "--kills", "8"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "| charged twice | 0 | 0 |" in ended.stdout
+
+
+def test_a_pending_file_that_was_never_charged_cannot_be_read(planned):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, "pending on disk")
+        with pytest.raises(Killed):
+            planned.release("a", "a.csv", *LEDGER)
+    (left,) = hidden(planned)
+    content = (planned.folder / left).read_bytes()
+    assert b"manifest" not in content
+    assert b"npy" not in content
+    (planned.folder / "stolen.npz").write_bytes(content)
+    with pytest.raises(pi.errors.StorageError):
+        pi.load_release("stolen.npz")
+
+
+def test_what_was_begun_by_other_arguments_is_not_taken_for_this(planned):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, "charged")
+        with pytest.raises(Killed):
+            planned.release("a", "a.csv", *LEDGER)
+    planned.refused(planned.release("a", "a.csv", "--seed", "1", *LEDGER), "by other arguments")
+    # another ledger neither finishes nor deletes it
+    other = ["--ledger", "other.ledger", "--budget-epsilon", "50"]
+    assert planned.release("a", "a.csv", *other, out="b.npz").exit_code == 0
+    assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
+    assert len(LedgerFile("a.ledger")) == 1
+
+
+def test_two_commands_to_one_file_do_not_take_each_others_pending_file(planned):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, "pending on disk")
+        with pytest.raises(Killed):
+            planned.release("a", "a.csv", *LEDGER)
+    (left,) = hidden(planned)
+    with open(planned.folder / left, "rb") as stream:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
+        planned.refused(planned.release("a", "a.csv", *LEDGER), "is under way")
+    assert hidden(planned) == [left]
+
+
+def test_a_full_disk_charges_nothing(planned):
+    run = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)); "
+    run += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    run += "from privinf.cli import main; main(sys.argv[1:])"
+    words = ["release", "--plan", "plan.json", "--party", "a", "--data", "a.csv", "--out", "a.npz", *LEDGER]
+    ended = subprocess.run([sys.executable, "-c", run, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "File too large" in ended.stderr
+    assert "Nothing was charged" in ended.stderr
+    assert not planned.files() & {"a.npz", "a.ledger"}
+    assert hidden(planned) == []
+
+
+def test_a_disk_that_fills_after_the_charge_is_waited_for(planned, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(releases, "write_container", full)
-    planned.refused(planned.release("a", "a.csv", *LEDGER), "No space left", "charged to the ledger and lost")
-    assert len(LedgerFile("a.ledger")) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(pending, "_place", full)
+        planned.refused(planned.release("a", "a.csv", *LEDGER), "No space left", "without a second charge")
     assert "a.npz" not in planned.files()
+    assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
+    assert len(LedgerFile("a.ledger")) == 1
+    assert pi.load_release("a.npz").entries == LedgerFile("a.ledger").entries
 
 
 def test_our_own_mistakes_show_no_text(planned, monkeypatch):

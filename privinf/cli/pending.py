@@ -1,0 +1,230 @@
+"""A release that is finished once, wherever its command was killed: one charge, one file.
+
+The release is made whole before it is charged, and stands beside its place as a hidden file, encrypted
+under a key that no disk has yet. The charge brings the key: its ledger line has it. So a pending file that
+was never charged says nothing to anybody, and one that was charged is opened by whoever has the ledger.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from privinf.accounting import Budget, Ledger, LedgerEntry, Loss
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
+from privinf.sealed import read_bytes, written_whole
+from privinf.storage import container_bytes
+
+# What a ledger line says of the file: what it holds, by which arguments, and the key of the pending one.
+HELD, ASKED, OPENS = "arrays_sha256", "asked_sha256", "pending_key"
+NONCE = bytes(12)  # every key encrypts one file
+UNDER_WAY = "another release to {} is under way: wait until it has ended"
+
+
+class StagedLedger(Ledger):
+    """A door to a ledger that refuses what would pass its limit, and keeps the lines of what would not.
+
+    `charge` writes them. What a mechanism spends here is not yet charged, and may not leave the process.
+    """
+
+    __slots__ = ("lines", "real")
+
+    def __init__(self, real: Ledger) -> None:
+        super().__init__()
+        self.real = real
+        self.lines: list[LedgerEntry] = []
+
+    def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
+        """Raise BudgetExceededError if these losses would pass the limit of the real ledger."""
+        self.real.check(losses, scope)
+
+    def spend(self, *entries: LedgerEntry) -> tuple[LedgerEntry, ...]:
+        """Keep lines that the real ledger could afford now."""
+        self.real.check([entry.loss for entry in (*self.lines, *entries)])
+        self.lines.extend(entries)
+        return entries
+
+    @property
+    def budget(self) -> Budget | None:
+        """The limit of the real ledger."""
+        return self.real.budget
+
+
+def digest_of_arguments(given: Mapping[str, Any], files: Iterable[Path | None]) -> str:
+    """Return the SHA-256 of a command's arguments and of the public files that they name."""
+    words = {name: repr(value) for name, value in sorted(given.items())}
+    contents = [
+        None if path is None else hashlib.sha256(read_bytes(path, "a file")).hexdigest() for path in files
+    ]
+    return hashlib.sha256(json.dumps([words, contents]).encode()).hexdigest()
+
+
+def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, asked: str) -> Release:
+    """Charge a release and put it to its place; whatever stops this, `finish` goes on from there.
+
+    Parameters
+    ----------
+    release : Release
+        Made with a `StagedLedger` of `ledger`.
+    out : Path
+        Replaced if it is there.
+    ledger : Ledger
+    account : Path
+        Its file: pending files are those of one ledger.
+    asked : str
+        Of `digest_of_arguments`.
+
+    Raises
+    ------
+    BudgetExceededError, StorageError
+        It cannot be charged, or the disk is full; then nothing was charged, or the message says that it was.
+    """
+    if release.law.get("noise_free", False):
+        raise NotAvailableError(WITHOUT_NOISE)
+    key = secrets.token_bytes(32)
+    told = {HELD: _arrays_sha256(release), ASKED: asked, OPENS: key.hex()}
+    lines = tuple(entry.filed(entry.id, entry.scope, {**entry.noise, **told}) for entry in release.entries)
+    release = replace(release, entries=lines)
+    content = container_bytes(release.arrays, release.header(), format=FORMAT)
+    pending = out.with_name(f".{out.name}.{_tag(account)}.{secrets.token_hex(8)}.pending")
+    try:
+        with open(pending, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:
+            _hold(stream, out)
+            try:
+                stream.write(_cipher(key).encrypt(NONCE, content, None))
+                stream.flush()
+                os.fsync(stream.fileno())
+            except OSError:
+                pending.unlink(missing_ok=True)
+                raise
+            if not os.fstat(stream.fileno()).st_nlink:
+                raise ArgumentError(UNDER_WAY.format(out))
+            try:
+                ledger.spend(*lines)
+            except PrivinfError:
+                if not _charged(ledger, lines):
+                    pending.unlink(missing_ok=True)
+                raise
+            _place(content, out)
+            pending.unlink()
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        raise StorageError(f"{out} cannot be written ({reason}). {_standing(ledger, lines)}") from None
+    return release
+
+
+def finish(out: Path, ledger: Ledger, account: Path, asked: str, *, overwrite: bool) -> Release | None:
+    """Finish, without a charge, what the same command began before it was killed; None if it began nothing.
+
+    A pending file that was charged takes its place; one that was not is deleted.
+
+    Raises
+    ------
+    ArgumentError
+        What was begun was asked for by other arguments, or another process is at it.
+    """
+    lines = {entry.noise[OPENS]: entry for entry in ledger.entries if OPENS in entry.noise}
+    ours = f".{glob.escape(out.name)}.{_tag(account)}.*.pending"
+    for pending in sorted(out.parent.glob(ours)):
+        with _held(pending, out) as stream:
+            found = _opened(stream.read(), lines)
+            if found is None:
+                pending.unlink(missing_ok=True)
+                continue
+            line, content = found
+            if line.noise[ASKED] != asked:
+                raise ArgumentError(
+                    f"a release to {out} by other arguments was charged and not finished: repeat that "
+                    "command first, or choose another name"
+                )
+            if out.exists() and not overwrite and read_bytes(out, "a release", most=None) != content:
+                raise ArgumentError(
+                    f"{out} is there already, and is another release: replace it with --overwrite"
+                )
+            _place(content, out)
+            pending.unlink()
+            return load_release(out)
+    return None if overwrite or not out.is_file() else _complete(out, ledger, asked)
+
+
+def _complete(out: Path, ledger: Ledger, asked: str) -> Release | None:
+    """Return the release at its place if the same command put it there."""
+    with suppress(PrivinfError):
+        release = load_release(out)
+        if all(entry.noise.get(ASKED) == asked for entry in release.entries) and _charged(
+            ledger, release.entries
+        ):
+            return release
+    return None
+
+
+def _opened(content: bytes, lines: Mapping[str, LedgerEntry]) -> tuple[LedgerEntry, bytes] | None:
+    """Return the line that charged a pending file, and what it holds; None if no line did."""
+    invalid = import_module("cryptography.exceptions").InvalidTag
+    for key, line in lines.items():
+        with suppress(invalid, ValueError):
+            return line, _cipher(bytes.fromhex(key)).decrypt(NONCE, content, None)
+    return None
+
+
+def _tag(account: Path) -> str:
+    """Return what the pending files of a ledger have in their names."""
+    return hashlib.sha256(os.fsencode(account.resolve())).hexdigest()[:16]
+
+
+def _cipher(key: bytes) -> Any:
+    return import_module("cryptography.hazmat.primitives.ciphers.aead").ChaCha20Poly1305(key)
+
+
+def _arrays_sha256(release: Release) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(release.arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _place(content: bytes, out: Path) -> None:
+    with written_whole(out, lasting=True) as stream:
+        stream.write(content)
+
+
+def _charged(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> bool:
+    """Return whether a ledger has these very lines; of a file, as it is now."""
+    known = {entry.id: entry for entry in ledger.entries}
+    return bool(lines) and all(known.get(line.id) == line for line in lines)
+
+
+def _standing(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> str:
+    """Return whether the lines were charged, for a message."""
+    if not _charged(ledger, lines):
+        return "Nothing was charged"
+    return "It was charged: repeat the same command to finish it, without a second charge"
+
+
+@contextmanager
+def _held(pending: Path, out: Path) -> Iterator[IO[bytes]]:
+    """Open a pending file that no other process is at."""
+    with open(pending, "rb") as stream:
+        _hold(stream, out)
+        yield stream
+
+
+def _hold(stream: IO[bytes], out: Path) -> None:
+    """Lock an open file; ArgumentError if another process is at it."""
+    if os.name != "posix":
+        return
+    fcntl = import_module("fcntl")
+    try:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ArgumentError(UNDER_WAY.format(out)) from None
