@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.federation import Query, Site, SitePolicy
-from privinf.federation.daemon import RemoteSite, SiteDaemon
+from privinf.federation import Query, RemoteSite, Site, SiteDaemon, SitePolicy
 from privinf.schema import Interval, expressions
 
 ROOT = Path(__file__).parents[1]

@@ -129,6 +129,8 @@ def design_command(formula: str, schema_file: Path) -> None:
 @click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
 @click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
 @click.option("--group", help="Group of the system whose members may ask; default: this account alone.")
+@click.option("--allow-uid", "allowed", type=int, multiple=True,
+              help="Number of an account that may ask; default: all that can open the socket.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def serve_command(
     name: str,
@@ -138,6 +140,7 @@ def serve_command(
     budget_delta: float | None,
     path: Path,
     group: str | None,
+    allowed: tuple[int, ...],
     quiet: bool,
     **files: Unpack[SiteFiles],
 ) -> None:
@@ -150,16 +153,16 @@ def serve_command(
 
     Rows, key and ledger stay in this process. Run it under an account of its own that alone can read these
     files; whoever may open the socket (the account itself, or --group) may ask, and the policy and the
-    ledger's limit decide.
+    ledger's limit decide. What happens is logged to the standard error, a line of JSON for each question.
     """  # noqa: D301
-    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     content = _content(name, data, files)
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
         site = Site(**content, ledger=ledger)
         for column, reason in site.defects.items():
             click.echo(f"Warning: {column} is not offered: {reason}", err=True)
-        daemon = stack.enter_context(SiteDaemon(site, name, path, group=group))
+        daemon = stack.enter_context(SiteDaemon(site, name, path, group=group, allow_uids=allowed or None))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
         if not quiet:

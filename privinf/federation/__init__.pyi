@@ -1,4 +1,3 @@
-from .daemon import RemoteSite as RemoteSite
 from .daemon import SiteDaemon as SiteDaemon
 from .flower import FlowerFederation as FlowerFederation
 from .local import InProcessFederation as InProcessFederation
@@ -14,6 +13,8 @@ from .secure.keys import pinned_keys as pinned_keys
 from .secure.server import SecureServer as SecureServer
 from .site import Site as Site
 from .site_ledger import SiteLedger as SiteLedger
+from .sockets import RemoteSite as RemoteSite
+from .sockets import SocketFederation as SocketFederation
 from .trusted import TrustedServer as TrustedServer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "SiteDaemon",
     "SiteLedger",
     "SitePolicy",
+    "SocketFederation",
     "TrustedServer",
     "pinned_keys",
 ]

@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
 
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.scopes import total_of
@@ -23,7 +25,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
 
 FORMAT = "privinf-checkpoint"
-KEY_FILE = "noise.key"
+KEY_FILE, LOCK_FILE = "noise.key", "lock"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
@@ -57,9 +59,11 @@ class FitFolder:
     keyed: bool
     seal: bytes | None = None
     _lines: list[LedgerEntry] = field(default_factory=list)
+    _lock: FileLock = field(init=False)
 
     def __post_init__(self) -> None:
         self.path = Path(self.path)
+        self._lock = FileLock(self.path / LOCK_FILE, timeout=0, mode=0o600, thread_local=False)
         names = [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
         if not names:
             return
@@ -69,9 +73,29 @@ class FitFolder:
             self._lines.append(_lines_of(self.path / name, self.read(name)[0])[-1])
 
     def begin(self, server: TrustedServer) -> None:
-        """Make the folder if it is not there, and let a server take up its noise key."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the folder if it is not there, and let a server take up its noise key.
+
+        Raises
+        ------
+        StorageError
+            Another run is at work in the folder, or it cannot be made.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            raise StorageError(
+                f"another run is at work in {self.path}: wait for it, or give this fit a folder of its own"
+            ) from None
+        except OSError as problem:
+            raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
         self.seal = server.remember(self.path / KEY_FILE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
     def unspent(self, mu: float, ledger: Ledger) -> float:
         """Return what of a fit's price `mu` is not in a ledger yet: its own complete lines count."""

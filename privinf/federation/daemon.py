@@ -1,127 +1,55 @@
 """A site in a process of its own: rows, key and ledger behind a unix socket, away from pushed code.
 
-Messages are lengths, a JSON header with the text, and plain arrays; never a pickle.
+Whoever may open the socket may send what he likes (`frames` says what a frame is). A worker reads each
+caller's question; answers are made one at a time, in turn of the accounts that ask (`callers`).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shutil
 import socket
-import struct
 import threading
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, StorageError
-from privinf.federation.messages import Message, Query, Reply
+from privinf.errors import ArgumentError, StorageError
+from privinf.federation.callers import Caller, Callers, account_of
+from privinf.federation.frames import (
+    MOST_TEXT_BYTES,
+    Header,
+    check_values,
+    receive_body,
+    receive_header,
+    send,
+    unframe,
+)
+from privinf.federation.messages import Query, Reply
 from privinf.federation.site import NOTHING, Site
 from privinf.validation import check_count, check_positive
 
 log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
-MAGIC = b"privinf1"
-HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the arrays
-ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
-LARGEST = 1 << 28
-CHUNK = 1 << 20
-FOREIGN = "the message is not one of privinf"
-
-
-def frame(message: Message, **header: str) -> list[bytes]:
-    """Return a message as bytes, part by part; `header` holds further texts."""
-    text, arrays = message
-    little = {
-        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-        for name, array in arrays.items()
-    }
-    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in little.items()]
-    head = json.dumps({**header, "text": text, "arrays": shapes}).encode()
-    size = sum(array.nbytes for array in little.values())
-    return [HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values())]
-
-
-def unframe(head: bytes, body: bytes) -> tuple[dict[str, Any], Message]:
-    """Return what `frame` wrote, without the lengths: further texts and message; else StorageError."""
-    arrays: dict[str, NDArray[Any]] = {}
-    start = 0
-    try:
-        header = json.loads(head)
-        text = header.pop("text")
-        for name, dtype, shape in header.pop("arrays"):
-            if not isinstance(name, str) or name in arrays:
-                raise StorageError(FOREIGN)
-            if not isinstance(shape, list) or not all(type(one) is int and one >= 0 for one in shape):
-                raise StorageError(FOREIGN)
-            stop = start + ITEM_BYTES[dtype] * math.prod(shape)
-            arrays[name] = _array(body[start:stop], dtype, shape)
-            start = stop
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise StorageError(FOREIGN) from None
-    if start != len(body) or not all(isinstance(value, str) for value in (text, *header.values())):
-        raise StorageError(FOREIGN)
-    return header, (text, arrays)
-
-
-def _array(content: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
-    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)
-    # A flag of 2 would count twice in a sum.
-    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise StorageError(FOREIGN)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def send(connection: socket.socket, message: Message, timeout: float, **header: str) -> None:
-    """Send a message within the time; OSError if it is not taken."""
-    end = time.monotonic() + timeout
-    for part in filter(None, frame(message, **header)):  # who has all hangs up: nothing more may be sent
-        connection.settimeout(_left(end))
-        connection.sendall(part)
-
-
-def receive(connection: socket.socket, timeout: float, largest: int) -> tuple[dict[str, Any], Message]:
-    """Return a message that arrives within the time: OSError if none does, StorageError if it is no such."""
-    end = time.monotonic() + timeout
-    magic, head, body = HEAD.unpack(_exactly(connection, HEAD.size, end))
-    if magic != MAGIC:
-        raise StorageError(FOREIGN)
-    if head + body > largest:
-        raise StorageError(f"the message is larger than {largest} bytes")
-    return unframe(_exactly(connection, head, end), _exactly(connection, body, end))
-
-
-def _exactly(connection: socket.socket, size: int, end: float) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        connection.settimeout(_left(end))
-        part = connection.recv(min(CHUNK, size - len(received)))
-        if not part:
-            raise ConnectionResetError("the connection ended")
-        received += part
-    return bytes(received)
-
-
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0.0:
-        raise TimeoutError("too late")
-    return left
+# Bytes of a question: a square matrix of 1,000 columns fits.
+LARGEST_QUESTION = 1 << 23
+# Seconds in which a header must come.
+PATIENCE = 5.0
+# Characters of a caller's text that are logged, and lines of refusals in a minute.
+LOGGED, REFUSALS = 100, 100
 
 
 @doors
 class SiteDaemon:
-    """Answers questions to one site at a unix socket, one at a time, until it is stopped.
+    """Answers questions to one site at a unix socket, until it is stopped.
 
     Parameters
     ----------
@@ -132,6 +60,9 @@ class SiteDaemon:
         Where the socket will be, at most 100 bytes long; its folder must exist.
     group : str, optional
         Group of the operating system whose members may ask; by default only the account itself.
+    allow_uids : collection of int, optional
+        Accounts, by number, that may ask; by default all that can open the socket. It takes away, and
+        grants nothing: the socket's rights stand as they are.
     timeout : float
         Seconds that a question may take to arrive, and an answer to be taken.
     largest : int
@@ -150,9 +81,16 @@ class SiteDaemon:
     can read the rows, the key and the ledger, and let code that comes from elsewhere run under another
     account of `group`.
 
+    **Limits.** 64 callers at once, 48 of one account: beyond, the one that has kept the daemon waiting for
+    longest is hung up on. A header has 64 KiB and comes within 5 seconds; a question 8 MiB, a text of 4 MiB
+    and 131,072 values; bodies and replies under way 16 MiB together. Accounts take turns in being answered,
+    however many questions one of them has. Log lines are JSON in ASCII, with at most 100 characters of what a
+    caller wrote, and at most 100 refusals a minute.
+
     Examples
     --------
     >>> import tempfile, numpy as np
+    >>> from privinf.federation import RemoteSite
     >>> from privinf.schema import Design
     >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)
@@ -168,8 +106,9 @@ class SiteDaemon:
         path: str | PathLike[str],
         *,
         group: str | None = None,
+        allow_uids: Collection[int] | None = None,
         timeout: float = 30.0,
-        largest: int = LARGEST,
+        largest: int = LARGEST_QUESTION,
     ) -> None:
         if not isinstance(site, Site):
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")
@@ -178,6 +117,8 @@ class SiteDaemon:
         self._site, self.name = site, name
         self._timeout = check_positive(timeout, "timeout")
         self._largest = check_count(largest, "largest")
+        self._allowed = None if allow_uids is None else _accounts(allow_uids)
+        self._callers, self._journal = Callers(), _LogLines(name)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.path = Path(path).absolute()
@@ -193,10 +134,14 @@ class SiteDaemon:
                     connection, _ = self._socket.accept()
                 except TimeoutError:
                     continue
-                with connection:
-                    self._converse(connection)
+                except OSError as problem:  # such as no more descriptors
+                    self._journal.refused("no caller can be taken", reason=problem.strerror or "")
+                    self._stopping.wait(TICK)
+                    continue
+                self._take(connection)
         finally:
             self._close()
+            self._callers.end()
 
     def started(self) -> Self:
         """Serve in a thread of this process, for tests and trials; leaving a ``with`` block stops it."""
@@ -210,31 +155,73 @@ class SiteDaemon:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _take(self, connection: socket.socket) -> None:
+        """Give a caller a worker, unless his account may not ask or is everywhere already."""
+        uid = account_of(connection)
+        if self._allowed is not None and uid not in self._allowed:
+            self._journal.refused("not on the list", uid=uid)
+            connection.close()
+            return
+        caller = self._callers.enter(connection, uid)
+        if caller is None:
+            self._journal.refused("too many at once", uid=uid)
+            connection.close()
+            return
+        worker = threading.Thread(target=self._converse, args=(caller,), name=f"caller of {self.name}")
+        caller.worker, worker.daemon = worker, True
+        try:
+            worker.start()
+        except RuntimeError:  # no more threads
+            caller.worker = None
+            self._callers.leave(caller)
+
+    def _converse(self, caller: Caller) -> None:
         """Take one question and give its answer; a caller who breaks off is let go."""
         try:
-            reply = self._answer(receive(connection, self._timeout, self._largest))
-        except StorageError as problem:
-            reply = self._refusal(problem)
+            reply = self._heard(caller)
+            send(caller.connection, reply.pack(), self._timeout)
         except OSError:
-            log.info("%s: no whole question came", self.name)
-            return
-        try:
-            send(connection, reply.pack(), self._timeout)
-        except OSError:
-            log.info("%s: the answer was not taken", self.name)
+            self._journal.refused("hung up", uid=caller.uid)
+        except Exception as problem:  # a worker must not end without a word
+            self._journal.refused("failed", uid=caller.uid, reason=type(problem).__name__)
+        finally:
+            self._callers.leave(caller)
 
-    def _answer(self, message: tuple[dict[str, Any], Message]) -> Reply:
-        name, query = _question(message)
-        if name != self.name:
-            return self._refusal(ArgumentError(f"this is not the site {name!r}"))
-        reply = self._site.handle(query, self.name)
-        asked, found = ascii(query.op)[1:-1], reply.error or "answered"
-        log.info("%s: %s, position %d: %s", self.name, asked, query.sequence, found)
+    def _heard(self, caller: Caller) -> Reply:
+        """Return the reply to what a caller says; OSError if he breaks off."""
+        end = time.monotonic() + self._timeout
+        try:
+            first = min(end, time.monotonic() + PATIENCE)
+            header = receive_header(caller.connection, first, self._largest, MOST_TEXT_BYTES)
+            self._check_header(header)
+            if not self._callers.hold(caller, header.size):
+                return self._refusal(StorageError("the message finds no room: ask again later"), caller)
+            body = receive_body(caller.connection, header, end)
+            check_values(header, body)
+            with self._callers.turn(caller):
+                reply = self._answer(header, body, caller)
+                del body
+        except (ArgumentError, StorageError) as problem:
+            return self._refusal(problem, caller)
+        if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
+            raise ConnectionAbortedError("no room for the answer")
         return reply
 
-    def _refusal(self, problem: Exception) -> Reply:
-        log.info("%s: refused", self.name)
+    def _check_header(self, header: Header) -> None:
+        """Refuse a question by its header alone, before its body is read."""
+        if set(header.fields) != {"to"}:
+            raise StorageError("the message names no site")
+        if header.fields["to"] != self.name:
+            raise ArgumentError(f"this is not the site {header.fields['to'][:LOGGED]!r}")
+
+    def _answer(self, header: Header, body: bytearray, caller: Caller) -> Reply:
+        query = Query.unpack(*unframe(header, body))
+        reply = self._site.handle(query, self.name)
+        self._journal.answered(query, reply, caller.uid)
+        return reply
+
+    def _refusal(self, problem: Exception, caller: Caller) -> Reply:
+        self._journal.refused(str(problem), uid=caller.uid)
         return Reply(self.name, NOTHING, len(self._site), error=f"{type(problem).__name__}: {problem}")
 
     def _close(self) -> None:
@@ -256,62 +243,46 @@ class SiteDaemon:
         raise TypeError("a daemon holds raw rows: it is not pickled")
 
 
-@doors
-class RemoteSite:
-    """The way to a site that a `SiteDaemon` of this machine holds.
+class _LogLines:
+    """A daemon's log: a line of JSON in ASCII for every question, and for so many refusals in a minute."""
 
-    Parameters
-    ----------
-    path : path
-        The daemon's socket.
-    timeout : float
-        Seconds to wait for an answer.
+    def __init__(self, site: str) -> None:
+        self._site, self._lock = site, threading.Lock()
+        self._minute, self._refused = 0, 0
 
-    Notes
-    -----
-    **Privacy.** Knows the path and nothing else.
-    """
+    def answered(self, query: Query, reply: Reply, uid: int) -> None:
+        """Log a question that reached the site."""
+        told = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
+        self._write("answered" if not reply.error else "refused by the site", uid=uid, **told)
 
-    __slots__ = ("_path", "_timeout")
+    def refused(self, event: str, **told: Any) -> None:
+        """Log what was refused before the site saw it, unless there was too much of that in this minute."""
+        minute = int(time.monotonic() // 60.0)
+        with self._lock:
+            if minute != self._minute:
+                left_out, self._minute, self._refused = self._refused - REFUSALS, minute, 0
+                if left_out > 0:
+                    self._write("more of the like", count=left_out)
+            self._refused += 1
+            if self._refused > REFUSALS:
+                return
+        self._write(event, **told)
 
-    def __init__(self, path: str | PathLike[str], *, timeout: float = 60.0) -> None:
-        self._path = str(path)
-        self._timeout = check_positive(timeout, "timeout")
-
-    def handle(self, query: Query, name: str) -> Reply:
-        """Return the answer of the site `name`.
-
-        Raises
-        ------
-        AlignmentError
-            No daemon answers at the path within the time; whether it has charged the question is not known,
-            and asking again costs nothing more.
-        StorageError
-            What came back is no answer.
-        """
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                connection.settimeout(self._timeout)
-                connection.connect(self._path)
-                send(connection, query.pack(), self._timeout, to=name)
-                _, message = receive(connection, self._timeout, LARGEST)
-        except OSError as problem:
-            raise AlignmentError(
-                f"no answer from the daemon of site {name!r} at {self._path} "
-                f"({problem.strerror or 'too late'})"
-            ) from None
-        return Reply.unpack(*message)
-
-    def __repr__(self) -> str:
-        return f"RemoteSite({self._path!r})"
+    def _write(self, event: str, **told: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        log.info("%s", log_line({"time": now, "site": self._site, "event": event, **told}))
 
 
-def _question(message: tuple[dict[str, Any], Message]) -> tuple[str, Query]:
-    """Return whom the question is for, and the question; StorageError if it is none."""
-    header, (text, arrays) = message
-    if set(header) != {"to"} or not isinstance(header["to"], str):
-        raise StorageError("the message names no site")
-    return header["to"], Query.unpack(text, arrays)
+def log_line(told: Mapping[str, Any]) -> str:
+    """Return facts as one line of JSON in ASCII, texts shortened: nothing in it can begin another line."""
+    short = {name: value[:LOGGED] if isinstance(value, str) else value for name, value in told.items()}
+    return json.dumps(short, ensure_ascii=True)
+
+
+def _accounts(uids: Collection[int]) -> frozenset[int]:
+    if isinstance(uids, str) or not isinstance(uids, Collection):
+        raise ArgumentError("allow_uids must be a list of numbers of accounts")
+    return frozenset(check_count(uid, "allow_uids", least=0) for uid in uids)
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:

@@ -14,9 +14,9 @@ from typing import Any
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.daemon import RemoteSite
-from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
+from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
 from privinf.federation.site import NOTHING, Site
+from privinf.federation.sockets import RemoteSite, no_reply, own_reply
 from privinf.validation import check_positive
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class FlowerFederation:
         while True:
             for node, reply in self._pull(waiting):
                 if reply is not None:
-                    replies[asked[node]] = _checked(reply, asked[node])
+                    replies[asked[node]] = own_reply(reply, asked[node])
             if not waiting or time.monotonic() >= end:
                 break
             time.sleep(self._poll)
@@ -160,7 +160,7 @@ class FlowerFederation:
                 continue
             del waiting[message.metadata.reply_to_message_id]
             if message.has_error():
-                log.warning("node %d could not answer: %s", node, message.error.reason)
+                log.warning("node %d could not answer: %s", node, ascii(message.error.reason)[:LONGEST_ERROR])
             found.append((node, None if message.has_error() else _reply(message.content)))
         return found
 
@@ -309,12 +309,4 @@ def _reply(content: Any) -> Reply:
     try:
         return Reply.unpack(*unpacked(content))
     except Exception:
-        return Reply("", NOTHING, 0, error="StorageError: what it sent is no reply")
-
-
-def _checked(reply: Reply, name: str) -> Reply:
-    """Return the reply of the site that was asked, or one that says why it is not one."""
-    if reply.site == name:
-        return reply
-    text = reply.error if not reply.site else "AlignmentError: it answered under another name"
-    return Reply(name, NOTHING, 0, error=text)
+        return no_reply("")

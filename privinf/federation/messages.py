@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.typing import Floats
-from privinf.validation import check_count
+from privinf.validation import check_count, shown_name
 
 Message = tuple[str, dict[str, NDArray[Any]]]
 
@@ -35,7 +35,11 @@ class Changed(TypedDict, total=False):
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-_REPLIED = ("sums", "masked")
+_REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
+# Rows that a site may say it has: beyond, no sum over them would be exact.
+MOST_SITE_ROWS = 1 << 48
+# Characters of a site's error that are told on.
+LONGEST_ERROR = 2_000
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
@@ -177,6 +181,11 @@ class Reply:
         ``"ErrorName: message"`` where the site did not answer; the message holds no value.
     masked : ndarray of uint64
         The answer to a secure sum: noisy integers under masks.
+
+    Raises
+    ------
+    ArgumentError
+        A field is of another type; whether its numbers fit a question is for who asked.
     """
 
     site: str
@@ -185,6 +194,13 @@ class Reply:
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
     masked: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+
+    def __post_init__(self) -> None:
+        kinds = {"site": str, "error": str, "facts": Mapping, "sums": np.ndarray, "masked": np.ndarray}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]:
+            raise ArgumentError(f"a reply's {wrong[0]} is of another type")
+        if check_count(self.rows, "rows", least=0) > MOST_SITE_ROWS:
+            raise ArgumentError(f"rows must be at most {MOST_SITE_ROWS}")
 
     def pack(self) -> Message:
         """Return the answer as JSON text and arrays by name."""
@@ -195,11 +211,11 @@ class Reply:
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
         """Read back what `pack` wrote; StorageError if it is not that."""
-        header = _read(text, cls)
-        masked = arrays.get("masked", np.empty(0, dtype=np.uint64))
-        if not {"sums"} <= set(arrays) <= set(_REPLIED) or masked.dtype != np.uint64:
-            raise StorageError("the message is not a reply")
-        return cls(**header, sums=np.asarray(arrays["sums"], dtype=np.float64), masked=masked)
+        with suppress(Exception):  # as for a question
+            right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
+            if "sums" in arrays and right:
+                return cls(**_read(text, cls) | dict(arrays))
+        raise StorageError("the message is not a reply")
 
     def __repr__(self) -> str:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"
@@ -284,17 +300,20 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
     Parameters
     ----------
     descriptions : mapping
-        `Site.description` by site.
+        `Site.description` by site; one that is none is named too.
     """
     names = list(descriptions)
     first = descriptions[names[0]]
-    for name in names[1:]:
-        other = descriptions[name]
-        own, known = (one.get("version", "unknown") for one in (other, first))
+    for name, other in descriptions.items():
+        own, known = (shown_name(one.get("version", "unknown")).strip("'") for one in (other, first))
         if own != known:
             raise AlignmentError(
                 f"site {name!r} runs privinf {own}, site {names[0]!r} {known}: install the same"
             )
+        if not _is_description(other):
+            raise AlignmentError(f"site {name!r} sent no description of its columns")
+    for name in names[1:]:
+        other = descriptions[name]
         # A digest leaves out bounds whose last bit may depend on the platform.
         for part, told in (("schema", "schema"), ("digest", "design")):
             if first[part] != other[part]:
@@ -302,12 +321,22 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
                 raise AlignmentError(f"site {name!r} has {what} than site {names[0]!r}")
 
 
+def _is_description(facts: Mapping[str, Any]) -> bool:
+    """Say whether a site's facts are of the types that a description has."""
+    for part, kind in (("design", list), ("schema", Mapping)):
+        held = facts.get(part, 0)
+        if held is not None and not (isinstance(held, Mapping) and isinstance(held.get("columns"), kind)):
+            return False
+    texts = (facts.get("version"), facts.get("digest"))
+    return all(isinstance(text, str) for text in texts) and isinstance(facts.get("roster"), str | None)
+
+
 def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a site's description without the design of its last question, if its schema can take others.
 
     A site that was started again has none, and may yet be one of those that go on with a fit.
     """
-    return description if description["schema"] is None else {**description, "design": None, "digest": ""}
+    return description if description.get("schema") is None else {**description, "design": None, "digest": ""}
 
 
 def _difference(first: Any, other: Any) -> str:

@@ -11,8 +11,14 @@ from privinf import errors
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError
-from privinf.federation.messages import Federation, Query, Reply, check_alike, plain_args
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    UnforeseenError,
+)
+from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import NO_CLIENT, NOTHING_ADDED, PUBLIC_CLIENTS, PUBLIC_N
 from privinf.mechanisms.statistics.block import exact_bits
@@ -184,10 +190,7 @@ class Rounds:
 
     def _round(self, query: Query, asked: list[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""
-        replies = self._federation.ask(query, asked)
-        for reply in replies:
-            if reply.error:
-                raise refusal_of(reply)
+        replies = answers_of(self._federation, query, asked)
         silent = [name for name in asked if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
             raise AlignmentError(f"no answer from site {', '.join(map(repr, silent))}")
@@ -203,10 +206,9 @@ class Rounds:
         replies = self._round(query, names)
         check_alike({reply.site: reply.facts for reply in replies})
         self._rows = {reply.site: reply.rows for reply in replies}
-        facts = replies[0].facts["design"]
-        if facts is None:
-            raise NotAvailableError("the sites have a schema but no design yet: pass design=")
-        return Design.from_dict(facts)
+        if empty := [name for name, rows in self._rows.items() if rows < 1]:
+            raise AlignmentError(f"site {empty[0]!r} says that it has no rows")
+        return _described(replies[0], design)
 
     def _count(self, names: Sequence[str]) -> int:
         return sum(self._rows[name] for name in names)
@@ -220,11 +222,58 @@ class Rounds:
         self._sequence = max(self._sequence, self._sequence + 1 if to is None else to)
 
 
+def answers_of(federation: Federation, query: Query, asked: Sequence[str]) -> list[Reply]:
+    """Ask, and return the answers, each once and of a site that was asked; refusals are raised.
+
+    Raises
+    ------
+    AlignmentError
+        What came is no reply, or of a site that was not asked, or a site's second one; the message names it.
+    PrivinfError
+        A site refuses; the message names it.
+    """
+    replies = federation.ask(query, asked)
+    seen: set[str] = set()
+    for reply in replies:
+        if not isinstance(reply, Reply):
+            raise AlignmentError(f"what came from the sites {', '.join(map(repr, asked))} is no reply")
+        if reply.site not in asked:
+            raise AlignmentError(f"an answer came from {shown(reply.site)}, a site that was not asked")
+        if reply.site in seen:
+            raise AlignmentError(f"site {reply.site!r} answered twice")
+        seen.add(reply.site)
+    for reply in replies:
+        if reply.error:
+            raise refusal_of(reply)
+    return replies
+
+
+def _described(reply: Reply, asked: Design | None) -> Design:
+    """Return the design that the sites are asked about: by their description, or as it was sent to them."""
+    facts = reply.facts["design"]
+    if facts is None:
+        raise NotAvailableError("the sites have a schema but no design yet: pass design=")
+    problem = ""
+    try:
+        found = Design.from_dict(facts)
+    except PrivinfError as error:
+        problem = f"described no design: {error}"
+    else:
+        if found.digest != reply.facts["digest"]:
+            problem = "gave its design another design's digest"
+        elif asked is not None and found.digest != asked.digest:
+            problem = "took another design than was sent"
+    if problem:
+        raise AlignmentError(f"site {reply.site!r} {problem}")
+    return found
+
+
 def refusal_of(reply: Reply) -> PrivinfError:
     """Return a site's error as one of this package's, with the site's name."""
-    kind, _, message = reply.error.partition(": ")
+    text = "".join(one if one.isprintable() else " " for one in reply.error[:LONGEST_ERROR])
+    kind, _, message = text.partition(": ")
     found = getattr(errors, kind, None)
-    usable = isinstance(found, type) and issubclass(found, PrivinfError)
+    usable = isinstance(found, type) and issubclass(found, PrivinfError) and found is not UnforeseenError
     return (found if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
 
 

@@ -17,6 +17,7 @@ from privinf.federation.local import LocalSites
 from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.noisy import NoisyGram, NoisySum, Ranking, histogram_quantile, of_the_sum
+from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
     MissingSites,
@@ -430,9 +431,15 @@ class TrustedServer(Rounds):
         """Ask, and return the un-noised sum: never let it out of the calling method."""
         replies = self._round(query, asked)
         for reply in replies:
-            good = reply.sums.shape == reach.shape and np.isfinite(reply.sums).all()
-            if not good or reply.rows != self._rows[reply.site]:
+            good = reply.sums.dtype == np.float64 and reply.sums.shape == reach.shape
+            if not good or not np.isfinite(reply.sums).all() or reply.rows != self._rows[reply.site]:
                 raise AlignmentError(f"site {reply.site!r} sent an answer that does not fit the question")
+            most = reach.units(reply.rows) * reach.bound * (1.0 + TOLERANCE) + TOLERANCE
+            if np.abs(reply.sums).max(initial=0.0) > most:
+                raise AlignmentError(
+                    f"site {reply.site!r} sent a sum that no {reply.rows} rows can have: it is not used, and "
+                    "the charge stands"
+                )
         total = np.zeros(reach.shape)
         for reply in sorted(replies, key=lambda reply: reply.site):
             total += reply.sums

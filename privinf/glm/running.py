@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,22 @@ def run_fit(
     asked = Covariance.of(request.cov_type, rows.design.schema)
     if asked.scaled and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
-    found = _run(rows, trust, ledger, model, replace(request, cov_type=asked.kind or "HC0"), spending)
+    request = replace(request, cov_type=asked.kind or "HC0")
+    with ExitStack() as held:
+        found = _run(rows, trust, ledger, model, request, spending, held)
     return absorbing(small_sampled(found, asked.scaled), rows.roles.effects)
 
 
 def _run(
-    rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
+    rows: GlmRows,
+    trust: Trust,
+    ledger: Ledger,
+    model: str,
+    request: FitRequest,
+    spending: Mapping[str, Any],
+    held: ExitStack,
 ) -> FederatedGLMResults:
+    """Fit; the folder of the checkpoint is held until the caller's stack is left."""
     level = {name: value for name, value in spending.items() if name != "rng"}
     rows = rows if request.targets is None else rows.user
     whole, rows = rows, rows.reported()
@@ -93,7 +103,7 @@ def _run(
         engines = plan.curved or (plan.looks is not None and not plan.looks.adapt)
         whole.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
     folder = _folder(whole, trust, request, plan)
-    left = plan.mu if folder is None else folder.unspent(plan.mu, ledger)
+    left = plan.mu if folder is None else held.enter_context(folder).unspent(plan.mu, ledger)
     if 0.0 < left < math.inf:
         ledger.check(GaussianLoss(left))
     before = len(ledger.entries)

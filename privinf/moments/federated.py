@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -125,35 +126,36 @@ class FederatedMoments:
             told = cov_type, parts, self.trust, self.response_weight, max_colluding
             fit = fit_digest(self.design, self._total_args(), *told)
             folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
-        left = total if folder is None else folder.unspent(total, ledger)
-        if left > 0.0:
-            ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
-        server = self._server(ledger, spending.get("rng"), max_colluding)
-        n, p = server.nobs, len(self.design.names)
-        if n < p:
-            raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
-        warn_of_large_delta(delta, n)
-        rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
-        first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
-        arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
-        law: dict[str, Any] = {
-            "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
-            "delta": delta, "noise_free": math.isinf(total),
-            "sites": len(first.sites), "max_colluding": max_colluding,
-        }  # fmt: skip
-        if len(parts) > 1:
-            plan = self._plan(arrays, n, first.scale, parts[1])
-            bound = plan.largest if law["noise_free"] else plan.bound
-            asked = self._shared_args() | {
-                "response_factor": 1.0 / self.design.y_scale, "coefficients": plan.coefficients,
-                "residual_clip": bound,
+        with folder or nullcontext():
+            left = total if folder is None else folder.unspent(total, ledger)
+            if left > 0.0:
+                ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
+            server = self._server(ledger, spending.get("rng"), max_colluding)
+            n, p = server.nobs, len(self.design.names)
+            if n < p:
+                raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
+            warn_of_large_delta(delta, n)
+            rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
+            first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
+            arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
+            law: dict[str, Any] = {
+                "trust": self.trust, "response_weight": self.response_weight, "scale": first.scale,
+                "delta": delta, "noise_free": math.isinf(total),
+                "sites": len(first.sites), "max_colluding": max_colluding,
             }  # fmt: skip
-            second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
-            arrays["residual_moments"] = second.values
-            law |= {
-                "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,
-            }  # fmt: skip
-        return Release("moments", arrays, law, self.design, rounds.entries, n)
+            if len(parts) > 1:
+                plan = self._plan(arrays, n, first.scale, parts[1])
+                bound = plan.largest if law["noise_free"] else plan.bound
+                asked = self._shared_args() | {
+                    "response_factor": 1.0 / self.design.y_scale, "coefficients": plan.coefficients,
+                    "residual_clip": bound,
+                }  # fmt: skip
+                second = rounds.ask("moments.residual", asked, "residual moments", parts[1])
+                arrays["residual_moments"] = second.values
+                law |= {
+                    "residual_bound": bound, "residual_scale": second.scale, "residual_largest": plan.largest,
+                }  # fmt: skip
+            return Release("moments", arrays, law, self.design, rounds.entries, n)
 
     @property
     def _constants(self) -> int:

@@ -100,7 +100,8 @@ def test_a_daemon_from_files_is_killed_and_started_again(folder):
         assert again.sums.tobytes() == before.sums.tobytes()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-        assert "column_sums, position 1: answered" in process.stderr.read()
+        told = json.loads(process.stderr.read().splitlines()[0])
+        assert (told["op"], told["sequence"], told["event"]) == ("column_sums", 1, "answered")
     assert not (folder / "north.sock").exists()
     with SiteLedger("north.ledger") as ledger:
         assert [entry.label for entry in ledger.entries] == ["sums"]

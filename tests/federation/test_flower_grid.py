@@ -18,15 +18,16 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Sto
 from privinf.federation import (
     InProcessFederation,
     Query,
+    RemoteSite,
     Reply,
     SecureServer,
     Site,
+    SiteDaemon,
     SitePolicy,
     TrustedServer,
     flower,
     pinned_keys,
 )
-from privinf.federation.daemon import RemoteSite, SiteDaemon
 from privinf.federation.flower import FlowerFederation, client_app, daemon_of, packed, server_app, unpacked
 from privinf.noise import SimulationNoise
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from glm_sites import NAMES, fits_of, sites_of
 
-from privinf.federation import InProcessFederation
-from privinf.federation.daemon import RemoteSite, SiteDaemon
+from privinf.federation import InProcessFederation, RemoteSite, SiteDaemon
 from privinf.federation.flower import client_app, server_app
 
 pytest.importorskip("ray")

@@ -66,6 +66,23 @@ def test_a_key_without_a_secret_is_refused(public):
         IdentityKey().shared(public)
 
 
+# The points of small order, and two that are written in a second way.
+FIELD = 2**255 - 19
+EIGHTH = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+WEAK = [0, 1, FIELD - 1, *EIGHTH, FIELD, FIELD + 1, FIELD + 9, 2**255 + 9, 2**256 - 1]
+
+
+@pytest.mark.parametrize("number", WEAK)
+def test_a_roster_takes_no_key_that_hides_nothing(number):
+    """A question with such a neighbour was charged, and then failed."""
+    key = number.to_bytes(32, "little").hex()
+    with pytest.raises(ArgumentError, match="the key of site 'b' is no public key"):
+        Roster({"a": IdentityKey().public, "b": key})
+
+
 def test_the_package_imports_no_cryptography():
     code = "import sys, privinf.federation; assert 'cryptography' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

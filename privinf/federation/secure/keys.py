@@ -18,6 +18,8 @@ from privinf.errors import ArgumentError, StorageError
 from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 
 SITE_KEY_BYTES = 32
+# Of Curve25519's field: a public key is a number below it.
+FIELD = 2**255 - 19
 
 
 @cache
@@ -170,6 +172,8 @@ class Roster:
                 raise ArgumentError(
                     f"the key of site {name!r} must be {2 * SITE_KEY_BYTES} hexadecimal digits"
                 )
+            if not _shares(key):
+                raise ArgumentError(f"the key of site {name!r} is no public key: no secret goes with it")
         if len(set(self.keys.values())) < len(self.keys):
             raise ArgumentError("a key stands twice in the roster: every site has its own")
         ordered = dict(sorted(self.keys.items()))
@@ -216,6 +220,23 @@ def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
 def _seal(secret: bytes) -> str:
     """Return the checksum of a key, which its file holds."""
     return hashlib.sha256(b"privinf identity key" + secret).hexdigest()
+
+
+def _shares(key: str) -> bool:
+    """Say whether a secret shared with this public key is one: written in one way, of no small order.
+
+    A point of small order gives zero with whatever secret it is multiplied, and the exchange refuses it.
+    """
+    public = bytes.fromhex(key)
+    if int.from_bytes(public, "little") >= FIELD:
+        return False
+    x25519 = primitives("hazmat.primitives.asymmetric.x25519")
+    try:
+        probe = x25519.X25519PrivateKey.from_private_bytes(bytes(range(SITE_KEY_BYTES)))
+        probe.exchange(x25519.X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_hex(text: str) -> bool:

@@ -47,8 +47,8 @@ from privinf.federation.rounds import (
     MissingSites,
     PlannedSum,
     SumOptions,
+    answers_of,
     check_question,
-    refusal_of,
     with_question,
     without_digits,
 )
@@ -108,16 +108,10 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     **Privacy.** Sees masked words; their sum is the release.
     """
     roster = list(query.masking["roster"])
-    answers = federation.ask(query, roster)
-    replies = {reply.site: reply for reply in answers}
-    if len(replies) < len(answers):
-        raise AlignmentError("a site answered twice")
-    for reply in answers:
-        if reply.error:
-            raise refusal_of(reply)
+    replies = {reply.site: reply for reply in answers_of(federation, query, roster)}
     for name, reply in replies.items():
         fits = reply.masked.shape == (size,) and reply.masked.dtype == np.uint64
-        if name not in roster or not fits or reply.rows != rows[name]:
+        if not fits or reply.rows != rows[name]:
             raise AlignmentError(f"site {name!r} sent an answer that does not fit the question")
     silent = tuple(name for name in roster if name not in replies)
     if silent:

@@ -1,0 +1,149 @@
+"""Who is connected to a daemon, how much of it each account may have, and whose turn it is."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+# Connections at once, and those of one account.
+MOST_CALLERS, MOST_OF_ONE = 64, 48
+# Bytes of bodies and replies that are under way together; smaller ones are not counted.
+BYTES_HELD, SMALL_BODY = 1 << 24, 1 << 16
+# Seconds that nobody is hung up on.
+GRACE = 0.25
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+
+def account_of(connection: socket.socket) -> int:
+    """Return the account at the other end, as the kernel knows it."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    uid: int = CREDENTIALS.unpack(found)[1]
+    return uid
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """One connection: its account, since when it is there, bytes that it holds, and who waits for whom."""
+
+    connection: socket.socket
+    uid: int
+    since: float = field(default_factory=time.monotonic)
+    held: int = 0
+    waited_for: bool = True
+    worker: threading.Thread | None = None
+
+
+class Callers:
+    """The connections of a daemon, within limits; and the order of answers, in turn of the accounts.
+
+    Notes
+    -----
+    A caller whom the daemon waits for, for his question or for him to take its answer, is hung up on when
+    another one needs the place: of the account that has most, the one that came first. Nobody is in his first
+    quarter of a second, and nobody whose question is complete.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._present: set[Caller] = set()
+        self._waiting: OrderedDict[int, deque[Caller]] = OrderedDict()
+        self._answering = False
+
+    def enter(self, connection: socket.socket, uid: int) -> Caller | None:
+        """Take a caller, None if there is no place even after a moment."""
+        end = time.monotonic() + 2.0 * GRACE
+        with self._changed:
+            while not self._place_for(uid):
+                if time.monotonic() >= end:
+                    return None
+                self._changed.wait(GRACE / 10.0)
+            caller = Caller(connection, uid)
+            self._present.add(caller)
+        return caller
+
+    def _place_for(self, uid: int) -> bool:
+        """Say whether there is a place, and make one if there is none."""
+        mine = [caller for caller in self._present if caller.uid == uid]
+        if len(mine) >= MOST_OF_ONE:
+            return self._hang_up(mine)
+        if len(self._present) >= MOST_CALLERS:
+            most, _ = Counter(caller.uid for caller in self._present).most_common(1)[0]
+            return self._hang_up([caller for caller in self._present if caller.uid == most])
+        return True
+
+    def _hang_up(self, among: list[Caller]) -> bool:
+        """Hang up on the first of some callers whom the daemon waits for; say whether there was one."""
+        late = time.monotonic() - GRACE
+        waited = [caller for caller in among if caller.waited_for and caller.since <= late]
+        if not waited:
+            return False
+        first = min(waited, key=lambda caller: caller.since)
+        self._remove(first)
+        return True
+
+    def _remove(self, caller: Caller) -> None:
+        """Take a caller out; his worker notices, and ends."""
+        self._present.discard(caller)
+        with suppress(OSError):
+            caller.connection.shutdown(socket.SHUT_RDWR)
+
+    def hold(self, caller: Caller, size: int) -> bool:
+        """Let a caller hold so many bytes instead of those before; say whether there is room for them."""
+        needed = size if size > SMALL_BODY else 0
+        end = time.monotonic() + 2.0 * GRACE
+        with self._changed:
+            caller.held, caller.since, caller.waited_for = 0, time.monotonic(), True
+            while sum(other.held for other in self._present) + needed > BYTES_HELD:
+                if time.monotonic() >= end or caller not in self._present:
+                    return False
+                if not self._hang_up([other for other in self._present if other.held]):
+                    self._changed.wait(GRACE / 10.0)
+            caller.held = needed
+            return True
+
+    @contextmanager
+    def turn(self, caller: Caller) -> Iterator[None]:
+        """Wait until it is this caller's turn to be answered."""
+        with self._changed:
+            caller.waited_for = False
+            self._waiting.setdefault(caller.uid, deque()).append(caller)
+            while self._answering or self._first() is not caller:
+                self._changed.wait()
+            self._answering = True
+            queue = self._waiting.pop(caller.uid)
+            queue.popleft()
+            if queue:
+                self._waiting[caller.uid] = queue  # behind the other accounts
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._answering = False
+                self._changed.notify_all()
+
+    def _first(self) -> Caller | None:
+        return next((queue[0] for queue in self._waiting.values()), None)
+
+    def leave(self, caller: Caller) -> None:
+        """Forget a caller and close the connection."""
+        with self._changed:
+            self._present.discard(caller)
+            self._changed.notify_all()
+        caller.connection.close()
+
+    def end(self) -> None:
+        """Hang up on all whom the daemon waits for, and wait for the others' answers."""
+        with self._changed:
+            present = list(self._present)
+            for caller in present:
+                if caller.waited_for:
+                    self._remove(caller)
+        for caller in present:
+            if caller.worker is not None:
+                caller.worker.join()

@@ -1,0 +1,203 @@
+"""Frames: how messages travel through a socket. A small header comes first, and says all about the body.
+
+    magic, bytes of the header, bytes of the body | JSON header | arrays, then the text
+
+The header names the site, the length of the text, and the kind and shape of every array. It is checked in
+one pass, against limits and against the size of the body, before a byte of the body is read. Never a pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privinf.errors import ArgumentError, StorageError
+from privinf.federation.messages import Message
+
+MAGIC = b"privinf2"
+HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the body
+ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
+CHUNK = 1 << 20
+# Of one header: its bytes, arrays, characters of a name or a further text, and dimensions of an array.
+MOST_HEADER, MOST_ARRAYS, MOST_NAME, MOST_DIMENSIONS = 1 << 16, 64, 1_000, 8
+# Bytes of a question's text, and of values in it: what Python makes of them takes some fifty times as much.
+MOST_TEXT_BYTES, MOST_VALUES = 1 << 22, 1 << 17
+# Bytes of a reply's body.
+LARGEST = 1 << 28
+FOREIGN = "the message is not one of privinf"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a header says.
+
+    Attributes
+    ----------
+    fields : mapping of str to str
+        Further texts, such as the site that is asked.
+    text : int
+        Bytes of the text.
+    arrays : tuple of (str, str, tuple of int)
+        Name, kind and shape of every array, in their order.
+    size : int
+        Bytes of the body.
+    """
+
+    fields: Mapping[str, str]
+    text: int
+    arrays: tuple[tuple[str, str, tuple[int, ...]], ...]
+    size: int
+
+
+def frame(message: Message, **fields: str) -> list[bytes]:
+    """Return a message as bytes, part by part; `fields` holds further texts.
+
+    Raises
+    ------
+    ArgumentError
+        It has more arrays, or longer names, than a header holds.
+    """
+    text, arrays = message
+    little = {
+        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        for name, array in arrays.items()
+    }
+    content = text.encode()
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in little.items()]
+    head = json.dumps({**fields, "text": len(content), "arrays": shapes}).encode()
+    if len(head) > MOST_HEADER or len(arrays) > MOST_ARRAYS:
+        raise ArgumentError(f"a message has at most {MOST_ARRAYS} arrays, and short names")
+    size = len(content) + sum(array.nbytes for array in little.values())
+    return [
+        HEAD.pack(MAGIC, len(head), size), head, *(array.tobytes() for array in little.values()), content
+    ]  # fmt: skip
+
+
+def read_header(content: bytes, size: int) -> Header:
+    """Return what a header says of a body of `size` bytes; StorageError if it is none, or of another body."""
+    try:
+        found = json.loads(content)
+        text, arrays = found.pop("text"), found.pop("arrays")
+        if len(arrays) <= MOST_ARRAYS and _short(found) and _whole(text, size):
+            listed = tuple((name, kind, tuple(shape)) for name, kind, shape in arrays)
+            if len({name for name, _, _ in listed}) == len(listed):
+                total = text + sum(_bytes(*one, size) for one in listed)
+                if total == size and isinstance(arrays, list):
+                    return Header(found, text, listed, size)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        pass
+    raise StorageError(FOREIGN)
+
+
+def _short(fields: Mapping[str, Any]) -> bool:
+    return all(isinstance(text, str) and len(text) <= MOST_NAME for pair in fields.items() for text in pair)
+
+
+def _whole(number: Any, most: int) -> bool:
+    return type(number) is int and 0 <= number <= most
+
+
+def _bytes(name: Any, kind: Any, shape: tuple[Any, ...], most: int) -> int:
+    """Return the bytes of an array; ValueError if they are more than `most`, or it is none."""
+    if not isinstance(name, str) or len(name) > MOST_NAME or len(shape) > MOST_DIMENSIONS:
+        raise ValueError
+    found = ITEM_BYTES[kind]
+    for length in sorted(shape):
+        if not _whole(length, most) or found > most:
+            raise ValueError
+        found *= length
+    return found
+
+
+def unframe(header: Header, body: bytes | bytearray) -> Message:
+    """Return the message whose header and body these are; StorageError if it is none."""
+    arrays: dict[str, NDArray[Any]] = {}
+    view, start = memoryview(body), 0
+    try:
+        for name, kind, shape in header.arrays:
+            stop = start + _bytes(name, kind, shape, header.size)
+            arrays[name] = _array(view[start:stop], kind, shape)
+            start = stop
+        return str(view[start:], "utf-8"), arrays
+    except ValueError:
+        raise StorageError(FOREIGN) from None
+
+
+def _array(content: memoryview, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    array: NDArray[Any] = np.frombuffer(content, kind).reshape(shape)
+    # A flag of 2 would count twice in a sum.
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise ValueError
+    return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="A")
+
+
+def check_values(header: Header, body: bytes | bytearray) -> None:
+    """Raise StorageError if the text of a body has more values than a question needs."""
+    start = header.size - header.text
+    if sum(body.count(sign, start) for sign in (b",", b"[", b"{")) > MOST_VALUES:
+        raise StorageError(f"the message has more than {MOST_VALUES} values")
+
+
+def send(connection: socket.socket, message: Message, timeout: float, **fields: str) -> None:
+    """Send a message within the time; OSError if it is not taken."""
+    end = time.monotonic() + timeout
+    for part in filter(None, frame(message, **fields)):  # who has all hangs up: nothing more may be sent
+        connection.settimeout(_left(end))
+        connection.sendall(part)
+
+
+def receive(connection: socket.socket, timeout: float, largest: int) -> tuple[Mapping[str, str], Message]:
+    """Return a message that arrives within the time: OSError if none does, StorageError if it is no such."""
+    end = time.monotonic() + timeout
+    header = receive_header(connection, end, largest)
+    return header.fields, unframe(header, receive_body(connection, header, end))
+
+
+def receive_header(connection: socket.socket, end: float, largest: int, most_text: int = LARGEST) -> Header:
+    """Return a header that arrives until `end`; OSError, StorageError as for `receive`."""
+    magic, head, body = HEAD.unpack(_exactly(connection, HEAD.size, end))
+    if magic != MAGIC:
+        raise StorageError(FOREIGN)
+    if head > MOST_HEADER:
+        raise StorageError(f"the message's header is larger than {MOST_HEADER} bytes")
+    if body > largest:
+        raise StorageError(f"the message is larger than {largest} bytes")
+    header = read_header(bytes(_exactly(connection, head, end)), body)
+    if header.text > most_text:
+        raise StorageError(f"the message's text is larger than {most_text} bytes")
+    return header
+
+
+def receive_body(connection: socket.socket, header: Header, end: float) -> bytearray:
+    """Return the body that a header has announced, if it arrives until `end`; else OSError."""
+    return _exactly(connection, header.size, end)
+
+
+def _exactly(connection: socket.socket, size: int, end: float) -> bytearray:
+    received = bytearray(min(size, CHUNK))
+    done = 0
+    while done < size:
+        if done == len(received):
+            received.extend(bytes(min(len(received), size - done)))
+        connection.settimeout(_left(end))
+        with memoryview(received) as view:
+            part = connection.recv_into(view[done:])
+        if not part:
+            raise ConnectionResetError("the connection ended")
+        done += part
+    return received
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0.0:
+        raise TimeoutError("too late")
+    return left

@@ -1,0 +1,228 @@
+"""Sites behind sockets of this machine: the way to one daemon, and a federation of several."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from privinf.doors import doors
+from privinf.errors import AlignmentError, ArgumentError, StorageError
+from privinf.federation.frames import LARGEST, receive, send
+from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
+from privinf.federation.rounds import refusal_of
+from privinf.validation import check_positive, shown_name
+
+log = logging.getLogger(__name__)
+# Seconds between tries where the daemon's queue is full or it has hung up, and how often it may hang up.
+PAUSE, TRIES = 0.02, 5
+# Sites that are asked at once.
+MOST_AT_ONCE = 32
+
+
+@doors
+class RemoteSite:
+    """The way to a site that a `SiteDaemon` of this machine holds.
+
+    Parameters
+    ----------
+    path : path
+        The daemon's socket.
+    timeout : float
+        Seconds to wait for an answer.
+
+    Notes
+    -----
+    **Privacy.** Knows the path and nothing else.
+    """
+
+    __slots__ = ("_path", "_timeout")
+
+    def __init__(self, path: str | PathLike[str], *, timeout: float = 60.0) -> None:
+        self._path = fspath(path)
+        self._timeout = check_positive(timeout, "timeout")
+
+    def handle(self, query: Query, name: str) -> Reply:
+        """Return the answer of the site `name`.
+
+        Raises
+        ------
+        AlignmentError
+            No daemon answers at the path within the time; whether it has charged the question is not known,
+            and asking again costs nothing more.
+        StorageError
+            What came back is no answer.
+        """
+        end, tries = time.monotonic() + self._timeout, 0
+        while True:
+            try:
+                message = self._exchanged(query.pack(), name, end)
+                break
+            except OSError as problem:
+                # A daemon that is full hangs up; the same question again is answered once.
+                tries += isinstance(problem, (ConnectionResetError, BrokenPipeError))
+                again = isinstance(problem, BlockingIOError) or 0 < tries < TRIES
+                if not again or time.monotonic() + PAUSE >= end:
+                    raise AlignmentError(
+                        f"no answer from the daemon of site {name!r} at {self._path} "
+                        f"({problem.strerror or 'too late'})"
+                    ) from None
+            except StorageError:
+                raise StorageError(f"what came from site {name!r} is no reply") from None
+            time.sleep(PAUSE)
+        try:
+            return Reply.unpack(*message)
+        except StorageError:
+            raise StorageError(f"what came from site {name!r} is no reply") from None
+
+    def _exchanged(self, message: Message, name: str, end: float) -> Message:
+        """Send a question and return what comes back."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(max(end - time.monotonic(), PAUSE))
+            connection.connect(self._path)
+            try:
+                send(connection, message, max(end - time.monotonic(), PAUSE), to=name)
+            except (BrokenPipeError, ConnectionResetError):
+                log.debug("the daemon of site %r took a part and hung up", name)  # it may have said why
+            return receive(connection, max(end - time.monotonic(), PAUSE), LARGEST)[1]
+
+    def __repr__(self) -> str:
+        return f"RemoteSite({self._path!r})"
+
+
+@doors
+class SocketFederation:
+    """Sites that daemons of this machine hold, each behind a socket of its own; they are asked side by side.
+
+    Parameters
+    ----------
+    paths : mapping of str to path
+        Socket of the daemon by name of the site.
+    timeout : float
+        Seconds to wait for the answers to a question; a site that is later has not answered.
+    patience : float
+        Seconds to wait until all daemons are there.
+
+    Raises
+    ------
+    AlignmentError
+        A site is not there in time, another one answers at its socket, or sites have different columns or
+        bounds; the message names one.
+    ArgumentError
+        There is no site, a name is no text, or a time is not positive.
+    PrivinfError
+        A site refuses to describe itself; the message names it.
+
+    Notes
+    -----
+    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Whoever may
+    open the sockets may ask: see `SiteDaemon`.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from privinf.federation import Site, SiteDaemon
+    >>> from privinf.schema import Design
+    >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
+    >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)
+    >>> with tempfile.TemporaryDirectory() as folder, SiteDaemon(site, "north", f"{folder}/s").started():
+    ...     [reply.rows for reply in SocketFederation({"north": f"{folder}/s"}).ask(Query("describe"))]
+    [5]
+    """
+
+    def __init__(
+        self, paths: Mapping[str, str | PathLike[str]], *, timeout: float = 120.0, patience: float = 10.0
+    ) -> None:
+        if not isinstance(paths, Mapping) or not paths:
+            raise ArgumentError("paths must map names of sites to the sockets of their daemons, at least one")
+        for name, path in paths.items():
+            if not isinstance(name, str) or not name.strip() or "=" in name:
+                raise ArgumentError("a site's name is a non-empty text without '='")
+            if not isinstance(path, (str, PathLike)):
+                raise ArgumentError(f"the socket of site {name!r} must be a path")
+        self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
+        self._introduced(check_positive(patience, "patience"))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(self._remote)
+
+    def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
+        """Return the replies of those asked (all by default) in their order; who did not answer is absent."""
+        asked = self.sites if sites is None else tuple(self._known(name) for name in sites)
+        found = self._all(query, asked)
+        for answer in found:
+            if isinstance(answer, AlignmentError):
+                log.warning("%s", answer)
+        return [answer for answer in found if isinstance(answer, Reply)]
+
+    def _all(self, query: Query, asked: Sequence[str]) -> list[Reply | AlignmentError]:
+        """Ask side by side; return replies, or why there is none, in their order."""
+        if not asked:
+            return []
+        with ThreadPoolExecutor(min(len(asked), MOST_AT_ONCE)) as pool:
+            return list(pool.map(lambda name: self._one(query, name), asked))
+
+    def _one(self, query: Query, name: str) -> Reply | AlignmentError:
+        """Return a site's reply, one that says so if it is none; or why it did not answer."""
+        try:
+            return own_reply(self._remote[name].handle(query, name), name)
+        except AlignmentError as problem:
+            return problem
+        except StorageError:
+            return no_reply(name)
+
+    def _introduced(self, patience: float) -> None:
+        """Ask all daemons who they are, until each has said so."""
+        end, facts = time.monotonic() + patience, dict[str, Mapping[str, Any]]()
+        while absent := [name for name in self._remote if name not in facts]:
+            for reply in self._all(Query("describe"), absent):
+                if isinstance(reply, AlignmentError):
+                    continue
+                if reply.error:
+                    raise refusal_of(reply)
+                facts[reply.site] = lasting(reply.facts)
+            if len(facts) < len(self._remote):
+                if time.monotonic() >= end:
+                    silent = ", ".join(repr(name) for name in absent if name not in facts)
+                    raise AlignmentError(f"no answer from site {silent} within {patience:g} s")
+                time.sleep(PAUSE)
+        check_alike({name: facts[name] for name in self._remote})
+
+    def _known(self, name: str) -> str:
+        if name not in self._remote:
+            known = ", ".join(map(repr, self._remote))
+            raise ArgumentError(f"no site is called {shown_name(name)}; there are {known}")
+        return name
+
+    def __repr__(self) -> str:
+        return f"<SocketFederation of {len(self._remote)} sites>"
+
+
+def reply_of(message: Message, name: str) -> Reply:
+    """Return the reply of the site that was asked, or one that says why what came is none."""
+    try:
+        return own_reply(Reply.unpack(*message), name)
+    except StorageError:
+        return no_reply(name)
+
+
+def no_reply(name: str) -> Reply:
+    """Return what stands for something else than a reply."""
+    return Reply(name, np.empty(0), 0, error="StorageError: what it sent is no reply")
+
+
+def own_reply(reply: Reply, name: str) -> Reply:
+    """Return the reply of the site that was asked, or one that says that another one answered, or none."""
+    if reply.site == name:
+        return reply
+    if not reply.site:
+        return no_reply(name)
+    return Reply(name, np.empty(0), 0, error="AlignmentError: it answered under another name")
