@@ -141,7 +141,8 @@ bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and pol
 	$(BIN)/python benchmarks/table_sums.py
 	$(BIN)/python benchmarks/streamed_release.py
 	$(BIN)/python benchmarks/pushed.py
-	$(BIN)/python benchmarks/pushed.py --fits --tables 200 --rows 300000
+	$(BIN)/python benchmarks/pushed.py --fits --tables 1000 --rows 300000
+	$(BIN)/python benchmarks/dask_sums.py  # needs privinf[dask]
 
 clean:
 	rm -rf $(VENV) demo_output build .pytest_cache .mypy_cache .ruff_cache

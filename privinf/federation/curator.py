@@ -71,7 +71,7 @@ class TableByPasses:
 
     def check_fit(self, *, default: bool) -> None:
         """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""
-        if self._passes.pushes and not default:
+        if self._passes.adds(exact=False) and not default:
             raise unfit("there is no noise, optimizer=, adapt_bounds=, or rows are too few for intervals")
 
     def own_rows(self, design: Design) -> tuple[str, RowPasses]:
@@ -125,12 +125,11 @@ def _in_memory(block: SiteBlock, one: _Planned) -> Accumulator | Floats:
 
 def _by_passes(passes: RowPasses, planned: Sequence[_Planned]) -> list[Accumulator | Floats]:
     """Return the un-noised sums of one pass, or of queries where a database makes them."""
-    if passes.pushes:
-        if not all(one.exact for one in planned):
+    exact = all(one.exact for one in planned)
+    if passes.adds(exact=exact):
+        if not exact:
             raise unfit("there is a fit without noise, or a statistic without exact sums")
-        found = [one.statistic.sums(passes.empty, one.args) for one in planned if one.statistic.sums]
-        passes.push(found)
-        return [*found]
+        return [*passes.push([(one.statistic, one.args) for one in planned])]
     sums: list[Accumulator | PlainSums] = []
     for block in passes.blocks():
         if not sums:

@@ -47,10 +47,10 @@ class Source:
         What messages call the table.
     columns : sequence of str
     ordered : bool
-        Whether every row has a place of its own, as in a file; the order in which a query gives its rows can
-        depend on what stands in them.
-    repeatable : bool
-        Whether it can be read as often as needed; a stream can be read once.
+        Whether every row has a place of its own, as in a file: that of a query can depend on its rows.
+    repeatable, pushes, spreads : bool
+        Whether it can be read as often as needed, as a stream cannot; whether a database makes the sums, and
+        no row is read; whether a cluster makes exact ones.
     progress : bool or None
         Whether a bar shows how many rows were read; None: on a terminal.
     """
@@ -59,7 +59,7 @@ class Source:
     ordered: bool = True
     repeatable: bool = True
     progress: bool | None = None
-    pushes: bool = False  # whether a database makes the sums, and no row is read
+    pushes, spreads = False, False
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Source:
     def count(self) -> int:
         """Return the number of rows."""
         known = self.known()
-        return sum(len(block) for block in self.read(self.columns[:1], "texts")) if known is None else known
+        return sum(map(len, self.read(self.columns[:1], "texts"))) if known is None else known
 
     def state(self) -> object:
         """Return what changes when the table does, as far as that is seen without reading it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -48,6 +48,8 @@ class RowPasses:
     ----------
     read : int
         How many passes there were.
+    seen : set of str
+        Columns of which a declared level was seen.
 
     Raises
     ------
@@ -63,8 +65,8 @@ class RowPasses:
     """
 
     __slots__ = (
-        "_codes", "_count", "_design", "_kept", "_names", "_plain", "_rows", "_seen", "_stream", "_weights",
-        "read",
+        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_plain", "_rows", "_stream", "_weights",
+        "read", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -80,15 +82,16 @@ class RowPasses:
         self._design, self._weights, self._stream, self.read = design, weights, stream, 0
         self._codes: Integers | None = None
         private = np.flatnonzero(design.private)
+        self._alone = len(private) + (design.constant is not None) == self.width  # the constant is
         adjacent = private[-1] - private[0] == len(private) - 1
         self._kept = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
         self._names = numeric_names(design) if weights is None else None
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
         self._count: int | None = None
         self._plain = False
         schema = design.schema
         streamed = not rows.in_memory and rows.response is None and schema is not None and schema.unit is None
-        if streamed and (rows.features.repeatable or passes + (not self._constant_alone) == 1):
+        if streamed and (rows.features.repeatable or passes + (not self._alone) == 1):
             self._rows = rows
             return
         self._hold(rows.opened(needed(design, weights), design.schema), together)
@@ -121,22 +124,23 @@ class RowPasses:
     @property
     def n(self) -> int:
         """Number of rows, which a pass counts where nothing says it."""
-        if self._count is None and self.pushes:
+        source = self._rows.features
+        if self._count is None and self.adds(exact=False):
             from privinf.mechanisms.pushdown.questions import counted_rows
 
             self._counted(counted_rows(self._rows, self._design))
         elif self._count is None and not self._rows.in_memory:
-            self._count = self._rows.features.known()
+            self._count = source.count() if source.spreads else source.known()
         if self._count is None:
             for _ in self.blocks():
                 pass
         assert self._count is not None
         return self._count
 
-    @property
-    def pushes(self) -> bool:
-        """Whether a database makes the sums."""
-        return not self._rows.in_memory and self._rows.features.pushes
+    def adds(self, *, exact: bool) -> bool:
+        """Whether sums are made where the rows are: in a database all, on a cluster exact ones."""
+        source = self._rows.features
+        return not self._rows.in_memory and (source.pushes or (exact and source.spreads))
 
     @property
     def width(self) -> int:
@@ -168,18 +172,24 @@ class RowPasses:
         """
         self.read += 1
         if self._rows.in_memory:
-            for some in self._slices():
-                yield self._block(*self._read(some), some.start)
+            yield from (self._block(*self._read(some), some.start) for some in self._slices())
             return
+        start = 0
+        for block in self.part():
+            yield block
+            start += len(block)
+        self._counted(start)
+        check_levels(self._design, self.seen)
+
+    def part(self) -> Iterator[SiteBlock]:
+        """Yield the rows of a table that is not in memory, be it a part of one: whose rows can be few."""
         start = 0
         for part in self._parts():
             if isinstance(part, np.ndarray):
                 yield self._of_numbers(part, start)
             else:
-                yield self._block(*self._evaluated(part, None, self._seen), start)
+                yield self._block(*self._evaluated(part, None, self.seen), start)
             start += len(part)
-        self._counted(start)
-        check_levels(self._design, self._seen)
 
     def _slices(self) -> Iterator[slice]:
         """Yield where blocks begin and end, none inside a unit's rows if they stand together."""
@@ -191,13 +201,16 @@ class RowPasses:
             yield slice(start, end)
             start = end
 
-    def push(self, sums: Sequence[Accumulator], *, exact: bool = True) -> None:
-        """Add all rows to empty accumulators, inside their database; errors as for `add_pushed`."""
-        from privinf.mechanisms.pushdown.traced import add_pushed
+    def push(self, asked: Sequence[tuple[SiteOp, Args]], *, exact: bool = True) -> list[Accumulator]:
+        """Return exact sums over all rows, made where these are; errors as for `Elsewhere.sums`."""
+        from privinf.mechanisms.pushdown import Elsewhere
 
-        for n in add_pushed(self._rows, self._design, self.empty, sums, exact and self._weights is None):
+        there = Elsewhere(self._rows, self._design, self.empty, self._weights, self._stream, type(self))
+        found, counts = there.sums(asked, exact=exact)
+        for n in counts:
             self._counted(n)
         self.read += 1
+        return found
 
     @property
     def empty(self) -> SiteBlock:
@@ -250,7 +263,7 @@ class RowPasses:
     def _read(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""
         X, y = self._rows.features, self._rows.response
-        if self._plain and _finite(matrix := X[part]) and _finite(y[part]):
+        if self._plain and np.isfinite((matrix := X[part]).sum()) and np.isfinite(y[part].sum()):
             return self._with_ones(matrix), y[part], None
         taken = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
         return self._evaluated(taken, None if y is None else y[part], None)
@@ -271,11 +284,6 @@ class RowPasses:
             raise SchemaError(f"column {name!r} is declared as the constant but is not all ones")
         return matrix
 
-    @property
-    def _constant_alone(self) -> bool:
-        """Whether no column is public but the constant."""
-        return int((~self._design.private).sum()) == (self._design.constant is not None)
-
     def public_sizes(self) -> tuple[Floats, float]:
         """Return the largest size of each public column, and of their rows on the grid the squared norm.
 
@@ -283,7 +291,7 @@ class RowPasses:
         lengthens a row by half a unit of each at most.
         """
         public = np.flatnonzero(~self._design.private)
-        if self._constant_alone:
+        if self._alone:
             return np.ones(len(public)), float(len(public))
         reach, norm2 = np.zeros(len(public)), 0.0
         for block in self.blocks():
@@ -321,30 +329,20 @@ class OwnSum:
     @classmethod
     def of(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
         """Return the question to one of `MOMENT_OPS`; checks the arguments."""
-        op = MOMENT_OPS[name]
-        return cls(op, label, args, op.reach(args, layout.private, own=True))
+        return cls(op := MOMENT_OPS[name], label, args, op.reach(args, layout.private, own=True))
 
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
-        """Return the sum over all rows, of records on their grid or, for no noise, in doubles.
-
-        Raises SchemaError for rows that are not what the design says.
-        """
+        """Return the sum over all rows, exact or for no noise in doubles; SchemaError for wrong ones."""
         if "unit_norm" in self.args and passes._codes is None:
             raise SensitivityError("sums of units need the rows of each side by side")
-        if passes.pushes:
-            passes.push([pushed := self.sums(passes.empty)], exact=exact)
-            return pushed
-        sums: MomentSums | PlainSums | None = None
+        if passes.adds(exact=exact):
+            return cast("MomentSums", passes.push([(self.op, self.args)], exact=exact)[0])
+        sums = self.sums(passes.empty) if exact else PlainSums(self.op, self.args, self.reach)
         for block in passes.blocks():
-            if sums is None:
-                sums = self.sums(block) if exact else PlainSums(self.op, self.args, self.reach)
             sums.update(block)
-        assert sums is not None  # there are at least as many rows as coefficients
         return sums
 
     def sums(self, block: SiteBlock) -> MomentSums:
         """Return an empty exact accumulator for blocks like this one, whose rows are not read."""
         assert self.op.sums is not None
-        sums = self.op.sums(block, self.args)
-        assert isinstance(sums, MomentSums)
-        return sums
+        return cast("MomentSums", self.op.sums(block, self.args))

@@ -121,7 +121,7 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
 def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None:
     """Refuse a block whose columns hold something else than those of blocks before it."""
     for name in block.columns:
-        kind = _kind(block[name])
+        kind = kind_of(block[name])
         first = kinds.setdefault(name, kind) if kind else kind
         if kind and first != kind:
             raise SchemaError(
@@ -130,7 +130,7 @@ def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None
             )
 
 
-def _kind(column: pd.Series[Any]) -> str:
+def kind_of(column: pd.Series[Any]) -> str:
     """Return what a column holds, by its type; "" where nothing is known."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):

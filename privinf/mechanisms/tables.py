@@ -155,7 +155,8 @@ def source_of(data: Table) -> Source:
     data : table
         A pandas DataFrame; a mapping of columns; a polars DataFrame or LazyFrame; a pyarrow Table,
         RecordBatch, Dataset or RecordBatchReader; the path of a CSV or Parquet file, or of a folder of
-        such; a DuckDB relation; an ibis table; anything with ``__arrow_c_stream__`` or ``to_pandas``.
+        such; a DuckDB relation; an ibis table; a dask DataFrame; anything with ``__arrow_c_stream__`` or
+        ``to_pandas``.
 
     Raises
     ------
@@ -248,6 +249,12 @@ def _ibis(data: Any) -> Source:
     return ArrowSource("the ibis table", data.columns, batches, ordered=False)
 
 
+def _dask(data: Any) -> Source:
+    from privinf.mechanisms.dask_frames import DaskSource
+
+    return DaskSource(data, _names(data.columns))
+
+
 _MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
     ("polars", "DataFrame"): _polars_frame,
     ("polars", "LazyFrame"): _polars_lazy,
@@ -257,6 +264,7 @@ _MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
     ("pyarrow", "RecordBatchReader"): lambda data: StreamSource(data, "the RecordBatchReader"),
     ("duckdb", "DuckDBPyRelation"): _duckdb,
     ("ibis", "Table"): _ibis,
+    ("dask", "DataFrame"): _dask,
 }
 
 

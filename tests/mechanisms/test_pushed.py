@@ -374,7 +374,7 @@ def test_queries_are_of_their_dialect(name):
     for fit in ("whitened.meat", "whitened.counts", "curved.step"):
         args = pushing.fit_args(fit, model.design, np.random.default_rng(3)) | {"bits": 20}
         with pytest.raises(StorageError):
-            passes.push([SITE_OPS[fit].sums(passes.empty, args)])
+            passes.push([(SITE_OPS[fit], args)])
         text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
         (parsed,) = sqlglot.parse(text, read=name)
         used = {type(node).__name__ for node in parsed.walk()}

@@ -15,9 +15,9 @@ class Limit:
 
 LIMITS = {
     "modules": Limit(
-        300, 300
+        302, 302
     ),  # 215 at the house: one curator 20; high dimensions, papers, tests 12 each; scale 14; the product 15
-    "lines": Limit(72_437, 72_437),  # 44,734 at the house's commit, about 300 for each of these modules
+    "lines": Limit(73_500, 73_500),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
@@ -36,7 +36,7 @@ LIMITS = {
     "constants written twice": Limit(0, 0),
     "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": Limit(0, 0),
     "constants of one name and several values": Limit(27, 28),
-    "modules that a central MomentOLS loads": Limit(89, 89),
+    "modules that a central MomentOLS loads": Limit(90, 90),
     "files that a central MomentOLS visits": Limit(48, 48),  # passes over rows, their grid, exact sums
     "files that a DebiasedLasso visits": Limit(75, 75),
 }

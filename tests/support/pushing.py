@@ -181,9 +181,8 @@ def told_of_fits(case: Case, data, names=FITS):
     asked = [(SITE_OPS[name], {**fit_args(name, design, rng), "bits": 20}) for name in names]
     try:
         passes = RowPasses(design, as_rows(data, case.missing), stream=1)
-        if passes.n and passes.pushes:
-            found = [op.sums(passes.empty, args) for op, args in asked]
-            passes.push(found)
+        if passes.n and passes.adds(exact=True):
+            found = passes.push(asked)
         else:
             blocks = list(passes.blocks())
             found = [op.sums(blocks[0], args) for op, args in asked]

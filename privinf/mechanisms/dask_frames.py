@@ -1,0 +1,147 @@
+"""Dask frames as tables, and the clusters that may compute what is un-noised of them.
+
+A cluster must keep to itself what goes between its processes: all of it on this machine's loopback, or under
+mutual TLS, and without a dashboard, whose pages show tasks and logs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pandas as pd
+
+from privinf.errors import NotAvailableError, PrivinfError, StorageError
+from privinf.mechanisms import files
+from privinf.mechanisms.files import Source, Types
+
+NAME = "the dask frame"
+OPEN_CLUSTER = (
+    "{} of the dask cluster {}, and un-noised sums go between its processes: use a cluster of this machine, "
+    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or one whose Security has mutual "
+    "TLS, with no dashboard"
+)
+
+
+class DaskSource(Source):
+    """A dask frame, whose sums are made where its partitions are.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    columns : sequence of str
+
+    Notes
+    -----
+    **Privacy.** What needs rows gets one partition after the other in the holder's process; sums of rows
+    leave a worker un-noised, and go to the holder's process alone.
+    """
+
+    __slots__ = ("_frame", "columns")
+
+    name = NAME
+    ordered = False
+    spreads = True
+
+    def __init__(self, frame: object, columns: Sequence[str]) -> None:
+        self._frame = cast(Any, frame)
+        self.columns: Sequence[str] = columns
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows, partition by partition."""
+        for part in self.partitions(columns):
+            frame = computed(part)
+            for start in range(0, len(frame), files.ROWS):
+                yield frame.iloc[start : start + files.ROWS][list(columns)]
+
+    def partitions(self, columns: Sequence[str]) -> list[Any]:
+        """Return the partitions of some columns, to be computed."""
+        return list(self._frame[list(columns)].to_delayed())
+
+    def count(self) -> int:
+        """Return the number of rows, counted where they are."""
+        import dask
+
+        parts = map(dask.delayed(len), self.partitions(self.columns[:1]))
+        return int(computed(dask.delayed(sum)(list(parts))))
+
+    def state(self) -> object:
+        """Return None: nothing of it is seen before it is read."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{NAME}: {len(self.columns)} columns, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows are not pickled: pickle the release or the result instead")
+
+
+# ---- clusters
+
+
+def computed(delayed: object) -> Any:
+    """Return the result of a task: of the cluster whose client this process has, or of this process."""
+    client, why, task = _client(), "", cast(Any, delayed)
+    if client is not None:
+        _check_cluster(client)
+    try:
+        return task.compute(scheduler="synchronous") if client is None else client.compute(task).result()
+    except (PrivinfError, MemoryError):
+        raise
+    except Exception as problem:  # of the tasks that make a partition, or of dask: it can quote rows
+        why = type(problem).__name__
+    raise StorageError(
+        f"{NAME} could not be read to its end: a partition failed, as one that lacks a column does, or a "
+        f"worker died ({why}); compute it on its own to see why (what it says can show values)"
+    )
+
+
+def _client() -> Any:
+    """Return the client of this process, if it has one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.Client.current(allow_global=True)
+    except ValueError:
+        return None
+
+
+def _check_cluster(client: Any) -> None:
+    """Raise NotAvailableError for a cluster whose messages or pages others could read."""
+    try:
+        told = client.scheduler_info(n_workers=-1)
+        pages = [client.run_on_scheduler(_page), *client.run(_page).values()]
+    except Exception as problem:
+        why = type(problem).__name__
+    else:
+        for address in (told["address"], *told["workers"]):
+            if not _closed(address):
+                raise NotAvailableError(OPEN_CLUSTER.format("a process", "can be reached without TLS"))
+        if any(shown or not _loopback(host) for host, shown in pages):
+            raise NotAvailableError(OPEN_CLUSTER.format("a page", "shows what it does"))
+        return
+    raise StorageError(
+        f"the dask cluster did not say how it is reached ({why}): privinf must be installed where it runs"
+    )
+
+
+def _closed(address: str) -> bool:
+    """Return whether messages to a process stay on this machine, or go by TLS, which dask makes mutual."""
+    kind, _, rest = address.partition("://")
+    return kind in ("tls", "inproc") or (kind == "tcp" and _loopback(rest.rpartition(":")[0]))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _page(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[str, bool]:
+    """Return where a process of the cluster has its page, and whether there is a dashboard."""
+    node = dask_scheduler or dask_worker
+    return str(node.http_server.address), bool(node.http_application.applications)

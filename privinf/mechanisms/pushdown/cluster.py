@@ -1,0 +1,229 @@
+"""Sums over a dask frame: a task a partition on the holder's own cluster, totals added up as a tree.
+
+A task reads its partition in blocks and adds them to the accumulators of blocks; the integers of these are
+added up, eight partial sums a task, so that the holder's process gets one. They are the integers of one
+process, to the bit, and un-noised: see `dask_frames` for the clusters that may have them. A task hands back
+what is wrong with rows instead of raising it, as dask writes what is raised into its logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from privinf import errors
+from privinf.errors import PrivinfError, SchemaError
+from privinf.mechanisms import files
+from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.dask_frames import NAME, computed
+from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.reading import kind_of
+from privinf.mechanisms.rows import Rows, needed
+from privinf.mechanisms.statistics.block import Args, SiteBlock
+from privinf.mechanisms.statistics.gridded import MomentSums
+from privinf.mechanisms.statistics.ops import Accumulator
+from privinf.mechanisms.statistics.terms import TermSums
+from privinf.mechanisms.sums import Wide
+from privinf.schema import Design
+from privinf.typing import Missing
+
+FAN = 8  # partial sums that one task adds up
+
+
+class _Partition(Source):
+    """One partition in the process that has it."""
+
+    __slots__ = ("_frame", "columns")
+
+    name = f"a partition of {NAME}"
+    ordered = False
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+        self.columns: Sequence[str] = list(map(str, frame.columns))
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows."""
+        for start in range(0, len(self._frame), files.ROWS):
+            yield self._frame.iloc[start : start + files.ROWS][list(columns)]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any] | None:
+        """Return the columns as one Arrow batch, without a copy of doubles; None where Arrow takes none."""
+        try:
+            from pyarrow import RecordBatch
+
+            return iter([RecordBatch.from_pandas(self._frame[list(columns)], preserve_index=False)])
+        except Exception:  # pyarrow is not there, or a column holds what is refused where it is read
+            return None
+
+    def known(self) -> int:
+        """Return the number of rows."""
+        return len(self._frame)
+
+    def state(self) -> object:
+        """Return None: it does not change."""
+        return None
+
+
+# ---- in a worker
+
+
+class PartPasses(Protocol):
+    """What reads the rows of a partition: a `RowPasses`."""
+
+    seen: set[str]
+
+    @property
+    def empty(self) -> SiteBlock:
+        """A block without rows."""
+
+    def part(self) -> Iterator[SiteBlock]:
+        """Yield all rows, which can be few."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTask:
+    """What is summed: by statistics of these names, of public arguments."""
+
+    design: Design
+    missing: Missing
+    weights: str | None
+    stream: int | None
+    passes: Callable[..., PartPasses]
+    asked: tuple[tuple[str, Args], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """Integers of some partitions, their number of rows, and what their columns hold.
+
+    Notes
+    -----
+    **Privacy.** Un-noised sums, and the only ones that are pickled: between the processes of the holder's
+    own cluster.
+    """
+
+    rows: int
+    seen: frozenset[str]
+    kinds: dict[str, str]
+    totals: list[Wide]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """What is wrong, by the error's name and words, which hold no value of a row."""
+
+    kind: str
+    told: str
+
+    def error(self) -> PrivinfError:
+        """Return the error."""
+        made: PrivinfError = getattr(errors, self.kind)(self.told)
+        return made
+
+
+def _held(work: Callable[[], _Partial]) -> _Partial | _Refused:
+    """Return what a task makes, or what stops it."""
+    try:
+        return work()
+    except PrivinfError as problem:
+        return _Refused(type(problem).__name__, str(problem))
+    except Exception as problem:  # of pandas, of numpy: what it says can show values
+        return _Refused("StorageError", f"the sums over {NAME} failed: {type(problem).__name__}")
+
+
+def partition_sums(task: PartitionTask, frame: object) -> _Partial | _Refused:
+    """Return the sums over one partition."""
+    return _held(lambda: _summed(task, frame))
+
+
+def _summed(task: PartitionTask, frame: object) -> _Partial:
+    if not isinstance(frame, pd.DataFrame):
+        raise SchemaError(f"a partition of {NAME} is no data frame")
+    rows = Rows(_Partition(frame), None, task.missing)
+    passes = task.passes(task.design, rows, task.weights, stream=task.stream)
+    sums = _accumulators(task, passes)
+    for block in passes.part():
+        for each in sums:
+            each.update(block)
+    columns = needed(task.design, task.weights) if len(frame) else []
+    kinds = {name: kind_of(frame[name]) for name in columns}
+    totals = [part.total.integers() for each in sums for part in _parts(each)]
+    return _Partial(len(frame), frozenset(passes.seen), kinds, totals)
+
+
+def _accumulators(task: PartitionTask, passes: PartPasses) -> list[Accumulator]:
+    found = []
+    for name, args in task.asked:
+        make = SITE_OPS[name].sums
+        assert make is not None
+        found.append(make(passes.empty, args))
+    return found
+
+
+def _parts(sums: Accumulator) -> list[Any]:
+    """Return the sums of integers that an accumulator is made of."""
+    assert isinstance(sums, MomentSums | TermSums)
+    return [sums.sums] if isinstance(sums, MomentSums) else sums.parts
+
+
+def joined(parts: Sequence[_Partial | _Refused]) -> _Partial | _Refused:
+    """Return the sums over several parts of a table, in their order."""
+    wrong = next((one for one in parts if isinstance(one, _Refused)), None)
+    if wrong is not None:
+        return wrong
+    return _held(lambda: _added([one for one in parts if isinstance(one, _Partial)]))
+
+
+def _added(parts: Sequence[_Partial]) -> _Partial:
+    kinds = dict[str, str]()
+    for one in parts:
+        for name, kind in one.kinds.items():
+            if kind and kinds.setdefault(name, kind) != kind:
+                raise SchemaError(
+                    f"column {name!r} of {NAME} holds {kinds[name]} at first and {kind} in a later part: "
+                    "give it one type"
+                )
+    totals = [np.sum(each, axis=0, dtype=object) for each in zip(*(one.totals for one in parts), strict=True)]
+    seen = frozenset[str]().union(*(one.seen for one in parts))
+    return _Partial(sum(one.rows for one in parts), seen, kinds, totals)
+
+
+# ---- in the holder's process
+
+
+def add_partitions(
+    rows: Rows, task: PartitionTask, sums: Sequence[Accumulator]
+) -> tuple[int, frozenset[str]]:
+    """Add all rows of a dask frame to empty accumulators; return their number, and columns with levels seen.
+
+    Raises
+    ------
+    SchemaError
+        A row is not what the design says, or a partition has other columns or types.
+    NotAvailableError
+        The cluster is open to others.
+    StorageError
+        A partition cannot be made, or a worker died.
+    """
+    import dask
+
+    source, columns = rows.features, needed(task.design, task.weights)
+    files.require_columns(source, columns)
+    told = dask.delayed(task, pure=False, traverse=False)
+    each, join = dask.delayed(partition_sums, pure=False), dask.delayed(joined, pure=False)
+    parts = [each(told, part) for part in source.partitions(columns)]
+    while len(parts) > 1:
+        parts = [join(parts[start : start + FAN]) for start in range(0, len(parts), FAN)]
+    found = computed(parts[0])
+    if isinstance(found, _Refused):
+        raise found.error()
+    totals = iter(found.totals)
+    for one in sums:
+        for part in _parts(one):
+            part.take(found.rows, next(totals))
+    return found.rows, found.seen

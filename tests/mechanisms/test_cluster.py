@@ -1,0 +1,255 @@
+"""Sums over a dask frame are those of one process, to the bit; wrong partitions are not charged."""
+
+import os
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.errors import AlignmentError, NotAvailableError, SchemaError, StorageError
+
+dask = pytest.importorskip("dask", reason="dask is not installed (privinf[dask])")
+frames = pytest.importorskip("dask.dataframe", reason="dask is not installed (privinf[dask])")
+distributed = pytest.importorskip("distributed", reason="dask is not installed (privinf[dask])")
+from privinf.mechanisms import dask_frames  # noqa: E402
+
+SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 2), "w": (-3, 7), "g": ["a", "b", "c"], "b": (0, 1), "c": (0, 9)})
+FITS = [
+    (pi.MomentOLS, "y ~ x + w + g", {}),
+    (pi.MomentOLS, "y ~ x + w", {"cov_type": "nonrobust"}),
+    (pi.OLS, "y ~ x + w + g", {}),
+    (pi.Logit, "b ~ x + g", {}),
+    (pi.Poisson, "c ~ x + np.log(w + 10)", {}),
+]
+CLOSED = {"dashboard_address": None, "worker_dashboard_address": None, "threads_per_worker": 1}
+
+
+def table(n=3000):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "y": rng.normal(3, 3, n), "x": rng.normal(0, 1, n), "w": rng.integers(-5, 9, n).astype(float),
+            "g": rng.choice(["a", "b", "c"], n),
+        }
+    )  # fmt: skip
+    return frame.assign(b=(frame["y"] > 3).astype(int), c=frame["w"].clip(lower=0))
+
+
+def of_parts(parts):
+    """Return a dask frame of partitions that are made when they are asked for."""
+    return frames.from_delayed(parts, meta=table().iloc[:0], verify_meta=False)
+
+
+def in_parts(frame, ends=(0, 2, 2, 1000, 1003, 2500, 3000)):
+    """Return a dask frame with an empty partition, and with ones of fewer rows than coefficients."""
+    return of_parts([dask.delayed(frame.iloc[start:end]) for start, end in pairwise(ends)])
+
+
+def told(model, formula, options, data):
+    fit = model.from_formula(formula, data, schema=SCHEMA).fit(mu=2.0, rng=4, **options)
+    return fit.nobs, fit.params.to_numpy().tobytes(), fit.bse.to_numpy().tobytes()
+
+
+@pytest.mark.parametrize(("model", "formula", "options"), FITS)
+def test_a_fit_has_the_bits_of_one_process(model, formula, options):
+    frame = table()
+    assert told(model, formula, options, in_parts(frame)) == told(model, formula, options, frame)
+
+
+def test_a_cluster_in_this_process_gives_the_same_bits():
+    frame = table()
+    inside = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            scheduler_kwargs={"dashboard": False},
+            **inside,
+        ) as local,
+        distributed.Client(local),
+    ):
+        assert told(*FITS[2], in_parts(frame)) == told(*FITS[2], frame)
+
+
+@pytest.mark.slow
+def test_a_cluster_of_processes_gives_the_same_bits_and_tells_that_a_worker_died():
+    frame, ledger = table(), pi.Ledger()
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=2, **CLOSED) as local,
+        distributed.Client(local),
+    ):
+        for fit in FITS:
+            assert told(*fit, in_parts(frame)) == told(*fit, frame)
+        dying = of_parts([dask.delayed(frame), dask.delayed(os._exit)(1)])
+        model = pi.MomentOLS.from_formula("y ~ x", dying, schema=SCHEMA, ledger=ledger)
+        with pytest.raises(StorageError, match="worker died"):
+            model.fit(mu=1.0)
+    assert not ledger.entries
+
+
+def test_fits_without_noise_and_models_of_rows_read_the_partitions():
+    frame = table()
+    fits = [
+        pi.OLS.from_formula("y ~ x + g", data, schema=SCHEMA).fit(epsilon=np.inf)
+        for data in (frame, in_parts(frame))
+    ]
+    assert np.allclose(fits[0].params, fits[1].params, rtol=1e-10)
+    means = [
+        pi.stats.mean("y", data=data, schema=SCHEMA, mu=1.0, rng=2).estimate
+        for data in (frame, in_parts(frame))
+    ]
+    assert means[0] == means[1]
+
+
+def test_rows_of_a_dask_frame_have_no_places():
+    with pytest.raises(pi.errors.ArgumentError, match="places of rows"):
+        pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA, trust="local").fit(mu=1.0)
+
+
+def secret(frame):
+    raise ValueError("4711.secret")
+
+
+def other(change):
+    frame = table()
+    return of_parts([dask.delayed(frame.iloc[:2000]), dask.delayed(change)(frame.iloc[2000:])])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda frame: frame.drop(columns="x"), StorageError, "lacks a column"),
+        (lambda frame: frame.assign(x="4711.secret"), SchemaError, "'x'"),
+        (lambda frame: frame.assign(x=np.inf), SchemaError, "infinite"),
+        (lambda frame: frame.assign(g="4711.secret"), SchemaError, "outside its declared levels"),
+        (lambda frame: frame.assign(x=np.nan), SchemaError, "missing"),
+        (lambda frame: frame["x"].to_numpy(), StorageError, "a partition failed"),
+        (secret, StorageError, "a partition failed"),
+    ],
+)
+@pytest.mark.parametrize("model", [pi.MomentOLS, pi.OLS])
+def test_what_is_wrong_in_a_later_partition_is_told_before_a_charge(change, error, words, model):
+    ledger = pi.Ledger()
+    with pytest.raises(error, match=words) as caught:
+        model.from_formula("y ~ x + g", other(change), schema=SCHEMA, ledger=ledger).fit(mu=1.0)
+    assert not ledger.entries
+    assert "4711" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_types_that_differ_between_partitions_are_refused():
+    schema = SCHEMA.fill({"k": [1, 2]})
+    frame = table().assign(k=1)
+    parts = [dask.delayed(frame.iloc[:2000]), dask.delayed(frame.iloc[2000:].assign(k="1"))]
+    data = frames.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
+    with pytest.raises(SchemaError, match="'k'"):
+        pi.MomentOLS.from_formula("y ~ x + k", data, schema=schema).fit(mu=1.0)
+
+
+def test_levels_are_looked_for_in_all_partitions():
+    schema = SCHEMA.fill({"k": pi.Factor(["u", "v"], other="u")})
+    frame = table().assign(k=["z"] * 2999 + ["v"])
+
+    def fit(last):
+        data = frame.iloc[:last]
+        parts = [dask.delayed(data.iloc[:1500]), dask.delayed(data.iloc[1500:])]
+        spread = frames.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
+        return pi.MomentOLS.from_formula("y ~ x + k", spread, schema=schema).fit(mu=1.0, rng=1)
+
+    assert fit(3000).nobs == 3000
+    with pytest.raises(SchemaError, match="'k'"):
+        fit(2999)
+
+
+def test_too_few_rows_in_all_partitions_are_refused():
+    with pytest.raises(AlignmentError, match="too few"):
+        pi.MomentOLS.from_formula("y ~ x", in_parts(table(1)), schema=SCHEMA).fit(mu=1.0)
+
+
+class Client:
+    """Says what a cluster's client says."""
+
+    def __init__(self, addresses=("tcp://127.0.0.1:1",), page=("127.0.0.1", False)):
+        self._addresses, self._page = addresses, page
+
+    def scheduler_info(self, n_workers):
+        assert n_workers == -1
+        return {"address": self._addresses[0], "workers": dict.fromkeys(self._addresses[1:])}
+
+    def run_on_scheduler(self, function):
+        return "127.0.0.1", False
+
+    def run(self, function):
+        return {"tcp://127.0.0.1:2": self._page}
+
+    def compute(self, task):
+        return Future(task)
+
+
+class Future:
+    def __init__(self, task):
+        self._task = task
+
+    def result(self):
+        return self._task.compute(scheduler="synchronous")
+
+
+@pytest.mark.parametrize(
+    ("client", "refused"),
+    [
+        (Client(), False),
+        (Client(("tcp://[::1]:1", "tls://10.0.0.4:2")), False),
+        (Client(("inproc://10.0.0.4/1/1",)), False),
+        (Client(("tcp://10.0.0.4:1",)), True),
+        (Client(("tls://10.0.0.4:1", "tcp://10.0.0.5:1")), True),
+        (Client(("ucx://127.0.0.1:1",)), True),
+        (Client(page=("0.0.0.0", False)), True),
+        (Client(page=("127.0.0.1", True)), True),
+    ],
+)
+def test_sums_go_through_closed_clusters_alone(monkeypatch, client, refused):
+    monkeypatch.setattr(dask_frames, "_client", lambda: client)
+    ledger = pi.Ledger()
+    model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA, ledger=ledger)
+    if not refused:
+        assert model.fit(mu=1.0).nobs == 3000
+        return
+    with pytest.raises(NotAvailableError, match="mutual TLS"):
+        model.fit(mu=1.0)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("name", "client"),
+    [("_closed", Client(("tcp://10.0.0.4:1",))), ("_loopback", Client(page=("0.0.0.0", False)))],
+)
+def test_a_check_that_is_left_out_lets_sums_go(monkeypatch, name, client):
+    """Mutants: then the test above fails."""
+    monkeypatch.setattr(dask_frames, "_client", lambda: client)
+    monkeypatch.setattr(dask_frames, name, lambda address: True)
+    model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA)
+    assert model.fit(mu=1.0).nobs == 3000
+
+
+def test_a_page_that_others_can_open_is_found():
+    with (
+        distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address="0.0.0.0:0", threads_per_worker=1
+        ) as local,
+        distributed.Client(local),
+        pytest.raises(NotAvailableError, match="page of the dask cluster"),
+    ):
+        pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA).fit(mu=1.0)
+
+
+def test_rows_are_not_pickled_and_not_shown():
+    data = pi.open_rows(in_parts(table()))
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(data)
+    assert "rows not shown" in repr(data)
