@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from privinf.accounting import Budget
 from privinf.errors import AlignmentError
 from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteLedger
 from privinf.schema import Schema
@@ -153,6 +154,8 @@ def start_sites(started: Started, folder: Path, study: Study) -> None:
     for name, key in keys.items():
         study.tables[name].to_csv(folder / f"{name}.csv", index=False)
         key.save(folder / f"{name}.key")
+        limit = Budget(epsilon=float(study.epsilon), delta=float(study.delta))
+        SiteLedger(folder / f"{name}.ledger", limit).close()
     (folder / "roster.json").write_text(Roster({name: key.public for name, key in keys.items()}).to_json())
     (folder / "schema.json").write_text(json.dumps(study.schema.to_dict()))
     (folder / "policy.json").write_text(json.dumps(study.policy))
@@ -160,8 +163,7 @@ def start_sites(started: Started, folder: Path, study: Study) -> None:
         started.start(
             f"daemon-{name}", sys.executable, "-m", "privinf", "site", "serve", "--name", name, "--data",
             f"{name}.csv", "--schema", "schema.json", "--policy", "policy.json", "--ledger", f"{name}.ledger",
-            "--budget-epsilon", study.epsilon, "--budget-delta", study.delta, "--key", f"{name}.key",
-            "--roster", "roster.json", "--socket", f"{name}.sock",
+            "--key", f"{name}.key", "--roster", "roster.json", "--socket", f"{name}.sock",
         )  # fmt: skip
     for name in study.names:
         wait_for(f"daemon of {name}", lambda name=name: described(folder / f"{name}.sock", name), 300.0)

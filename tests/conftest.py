@@ -7,7 +7,11 @@ everybody alike, and goes on to do so when its file moves to another folder.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import os
+import shutil
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +21,10 @@ from privinf.noise import entropy
 
 # Not looked through for doctests: this file's name stands in other folders too; flwr's import warns.
 collect_ignore = ["conftest.py", "federation/local_grid.py"]
+
+# Anchors of ledgers that the tests make lie in a folder of this run.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="privinf-anchors-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 def seed_entropy(name: str) -> None:

@@ -213,8 +213,9 @@ def beginning() -> None:
     PAGE.add(
         "```console\n$ privinf site key ny.key                      # once; prints the public part\n"
         "$ privinf site roster FL=3f...a1 GA=90...7c ... --out roster.json\n"
+        f"$ privinf ledger create --site ny.ledger --epsilon {BUDGET['epsilon']:g} --delta {DELTA:g}\n"
         "$ privinf site serve --name NY --data ny.csv --schema schema.json --policy policy.json \\\n"
-        f"    --ledger ny.ledger --budget-epsilon {BUDGET['epsilon']:g} --budget-delta {DELTA:g} \\\n"
+        "    --ledger ny.ledger \\\n"
         "    --key ny.key --roster roster.json --socket /run/privinf/ny.sock\n```"
     )
     say(

@@ -9,10 +9,11 @@ import click
 
 from privinf.cli.fits import fit_command, report_command, study_command
 from privinf.cli.inputs import read_toml
+from privinf.cli.ledgers import ledger_group
 from privinf.cli.outputs import FILE, SafeGroup
 from privinf.cli.plans import plan_group
 from privinf.cli.releases import join_command, release_command
-from privinf.cli.schemas import completion_command, ledger_group, schema_group
+from privinf.cli.schemas import completion_command, schema_group
 from privinf.cli.sites import site_group
 from privinf.errors import ArgumentError
 

@@ -1,4 +1,4 @@
-"""``privinf schema``, ``ledger`` and ``completion``: what stands ready before rows are fitted."""
+"""``privinf schema`` and ``completion``: what stands ready before rows are fitted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TypedDict, Unpack
 import click
 from click.shell_completion import get_completion_class
 
-from privinf.accounting import Budget
-from privinf.accounting.files import LedgerFile
 from privinf.bounds import find_bounds
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import (
@@ -160,38 +158,6 @@ def _check_kinds(schema: Schema, data: Path) -> None:
     if wrong:
         raise SchemaError(f"{source.name} holds texts (or dates) in {', '.join(wrong)}, declared as numbers")
     click.echo(f"{source.name} has these {len(names)} columns")
-
-
-@click.group("ledger")
-def ledger_group() -> None:
-    """Keep account of all that is released about the same people."""
-
-
-@ledger_group.command("create")
-@click.argument("path", type=NEW_FILE)
-@click.option("--epsilon", type=float, help="The limit of all releases together.")
-@click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6.")
-@click.option("--mu", type=float, help="Instead: a limit in Gaussian DP.")
-@click.option("--rho", type=float, help="Instead: a limit in zCDP.")
-@click.option("--name", default="person", show_default=True, help="Whose account it is, for messages.")
-def create_command(
-    path: Path, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None, name: str
-) -> None:
-    """Make a ledger with a limit, which commands are given as --ledger.
-
-    \b
-    privinf ledger create study.ledger --epsilon 2 --delta 1e-6
-
-    The limit is set once. Keep the file as you keep the rows: whoever replaces it can spend again.
-    """  # noqa: D301
-    check_free(path, overwrite=False)
-    if epsilon is not None and delta is None:
-        raise ArgumentError(
-            "a limit in epsilon needs --delta: noise here is Gaussian, which has no pure epsilon"
-        )
-    budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
-    ledger = LedgerFile.create(path, budget, name)
-    click.echo(f"new ledger {path}: {ledger.budget} for each {name}")
 
 
 @click.command("completion")

@@ -11,10 +11,9 @@ from typing import Any, TypedDict, Unpack
 
 import click
 
-from privinf.accounting import Budget
 from privinf.cli.inputs import read_schema_file
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
-from privinf.errors import ArgumentError, SchemaError, StorageError
+from privinf.errors import ArgumentError, FileMissingError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
@@ -123,8 +122,9 @@ def design_command(formula: str, schema_file: Path) -> None:
               help='JSON of a SitePolicy, such as {"secure_sums": true, "min_sites": 3}.')  # fmt: skip
 @click.option("--ledger", "ledger_file", type=NEW_FILE, required=True,
               help="Account of all that was ever released about these rows.")  # fmt: skip
-@click.option("--budget-epsilon", type=float, help="Limit of a new ledger: epsilon of all releases together.")
-@click.option("--budget-delta", type=float, help="The delta of that limit.")
+@click.option(
+    "--anchor", type=NEW_FILE, help="File that remembers the ledger's last line, if not at the default."
+)
 @click.option("--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums.")
 @click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
 @click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
@@ -136,8 +136,7 @@ def serve_command(
     name: str,
     data: Path,
     ledger_file: Path,
-    budget_epsilon: float | None,
-    budget_delta: float | None,
+    anchor: Path | None,
     path: Path,
     group: str | None,
     allowed: tuple[int, ...],
@@ -148,9 +147,10 @@ def serve_command(
 
     \b
     privinf site serve --name clinic --data rows.csv --schema schema.json --policy policy.json \\
-        --ledger clinic.ledger --budget-epsilon 4 --budget-delta 1e-6 \\
+        --ledger clinic.ledger \\
         --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
 
+    The ledger is made before, once: privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6.
     Rows, key and ledger stay in this process. Run it under an account of its own that alone can read these
     files; whoever may open the socket (the account itself, or --group) may ask, and the policy and the
     ledger's limit decide. What happens is logged to the standard error, a line of JSON for each question.
@@ -158,7 +158,7 @@ def serve_command(
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     content = _content(name, data, files)
     with ExitStack() as stack:
-        ledger = stack.enter_context(_ledger(ledger_file, budget_epsilon, budget_delta))
+        ledger = stack.enter_context(_ledger(ledger_file, anchor))
         site = Site(**content, ledger=ledger)
         for column, reason in site.defects.items():
             click.echo(f"Warning: {column} is not offered: {reason}", err=True)
@@ -218,12 +218,14 @@ def _identity(
     return key, roster
 
 
-def _ledger(path: Path, epsilon: float | None, delta: float | None) -> SiteLedger:
-    if (epsilon is None) != (delta is None):
-        raise ArgumentError("a limit is --budget-epsilon and --budget-delta together")
-    if epsilon is None and not path.exists():
-        raise ArgumentError(f"there is no ledger at {path}: give its limit, --budget-epsilon")
-    return SiteLedger(path, None if epsilon is None else Budget(epsilon=epsilon, delta=delta))
+def _ledger(path: Path, anchor: Path | None) -> SiteLedger:
+    """Open a ledger that is there: serving makes none, or a restart could begin anew."""
+    try:
+        return SiteLedger.open(path, anchor=anchor)
+    except FileMissingError:
+        pass
+    make = f"privinf ledger create --site {path} --epsilon ... --delta ..."
+    raise ArgumentError(f"there is no ledger at {path}: make it once, {make}")
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -198,6 +198,7 @@ class Site:
 
     def _answer(self, query: Query, name: str) -> Reply:
         """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
+        self._journal.watch()
         if query.op == "describe":
             return Reply(name, NOTHING, self.size, self.description())
         if query.op == "design":

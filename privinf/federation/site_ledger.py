@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from base64 import b64decode, b64encode
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
+from privinf.accounting.chains import Chain
+from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import Account, check_budget, door_to, enlist
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.messages import Query, Reply
-from privinf.sealed import parse_json, read_bytes, unreadable, written_whole
+from privinf.sealed import read_bytes
 
-FORMAT, VERSION = "privinf-site-ledger", 1
+FORMAT = "privinf-site-ledger"
 
 
 class Journal:
@@ -79,6 +76,18 @@ class Journal:
         self._charged.add(digest)
         self._last[query.session] = query.sequence
 
+    @property
+    def head(self) -> Head | None:
+        """Where the ledger's file stands, None for one in memory."""
+        return None
+
+    def knows(self, head: Head) -> bool:
+        """Return whether this ledger's own chain has this head; one in memory has none."""
+        return False
+
+    def watch(self) -> None:
+        """Raise StorageError if the ledger's file is no longer what was written."""
+
     def recall(self, digest: str) -> Reply | None:
         """Return the reply to the question of this digest, None if there was none."""
         return self._replies.get(digest)
@@ -101,43 +110,76 @@ class SiteLedger(Ledger):
     Parameters
     ----------
     path : path
-        Made if it is not there. Beside it stands ``<path>.lock``.
+        On a local disk. Made if it is not there, unless its anchor says that there was one.
     budget : Budget, optional
         The limit of a new ledger; of one that is there it may be repeated, not changed.
     name : str
         Whose account a new ledger is.
+    anchor : path, optional
+        The file, in another folder, that remembers how far the ledger was; by default below
+        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
 
     Raises
     ------
     StorageError
-        Another process (or another object of this one) has the ledger open; the file is damaged, not a
-        site's ledger, or has another limit; its folder is missing.
+        Another process (or another object of this one) has the ledger open, by any name; the file is
+        damaged, cut, an older copy, another ledger, gone or of version 1 (``privinf ledger upgrade``), has
+        no anchor (``privinf ledger anchor``), or has another limit; its folder is missing.
 
     Notes
     -----
     **Privacy.** One line is appended for every charge, with the digest and the position of its question, one
-    for every reply, and one for the digest of every new design; each has reached the disk before anything is
-    read or sent. After a crash the same question gets the very bytes that it got before, or is answered for
-    the first time, and is not charged again; a half-written last line is dropped, since nothing was done on
-    its strength. Whoever can put an older copy of the file in its place can make the site spend twice:
-    protect it as you protect the rows.
+    for every reply, and one for the digest of every new design; each, and the anchor after it, has reached
+    the disk before anything is read or sent. After a crash the same question gets the very bytes that it got
+    before, or is answered for the first time, and is not charged again; a half-written last line is dropped
+    if the anchor says that nothing was done on its strength. Lines are chained under a secret of the ledger,
+    which is in its first line: the file is readable by its owner alone. Before every answer the file is
+    looked at: one that was deleted, replaced or changed under a living site answers no more. Whoever puts
+    ledger and anchor back together, to one and the same earlier state, while no site has them open, is
+    noticed by those alone who remember a later head.
 
     Examples
     --------
     >>> import tempfile
     >>> from privinf.accounting import Budget
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with SiteLedger(f"{folder}/north.ledger", Budget(mu=1.0)) as ledger:
-    ...         len(ledger)
-    0
+    >>> with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+    ...     with SiteLedger(f"{folder}/north.ledger", Budget(mu=1.0), anchor=f"{other}/north") as ledger:
+    ...         len(ledger), ledger.head.count
+    (0, 1)
     """
 
     __slots__ = ("journal",)
 
-    def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "record") -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        budget: Budget | None = None,
+        name: str = "record",
+        *,
+        anchor: str | PathLike[str] | None = None,
+    ) -> None:
         check_budget(budget)
-        self.journal = FileJournal(Path(path).resolve(), budget, name)
+        place = Path(path).resolve()
+        self.journal = FileJournal(place, Anchor.of(place, anchor), budget, name)
         self._account, self._scope = self.journal.account, ()
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None) -> SiteLedger:
+        """Open a ledger that is there, and never make one (StorageError as for the class)."""
+        place = Path(path).resolve()
+        ledger = cls.__new__(cls)
+        ledger.journal = FileJournal(place, Anchor.of(place, anchor), None, None)
+        ledger._account, ledger._scope = ledger.journal.account, ()
+        return ledger
+
+    @property
+    def head(self) -> Head:
+        """How many lines the file has, and the tag of the last."""
+        return self.journal.head
+
+    def knows(self, head: Head) -> bool:
+        """Return whether the ledger's own chain has this head."""
+        return self.journal.knows(head)
 
     def close(self) -> None:
         """Close the file, so that another process may open it."""
@@ -164,7 +206,7 @@ class JournalAccount(Account):
         """Record entries, all or none, and return when they, with the note, have reached the disk."""
         if self.journal is None:
             raise StorageError("the site's ledger is not open")
-        self.journal.check_open()
+        self.journal.watch()
         super().record(entries)
         self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
 
@@ -174,43 +216,43 @@ class JournalAccount(Account):
 
 
 class FileJournal(Journal):
-    """A `Journal` whose every line is on disk before it counts."""
+    """A `Journal` whose every line is on disk, chained and anchored, before it counts."""
 
-    def __init__(self, path: Path, budget: Budget | None, name: str) -> None:
+    def __init__(self, path: Path, anchor: Anchor, budget: Budget | None, name: str | None) -> None:
         self.path = path
-        self._stream: IO[bytes] | None = None
-        if not path.parent.is_dir():
-            raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
-        self._lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        limit = None if budget is None else budget.to_dict()
+        header = None if name is None else {"name": name, "budget": limit}
+        self._chain = Chain(path, FORMAT, anchor, header)
         try:
-            self._lock.acquire()
-        except Timeout:
-            raise StorageError(f"the ledger {path} is open elsewhere: a site has one owner") from None
-        except OSError as problem:
-            raise StorageError(f"the ledger {path} cannot be opened ({problem.strerror})") from None
-        try:
-            self._open(budget, name)
+            self._take_up(budget)
         except BaseException:
-            self._lock.release()
+            self._chain.close()
             raise
 
-    def _open(self, budget: Budget | None, name: str) -> None:
-        if not self.path.exists():
-            _create(self.path, _encoded(_header(budget, name)))
-        lines, length = _read_lines(self.path)
-        self.account = _account_of(lines[0], self.path)
+    def _take_up(self, budget: Budget | None) -> None:
+        """Take up what the lines say."""
+        self.account = _account_of(self._chain.lines[0], self.path)
         if budget is not None and self.account.budget != budget:
             raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
         super().__init__(door_to(self.account))
-        if not all(map(self._replayed, lines[1:])):
+        if not all(map(self._replayed, self._chain.lines[1:])):
             raise StorageError(f"the ledger {self.path} is damaged")
+        self._chain.lines[1:] = []
         self.account.journal = self
         enlist(self.account)
-        try:
-            self._stream = self.path.open("ab")
-        except OSError as problem:
-            raise unreadable(self.path, problem) from None
-        self._stream.truncate(length)
+
+    @property
+    def head(self) -> Head:
+        """How many lines the file has, and the tag of the last."""
+        return self._chain.head
+
+    def knows(self, head: Head) -> bool:
+        """Return whether this file's own chain has this head."""
+        return self._chain.knows(head)
+
+    def watch(self) -> None:
+        """Raise StorageError if the file is closed, gone, replaced or changed."""
+        self._chain.watch()
 
     def _replayed(self, line: dict[str, Any]) -> bool:
         """Take up a line; say whether it is one."""
@@ -249,72 +291,30 @@ class FileJournal(Journal):
         self.append({"design": design})
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write a line and return when it has reached the disk."""
-        self.check_open()
-        assert self._stream is not None
-        try:
-            self._stream.write(_encoded(line))
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-        except OSError as problem:
-            self.close()
-            raise StorageError(
-                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was sent"
-            ) from None
-
-    def check_open(self) -> None:
-        """Raise StorageError if the file is closed."""
-        if self._stream is None:
-            raise StorageError(f"the ledger {self.path} is closed")
+        """Write a line and return when it, and the anchor, have reached the disk."""
+        self._chain.append(line)
 
     def close(self) -> None:
         """Close the file and let go of the lock."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-            self._lock.release()
+        self._chain.close()
 
 
-def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the lines of a file and the length of what is whole; a torn last line is left out."""
+def read_site_ledger(path: Path) -> Ledger:
+    """Return what a site's ledger says, to be read and not charged; a site may have it open meanwhile.
+
+    Raises
+    ------
+    StorageError
+        It is damaged, or no site's ledger of version 2.
+    """
     content = read_bytes(path, "a site's ledger", most=None)
-    whole, torn = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
-    lines = [_read_line(line) for line in whole.split(b"\n")[:-1]]
-    # A line that is whole but for the byte that ends it was not torn: its end was changed.
-    if not lines or any(line is None for line in lines) or _read_line(torn[:-1]) is not None:
-        raise StorageError(f"the ledger {path} is damaged, or no site's ledger")
-    return [line for line in lines if line is not None], len(whole)
-
-
-def _read_line(text: bytes) -> dict[str, Any] | None:
-    """Return what a line says, None if it is none or does not match its checksum."""
-    checksum, _, content = text.decode(errors="replace").partition(" ")
-    if checksum != _checksum(content):
-        return None
-    try:
-        line = parse_json(content, "a line")
-    except StorageError:
-        return None
-    return line if isinstance(line, dict) else None
-
-
-def _encoded(line: dict[str, Any]) -> bytes:
-    text = json.dumps(line, sort_keys=True, allow_nan=False)
-    return f"{_checksum(text)} {text}\n".encode()
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _header(budget: Budget | None, name: str) -> dict[str, Any]:
-    limit = None if budget is None else budget.to_dict()
-    return {"format": FORMAT, "version": VERSION, "id": str(uuid4()), "name": name, "budget": limit}
+    lines, _ = verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)
+    account = _account_of(lines[0], path)
+    account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
+    return door_to(account)
 
 
 def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise StorageError(f"{path} is no site's ledger of a version that this privinf reads")
     try:
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
         return JournalAccount(budget, str(header["name"]), str(header["id"]))
@@ -332,12 +332,3 @@ def _read_array(record: dict[str, Any]) -> np.ndarray[Any, Any]:
     content = b64decode(record["bytes"], validate=True)
     found = np.frombuffer(content, dtype=record["dtype"]).reshape(record["shape"])
     return found.astype(found.dtype.newbyteorder("="))
-
-
-def _create(path: Path, content: bytes) -> None:
-    """Make a file that is there as a whole or not at all."""
-    try:
-        with written_whole(path, lasting=True) as stream:
-            stream.write(content)
-    except OSError as problem:
-        raise StorageError(f"the ledger {path} cannot be made ({problem.strerror})") from None

@@ -25,7 +25,7 @@ PRICE = {"mu": 0.5, "label": "sums"}
 COLUMNS = {"columns": [1, 2], "bound": 3.0}
 CALL = {
     "--name": "north", "--data": "rows.csv", "--schema": "schema.json", "--policy": "policy.json",
-    "--ledger": "north.ledger", "--budget-epsilon": "4", "--budget-delta": "1e-6", "--socket": "north.sock",
+    "--ledger": "north.ledger", "--socket": "north.sock",
 }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     (tmp_path / "policy.json").write_text('{"trusted_server": true, "operations": ["column_sums"]}')
     (tmp_path / "keyed.json").write_text('{"secure_sums": true}')
+    SiteLedger("north.ledger", Budget(epsilon=4, delta=1e-6)).close()
     return tmp_path
 
 
@@ -95,7 +96,7 @@ def test_a_daemon_from_files_is_killed_and_started_again(folder):
         before = door.remote.handle(door.sent[1], "north")
         process.kill()
     # the model is there from the start now, and the limit in the ledger
-    with running(formula="y ~ u + g", budget_epsilon=None, budget_delta=None) as process:
+    with running(formula="y ~ u + g") as process:
         again = door.remote.handle(door.sent[1], "north")
         assert again.sums.tobytes() == before.sums.tobytes()
         process.send_signal(signal.SIGTERM)
@@ -152,8 +153,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
         ({"data": "text.csv"}, "column 'u'"),
         ({"data": "gaps.csv"}, "column 'u' has missing values"),
         ({"formula": "y ~ z"}, "z"),
-        ({"budget_delta": None}, "together"),
-        ({"budget_epsilon": None, "budget_delta": None}, "there is no ledger"),
+        ({"ledger": "none.ledger"}, "there is no ledger at none.ledger: make it once, privinf ledger create"),
         ({"socket": "rows.csv"}, "no socket can be put"),
         ({"key": "north.key"}, "--roster"),
         ({"policy": "keyed.json"}, "--key and --roster"),

@@ -1,5 +1,6 @@
 """A site's ledger on disk: what was charged and sent outlives the process, and nothing is sent before it."""
 
+import itertools
 import os
 import pickle
 from dataclasses import replace
@@ -11,7 +12,7 @@ from secure_sites import SCORE, secure_federation, secure_query
 
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
 from privinf.errors import BudgetExceededError, NotAvailableError, StorageError
-from privinf.federation import Reply, SecureServer, Site, SiteLedger, SitePolicy, TrustedServer, site_ledger
+from privinf.federation import Reply, SecureServer, Site, SiteLedger, SitePolicy, TrustedServer
 from privinf.federation.local import InProcessFederation
 
 
@@ -103,18 +104,18 @@ def test_the_charge_is_on_disk_before_rows_are_read_and_the_reply_before_it_is_s
     site.ledger.close()
 
 
-@pytest.mark.parametrize("call", [0, 1], ids=["charge", "reply"])
+@pytest.mark.parametrize("call", range(6))  # three of a line: the ledger, its anchor, the anchor's folder
 def test_nothing_is_sent_that_is_not_on_disk(tmp_path, monkeypatch, call):
     federation = federation_on(tmp_path)
     query = secure_query(federation)
     site = federation._sites["north"]
-    calls = iter(range(10))
+    calls = itertools.count()
 
     def failing(handle):
         if next(calls) == call:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(site_ledger.os, "fsync", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     reply = site.handle(query, "north")
     assert reply.masked.size == 0
     assert "StorageError" in reply.error
@@ -146,16 +147,23 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_told(tmp_path):
     SecureServer(federation).vector_sum("clipped_score", SCORE, mu=0.5, label="s")
     federation._sites["north"].ledger.close()
     path = tmp_path / "north.ledger"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
+    path.write_bytes(path.read_bytes() + b"0123 torn")
     with on_disk(tmp_path) as ledger:
         assert len(ledger) == 1
         ledger.spend(entry_of(0.1))
     with on_disk(tmp_path) as ledger:
         assert [entry.loss.mu for entry in ledger.entries] == [0.5, 0.1]
+    whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
-    assert len(lines) == 3
-    for damaged in (whole[:40] + b"x" + whole[41:], b"".join([*lines[1:]]), b"", b"something else"):
+    assert len(lines) == 4
+    for damaged in (
+        whole[:-1],
+        whole[:-20],
+        whole[:40] + b"x" + whole[41:],
+        b"".join([*lines[1:]]),
+        b"",
+        b"something else",
+    ):
         path.write_bytes(damaged)
         with pytest.raises(StorageError):
             on_disk(tmp_path)
@@ -189,7 +197,7 @@ def test_one_owner_and_one_limit(tmp_path):
         ledger.spend(entry_of(0.1))
     with pytest.raises(StorageError):
         SiteLedger(tmp_path / "no folder" / "x")
-    assert sorted(os.listdir(tmp_path)) == ["north.ledger", "north.ledger.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["north.ledger"]
 
 
 def test_it_serves_a_trusted_server_too_and_holds_no_un_noised_sum(tmp_path):

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from file_corpus import Kind
 from file_damage import LIMIT, Damage, Rng, Verdict, damage
 
+from privinf.accounting.journal import Anchor
 from privinf.cli import main, sites
 
 N = 200
@@ -113,6 +114,10 @@ class Study:
         """Type a command where its file has this content (None: where it is as it was)."""
         shutil.rmtree(self.damaged, ignore_errors=True)
         shutil.copytree(self.whole, self.damaged)
+        made, copied = (Anchor.of((one / "north.ledger").resolve()) for one in (self.whole, self.damaged))
+        remembered = made.read()
+        assert remembered is not None
+        copied.record(*remembered)  # the folder is copied, the witness outside of it is not
         if content is not None:
             (self.damaged / command.file).write_bytes(content)
         before = _contents(self.damaged)
@@ -177,7 +182,8 @@ def _make(folder: Path) -> None:
     pairs = " ".join(f"{name}={key}" for name, key in keys.items())
     for words in (
         f"site roster {pairs} --out roster.json",
-        f"{SERVE} --budget-epsilon 4 --budget-delta 1e-6",
+        "ledger create --site north.ledger --epsilon 4 --delta 1e-6",
+        SERVE,
     ):
         code, told = _typed(folder, words)
         assert code == 0, told

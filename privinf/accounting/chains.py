@@ -1,0 +1,340 @@
+"""A journal that one process has open: locked, watched, and compared with its anchor."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded, verified_lines
+from privinf.errors import FileMissingError, NotAvailableError, StorageError
+from privinf.sealed import written_whole
+
+# A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
+CLOCK_STEP = 200_000_000
+
+
+class Chain:
+    """A journal that this object alone has open; `lines` are what its first line and the others say.
+
+    Parameters
+    ----------
+    path : Path
+        Resolved.
+    kind : str
+        What the first line must name as its format.
+    anchor : Anchor
+    header : dict, optional
+        The first line of a journal that is made if there is none: its limit and name.
+
+    Raises
+    ------
+    StorageError
+        Another process or object has it open; it was cut, put back, replaced or damaged; it has another name
+        (a hard link); its anchor is missing; there was a journal here, and it is gone.
+    FileMissingError
+        There is none, and no header.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any] | None = None
+    ) -> None:
+        self.path, self.kind, self.anchor = path, kind, anchor
+        self.lines: list[dict[str, Any]] = []
+        self._tags: list[str] = []
+        self._file: int | None = None
+        self._size, self._ctime, self._verified = 0, 0, 0
+        try:
+            made = self._open_file(header)
+        except OSError as problem:
+            if isinstance(problem, StorageError):
+                raise
+            raise StorageError(f"the ledger {path} cannot be opened ({problem.strerror})") from None
+        try:
+            self._lock()
+            if made and header is not None:
+                self._begin(header)
+            else:
+                self._read(header)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def head(self) -> Head:
+        """How many lines there are, and the tag of the last."""
+        return Head(len(self._tags), self._tags[-1] if self._tags else "")
+
+    def knows(self, head: Head) -> bool:
+        """Return whether the line of this number has this tag here."""
+        within = 1 <= head.count <= len(self._tags)
+        return within and hmac.compare_digest(self._tags[head.count - 1].encode(), head.tag.encode())
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Write a line and return when it, and after it the anchor, have reached the disk.
+
+        Raises
+        ------
+        StorageError
+            The file is no longer what it was (`watch`), or the disk is full: nothing was recorded then, and
+            the journal is closed.
+        """
+        self.watch()
+        self._append(line)
+
+    def watch(self) -> None:
+        """Raise StorageError if the journal is closed, or is not what this object wrote and read."""
+        if self._file is None:
+            raise StorageError(f"the ledger {self.path} is closed")
+        if reason := self._changed():
+            raise StorageError(f"the ledger {self.path} {reason}: nothing is charged or answered any more")
+
+    def close(self) -> None:
+        """Close the file, and let go of its lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _changed(self) -> str:
+        """Return what happened to the file, an empty text if nothing."""
+        assert self._file is not None
+        held = os.fstat(self._file)
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return "is gone"
+        if (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            return "was replaced"
+        if held.st_nlink != 1:
+            return "has a second name (a hard link)"
+        if held.st_size != self._size:
+            return "was changed"
+        if held.st_ctime_ns == self._ctime and self._verified - self._ctime > CLOCK_STEP:
+            return ""
+        self._ctime, self._verified = held.st_ctime_ns, time.time_ns()
+        same = hashlib.sha256(_content(self._file)).digest() == self._sum.digest()
+        return "" if same else "was changed"
+
+    def _open_file(self, header: Mapping[str, Any] | None) -> bool:
+        """Open the file; say whether it was made."""
+        if not self.path.parent.is_dir():
+            raise StorageError(f"{self.path.parent} is no folder: make it before a ledger is kept there")
+        flags = os.O_RDWR | os.O_APPEND
+        with suppress(FileNotFoundError):
+            self._file = os.open(self.path, flags)
+            return False
+        remembered = self.anchor.read()
+        if remembered is not None and remembered[1].count:
+            raise StorageError(
+                f"there was a ledger at {self.path}, and it is gone: put the latest copy back. A new one "
+                f"would forget what was spent; if that is meant, delete {self.anchor.path}"
+            )
+        if header is None:
+            raise FileMissingError(f"there is no ledger at {self.path}: make it with privinf ledger create")
+        self._file = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        return True
+
+    def _lock(self) -> None:
+        """Lock the file itself, by whatever name it was opened."""
+        assert self._file is not None
+        if os.name != "posix":
+            raise NotAvailableError("a site's ledger needs the file locks of a POSIX system")
+        fcntl = import_module("fcntl")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StorageError(f"the ledger {self.path} is open elsewhere: a site has one owner") from None
+        held = os.fstat(self._file)
+        if held.st_nlink != 1:
+            raise StorageError(
+                f"the ledger {self.path} has {held.st_nlink} names (hard links), and must have one"
+            )
+
+    def _begin(self, header: Mapping[str, Any]) -> None:
+        """Write the first line; an anchor of no lines says that it is under way."""
+        assert self._file is not None
+        first = {
+            "format": self.kind, "version": CHAINED_VERSION, "id": str(uuid4()),
+            "secret": secrets.token_hex(32), **header,
+        }  # fmt: skip
+        self._know(b"", [], [])
+        try:
+            self.anchor.record(first["id"], Head(0, ""))
+            self._append(first)
+            _sync_folder(self.path.parent)
+        except (OSError, StorageError) as problem:
+            if self.anchor.path.exists() and (self.anchor.read() or ("", Head(0, "")))[1].count == 0:
+                self.path.unlink(missing_ok=True)
+            reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
+            raise StorageError(f"the ledger {self.path} cannot be made ({reason})") from None
+        self.lines = [first]
+
+    def _read(self, header: Mapping[str, Any] | None) -> None:
+        """Read all lines, and compare them with the anchor."""
+        assert self._file is not None
+        content = _content(self._file)
+        end = content.rfind(b"\n") + 1
+        remembered = self.anchor.read()
+        if not end and header is not None and remembered is not None and not remembered[1].count:
+            os.ftruncate(self._file, 0)  # killed when it was made: nothing was ever charged
+            self._begin(header)
+            return
+        lines, tags = verified_lines(content[:end], self.path, self.kind)
+        torn = len(content) > end
+        ahead = self._after_anchor(lines[0]["id"], tags, remembered, torn=torn)
+        if torn:
+            os.ftruncate(self._file, end)
+            os.fsync(self._file)
+        self._know(content[:end], lines, tags)
+        if ahead:
+            try:
+                self.anchor.record(lines[0]["id"], self.head)
+            except OSError as problem:
+                raise StorageError(
+                    f"the anchor {self.anchor.path} cannot be written ({problem.strerror})"
+                ) from None
+
+    def _after_anchor(
+        self, identity: str, tags: list[str], remembered: tuple[str, Head] | None, *, torn: bool
+    ) -> bool:
+        """Return whether the journal has a line more than its anchor says; StorageError if it lost one."""
+        if remembered is None:
+            raise StorageError(
+                f"the ledger {self.path} has no anchor at {self.anchor.path}: whether it is the latest "
+                f"cannot be told. If you know that it is, record it: privinf ledger anchor {self.path}"
+            )
+        known, head = remembered
+        if known != identity:
+            raise StorageError(f"the ledger {self.path} was replaced by another: put the latest copy back")
+        ahead = len(tags) - head.count
+        if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):
+            raise StorageError(
+                f"the ledger {self.path} has lost lines that were charged (it was cut, or an older copy was "
+                "put in its place): put the latest copy back"
+            )
+        if ahead > 1 or (torn and ahead):
+            raise StorageError(
+                f"the anchor {self.anchor.path} is older than the ledger {self.path}: one was put back"
+            )
+        return ahead == 1
+
+    def _know(self, content: bytes, lines: list[dict[str, Any]], tags: list[str]) -> None:
+        assert self._file is not None
+        self.lines, self._tags, self._size = lines, tags, len(content)
+        self._sum = hashlib.sha256(content)
+        self._ctime, self._verified = os.fstat(self._file).st_ctime_ns, 0
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        first = self.lines[0] if self.lines else line
+        content, tag = encoded(str(first["secret"]), self.head.tag, line)
+        before, after = self.head, Head(len(self._tags) + 1, tag)
+        try:
+            _write(self._file, content)
+            os.fsync(self._file)
+            self.anchor.record(str(first["id"]), after)
+        except OSError as problem:
+            with suppress(OSError, StorageError):  # a line that nobody was told of is taken back
+                if (remembered := self.anchor.read()) is not None and remembered[1] == before:
+                    os.ftruncate(self._file, self._size)
+                    os.fsync(self._file)
+            self.close()
+            raise StorageError(
+                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was sent"
+            ) from None
+        self._tags.append(tag)
+        self._size += len(content)
+        self._sum.update(content)
+        self._ctime, self._verified = os.fstat(self._file).st_ctime_ns, 0
+
+
+def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
+    """Take a journal as it is for the latest: record its head, as its holder asks.
+
+    Raises
+    ------
+    StorageError
+        It is damaged, or open elsewhere, or none of this kind.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise StorageError(f"the ledger {path} cannot be read ({problem.strerror})") from None
+    lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
+    if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
+        raise StorageError(
+            f"{anchor.path} remembers another ledger at {path}: if that one is lost, delete the anchor first"
+        )
+    if remembered is not None and remembered[1].count > len(tags):
+        raise StorageError(
+            f"{anchor.path} remembers {remembered[1].count} lines of {path}, which has {len(tags)}: put the "
+            "latest copy back, or delete the anchor first if that copy is lost"
+        )
+    try:
+        anchor.record(lines[0]["id"], Head(len(tags), tags[-1]))
+        with_anchor = Chain(path, kind, anchor)
+        with_anchor.append({"anchored": len(tags)})
+        with_anchor.close()
+    except OSError as problem:
+        if isinstance(problem, StorageError):
+            raise
+        raise StorageError(f"the anchor {anchor.path} cannot be written ({problem.strerror})") from None
+    return with_anchor.head
+
+
+def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any],
+                 lines: list[dict[str, Any]]) -> Path:  # fmt: skip
+    """Put a journal of these lines in the place of a file, which is kept under a name of its own.
+
+    Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
+    """
+    kept = path.with_name(f"{path.name}.version-1")
+    first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
+    content, tag = b"", ""
+    for line in (first, *lines):
+        written, tag = encoded(first["secret"], tag, line)
+        content += written
+    try:
+        if not kept.exists():
+            os.link(path, kept)
+        elif not kept.samefile(path):
+            raise StorageError(f"{kept} is there already, and is another ledger: move it away first")
+        anchor.record(first["id"], Head(1 + len(lines), tag))
+        with written_whole(path, private=True, lasting=True) as stream:
+            stream.write(content)
+    except OSError as problem:
+        if isinstance(problem, StorageError):
+            raise
+        raise StorageError(f"the ledger {path} cannot be upgraded ({problem.strerror})") from None
+    return kept
+
+
+def _content(file: int) -> bytes:
+    """Return all that an open file holds."""
+    pieces, offset = [], 0
+    while piece := os.pread(file, 1 << 20, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)
+
+
+def _write(file: int, content: bytes) -> None:
+    """Write all bytes at the end."""
+    while content:
+        content = content[os.write(file, content) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)

@@ -1,0 +1,196 @@
+"""``privinf ledger``: make ledgers, say what was spent, and what their holder alone may decide about them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from filelock import FileLock, Timeout
+
+from privinf.accounting import Budget, Ledger, PrivacyReport
+from privinf.accounting.budget import DEFAULT_DELTA
+from privinf.accounting.chains import record_anchor, written_anew
+from privinf.accounting.files import LedgerFile
+from privinf.accounting.journal import Anchor
+from privinf.cli.outputs import FILE, NEW_FILE, check_free
+from privinf.errors import ArgumentError, StorageError
+from privinf.federation import SiteLedger
+from privinf.federation.site_ledger import FORMAT, read_site_ledger
+from privinf.sealed import parse_json, read_bytes
+
+anchor_option = click.option(
+    "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("ledger")
+def ledger_group() -> None:
+    """Keep account of all that is released about the same people."""
+
+
+@ledger_group.command("create")
+@click.argument("path", type=NEW_FILE)
+@click.option("--epsilon", type=float, help="The limit of all releases together.")
+@click.option("--delta", type=float, help="Its delta; well below 1/n, such as 1e-6.")
+@click.option("--mu", type=float, help="Instead: a limit in Gaussian DP.")
+@click.option("--rho", type=float, help="Instead: a limit in zCDP.")
+@click.option("--name", help="Whose account it is, for messages; default: person, or record with --site.")
+@click.option("--site", is_flag=True, help="The ledger of a site: privinf site serve --ledger.")
+@anchor_option
+def create_command(
+    path: Path, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None,
+    name: str | None, site: bool, anchor: Path | None,
+) -> None:  # fmt: skip
+    """Make a ledger with a limit, which commands are given as --ledger.
+
+    \b
+    privinf ledger create study.ledger --epsilon 2 --delta 1e-6
+    privinf ledger create --site north.ledger --epsilon 4 --delta 1e-6
+
+    The limit is set once. A site's ledger is on a local disk, and has an anchor in another folder, which
+    notices an older copy in its place. Keep both as you keep the rows.
+    """  # noqa: D301
+    check_free(path, overwrite=False)
+    if epsilon is not None and delta is None:
+        raise ArgumentError(
+            "a limit in epsilon needs --delta: noise here is Gaussian, which has no pure epsilon"
+        )
+    if anchor is not None and not site:
+        raise ArgumentError("--anchor belongs to --site")
+    budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+    name = name or ("record" if site else "person")
+    if site:
+        SiteLedger(path, budget, name, anchor=anchor).close()
+    else:
+        LedgerFile.create(path, budget, name)
+    click.echo(f"new ledger {path}: {budget} for each {name}")
+
+
+@ledger_group.command("show")
+@click.argument("path", type=FILE)
+@json_option
+def show_command(path: Path, as_json: bool) -> None:
+    """Say what was spent, for what, and what is left: epsilon first.
+
+    \b
+    privinf ledger show north.ledger
+
+    Of either kind of ledger, also while a site has its own open.
+    """  # noqa: D301
+    told = _told(read_site_ledger(path) if _is_site(path) else LedgerFile(path))
+    if as_json:
+        click.echo(json.dumps(told, allow_nan=False))
+        return
+    limit = f" of {told['limit']}" if told["limit"] else ", no limit"
+    click.echo(f"{path}: epsilon {told['epsilon']:.4g} at delta {told['delta']:g} spent{limit}")
+    if told["left"]:
+        click.echo(f"left: {told['left']}")
+    click.echo(f"{told['releases']} release(s) about one {told['name']}")
+    for label, one in told["by_label"].items():
+        click.echo(f"  {label}: {one['releases']}, epsilon {one['epsilon']:.4g}")
+
+
+def _told(ledger: Ledger) -> dict[str, Any]:
+    """Return what a ledger says of itself, for JSON."""
+    budget, left = ledger.budget, ledger.remaining()
+    stated = None if budget is None else budget.delta
+    labels: dict[str, list[Any]] = {}
+    for entry in ledger.entries:
+        labels.setdefault(entry.label, []).append(entry)
+    by_label = {
+        label: {"releases": len(own), "epsilon": _epsilon(own, stated)} for label, own in labels.items()
+    }
+    return {
+        "epsilon": _epsilon(list(ledger.entries), stated), "delta": stated or DEFAULT_DELTA,
+        "limit": None if budget is None else str(budget), "left": None if left is None else str(left),
+        "name": ledger.name, "releases": len(ledger), "by_label": by_label,
+    }  # fmt: skip
+
+
+def _epsilon(entries: list[Any], delta: float | None) -> float:
+    return PrivacyReport.of(entries, delta=delta).epsilon(delta or DEFAULT_DELTA) if entries else 0.0
+
+
+@ledger_group.command("anchor")
+@click.argument("path", type=FILE)
+@anchor_option
+def anchor_command(path: Path, anchor: Path | None) -> None:
+    """Take a site's ledger for the latest as it is, and record that in the ledger and in its anchor.
+
+    \b
+    privinf ledger anchor north.ledger
+
+    For a ledger that was moved, or whose anchor was lost. Do it only if you know that no later copy of the
+    ledger exists: what a later one has that this one lacks could be spent again.
+    """  # noqa: D301
+    place = path.resolve()
+    witness = Anchor.of(place, anchor)
+    head = record_anchor(place, FORMAT, witness)
+    click.echo(f"{path}: {head.count} lines, remembered at {witness.path}")
+
+
+@ledger_group.command("upgrade")
+@click.argument("path", type=FILE)
+@anchor_option
+def upgrade_command(path: Path, anchor: Path | None) -> None:
+    """Make a site's ledger of version 1 one of version 2, which cannot be put back unseen.
+
+    \b
+    privinf ledger upgrade north.ledger
+
+    All charges stay. The old file is kept beside it, under a name that ends in .version-1.
+    """  # noqa: D301
+    place = path.resolve()
+    kept = upgraded(place, Anchor.of(place, anchor))
+    click.echo(f"{path} is of version 2; the old file is {kept}")
+
+
+def upgraded(path: Path, anchor: Anchor) -> Path:
+    """Upgrade a site's ledger of version 1, and return where the old file is.
+
+    Raises
+    ------
+    StorageError
+        It is open elsewhere, damaged, or no site's ledger of version 1.
+    """
+    try:
+        with FileLock(f"{path}.lock", timeout=0):
+            lines = _old_lines(path)
+            header = lines[0]
+            if (header.get("format"), header.get("version")) != (FORMAT, 1):
+                raise StorageError(f"{path} is no site's ledger of version 1")
+            first = {name: header.get(name) for name in ("id", "name", "budget")}
+            return written_anew(path, FORMAT, anchor, first, lines[1:])
+    except Timeout:
+        raise StorageError(f"the ledger {path} is open elsewhere: stop its site first") from None
+
+
+def _is_site(path: Path) -> bool:
+    return f'"{FORMAT}"'.encode() in read_bytes(path, "a ledger", most=None)[:400]
+
+
+def _old_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file of version 1; a torn last line is left out."""
+    content = read_bytes(path, "a site's ledger", most=None)
+    whole, torn = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
+    lines = [_old_line(line) for line in whole.split(b"\n")[:-1]]
+    # A line that is whole but for the byte that ends it was not torn: its end was changed.
+    if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:
+        raise StorageError(f"the ledger {path} is damaged, or no site's ledger of version 1")
+    return [line for line in lines if line is not None]
+
+
+def _old_line(text: bytes) -> dict[str, Any] | None:
+    """Return what a line says, None if it is none or does not match its checksum."""
+    seal, _, content = text.decode(errors="replace").partition(" ")
+    if seal != hashlib.sha256(content.encode()).hexdigest()[:16]:
+        return None
+    try:
+        line = parse_json(content, "a line")
+    except StorageError:
+        return None
+    return line if isinstance(line, dict) else None
