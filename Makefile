@@ -10,7 +10,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test lint docs vignettes-quick verify verify-quick verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +36,43 @@ $(VENV)/.docs: pyproject.toml
 
 docs: $(VENV)/.docs                 ## the site, in build/site; a link that opens nothing ends it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Jobs of releasing: each in a fresh environment of its own below build/, so that nothing that is installed helps.
+DIST := build/dist
+FRESHLY = rm -rf build/$(1) && $(2) -m venv build/$(1) && build/$(1)/bin/python -m pip install --quiet --disable-pip-version-check
+# What runs on the base install and pytest alone.
+MINIMAL := tests/schema/test_schema_declared.py tests/schema/test_schema_files.py tests/accounting/test_accounting_ledger.py \
+  tests/moments/test_moment_ols.py tests/stats/test_means.py tests/results/test_results_wald.py tests/results/test_results_storage.py
+CORE := tests/schema tests/accounting/test_accounting_ledger.py tests/accounting/test_ledger_files.py tests/inference tests/results \
+  tests/moments tests/stats tests/glm tests/cli
+QUIET := -q -p no:cacheprovider -o addopts="-ra --strict-markers" -m "not slow and not timing"
+
+dist:                               ## wheel and sdist in build/dist, and what the package index would say of them
+	rm -rf $(DIST)
+	$(call FRESHLY,build-tools,$(PYTHON)) build hatchling twine
+	build/build-tools/bin/python -m build --no-isolation --outdir $(DIST) .
+	build/build-tools/bin/python -m twine check --strict $(DIST)/*
+
+test-minimal: dist                  ## the wheel alone, without extras: the README's twelve lines, and tests that need no more
+	$(call FRESHLY,minimal,$(PYTHON)) $(DIST)/*.whl
+	cd build && minimal/bin/python ../tests/support/install.py readme
+	build/minimal/bin/python -m pip install --quiet --disable-pip-version-check pytest
+	build/minimal/bin/pytest $(QUIET) -o pythonpath=tests $(MINIMAL)
+
+test-oldest:                        ## lower bounds of pyproject.toml, exactly: the core's tests
+	mkdir -p build && $(PYTHON) tests/support/install.py oldest > build/oldest.txt
+	$(call FRESHLY,oldest,$(PYTHON)) -c build/oldest.txt ".[plots,parquet,sklearn]" pytest hypothesis polars
+	build/oldest/bin/python -m pytest $(QUIET) -W ignore::DeprecationWarning $(CORE)  # old ones of new ones: not ours
+
+test-pythons: dist                  ## the same tests on every Python from 3.11 on that is here
+	@for one in 3.11 3.12 3.13; do \
+	  found=$$(ls $$HOME/.pyenv/versions/$$one.*/bin/python 2>/dev/null | tail -1); found=$${found:-$$(command -v python$$one)}; \
+	  if test -z "$$found" || ! $$found -c "" 2>/dev/null; then echo "Python $$one is not here: left out"; continue; fi; \
+	  echo "Python $$one"; rm -rf build/python$$one; $$found -m venv build/python$$one || exit 1; \
+	  build/python$$one/bin/python -m pip install --quiet --disable-pip-version-check $(DIST)/*.whl pytest || exit 1; \
+	  (cd build && python$$one/bin/python ../tests/support/install.py readme) || exit 1; \
+	  build/python$$one/bin/pytest $(QUIET) -o pythonpath=tests $(MINIMAL) || exit 1; \
+	done
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
