@@ -1,0 +1,66 @@
+"""``privinf ledger`` for sites: made once, shown, moved with a word of its holder's, and never begun anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from privinf.accounting import Budget, GaussianLoss, LedgerEntry
+from privinf.cli import main
+from privinf.errors import StorageError
+from privinf.federation import SiteLedger
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*words, code=0):
+        result = CliRunner().invoke(main, ["ledger", *words], prog_name="privinf")
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    return typed
+
+
+def entry():
+    return LedgerEntry(
+        mechanism="gaussian", label="sums", unit="record", relation="replace-one", trust="central",
+        loss=GaussianLoss(0.5), source="lattice", secure=True,
+    )  # fmt: skip
+
+
+def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
+    assert "new ledger a.ledger" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6")
+    with SiteLedger("a.ledger") as ledger:
+        ledger.spend(entry())
+        told = json.loads(run("show", "a.ledger", "--json"))  # while it is open
+    assert (told["releases"], told["delta"], told["by_label"]["sums"]["releases"]) == (1, 1e-6, 1)
+    assert 0 < told["epsilon"] < 4
+    assert "left: " in run("show", "a.ledger")
+    (tmp_path / "a.ledger").rename("b.ledger")
+    assert "it is gone" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
+    with pytest.raises(StorageError, match="privinf ledger anchor"):
+        SiteLedger("b.ledger")
+    assert "b.ledger: 3 lines" in run("anchor", "b.ledger")
+    with SiteLedger.open("b.ledger") as ledger:
+        assert len(ledger) == 1
+
+
+def test_an_older_copy_is_not_anchored_and_version_2_not_upgraded(run, tmp_path):
+    run("create", "--site", "a.ledger", "--mu", "2")
+    older = (tmp_path / "a.ledger").read_bytes()
+    with SiteLedger("a.ledger") as ledger:
+        ledger.spend(entry())
+    (tmp_path / "a.ledger").write_bytes(older)
+    assert "remembers 2 lines" in run("anchor", "a.ledger", code=2)
+    assert "no site's ledger of version 1" in run("upgrade", "a.ledger", code=2)
+    assert "--site" in run("create", "c.ledger", "--mu", "2", "--anchor", "d", code=2)
+
+
+def test_a_ledger_of_one_curator_is_shown_too(run):
+    run("create", "l.json", "--epsilon", "2", "--delta", "1e-6")
+    assert "0 release(s) about one person" in run("show", "l.json")
+    assert Budget(epsilon=2.0, delta=1e-6).delta == json.loads(run("show", "l.json", "--json"))["delta"]
