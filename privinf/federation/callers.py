@@ -37,6 +37,7 @@ class Caller:
     held: int = 0
     waited_for: bool = True
     worker: threading.Thread | None = None
+    called: threading.Event = field(default_factory=threading.Event)
 
 
 class Callers:
@@ -113,22 +114,24 @@ class Callers:
         with self._changed:
             caller.waited_for = False
             self._waiting.setdefault(caller.uid, deque()).append(caller)
-            while self._answering or self._first() is not caller:
-                self._changed.wait()
-            self._answering = True
-            queue = self._waiting.pop(caller.uid)
-            queue.popleft()
-            if queue:
-                self._waiting[caller.uid] = queue  # behind the other accounts
+            self._call()
+        caller.called.wait()
         try:
             yield
         finally:
             with self._changed:
                 self._answering = False
-                self._changed.notify_all()
+                self._call()
 
-    def _first(self) -> Caller | None:
-        return next((queue[0] for queue in self._waiting.values()), None)
+    def _call(self) -> None:
+        """Let the next one be answered, if nobody is."""
+        if self._answering or not self._waiting:
+            return
+        uid, queue = self._waiting.popitem(last=False)
+        self._answering = True
+        queue.popleft().called.set()
+        if queue:
+            self._waiting[uid] = queue  # behind the other accounts
 
     def leave(self, caller: Caller) -> None:
         """Forget a caller and close the connection."""

@@ -6,6 +6,7 @@ caller's question; answers are made one at a time, in turn of the accounts that 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
@@ -22,9 +24,10 @@ from typing import Any, Self
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
-from privinf.federation.callers import Caller, Callers, account_of
+from privinf.federation.callers import SMALL_BODY, Caller, Callers, account_of
 from privinf.federation.frames import (
     MOST_TEXT_BYTES,
+    Body,
     Header,
     check_values,
     receive_body,
@@ -119,6 +122,7 @@ class SiteDaemon:
         self._largest = check_count(largest, "largest")
         self._allowed = None if allow_uids is None else _accounts(allow_uids)
         self._callers, self._journal = Callers(), _LogLines(name)
+        self._answerer = ThreadPoolExecutor(1, f"answers of {name}")
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.path = Path(path).absolute()
@@ -142,6 +146,7 @@ class SiteDaemon:
         finally:
             self._close()
             self._callers.end()
+            self._answerer.shutdown()
 
     def started(self) -> Self:
         """Serve in a thread of this process, for tests and trials; leaving a ``with`` block stops it."""
@@ -183,7 +188,7 @@ class SiteDaemon:
         except OSError:
             self._journal.refused("hung up", uid=caller.uid)
         except Exception as problem:  # a worker must not end without a word
-            self._journal.refused("failed", uid=caller.uid, reason=type(problem).__name__)
+            self._journal.failed(caller.uid, problem)
         finally:
             self._callers.leave(caller)
 
@@ -199,7 +204,7 @@ class SiteDaemon:
             body = receive_body(caller.connection, header, end)
             check_values(header, body)
             with self._callers.turn(caller):
-                reply = self._answer(header, body, caller)
+                reply = self._answerer.submit(self._answer, header, body, caller).result()
                 del body
         except (ArgumentError, StorageError) as problem:
             return self._refusal(problem, caller)
@@ -214,11 +219,16 @@ class SiteDaemon:
         if header.fields["to"] != self.name:
             raise ArgumentError(f"this is not the site {header.fields['to'][:LOGGED]!r}")
 
-    def _answer(self, header: Header, body: bytearray, caller: Caller) -> Reply:
-        query = Query.unpack(*unframe(header, body))
-        reply = self._site.handle(query, self.name)
-        self._journal.answered(query, reply, caller.uid)
-        return reply
+    def _answer(self, header: Header, body: Body, caller: Caller) -> Reply:
+        """Answer, in the one thread of answers: memory that others have had is not kept for each of them."""
+        try:
+            query = Query.unpack(*unframe(header, body))
+            reply = self._site.handle(query, self.name)
+            self._journal.answered(query, reply, caller.uid)
+            return reply
+        finally:
+            if header.size > SMALL_BODY:
+                gc.collect(1)  # tracebacks of refusals hold what was refused
 
     def _refusal(self, problem: Exception, caller: Caller) -> Reply:
         self._journal.refused(str(problem), uid=caller.uid)
@@ -254,6 +264,10 @@ class _LogLines:
         """Log a question that reached the site."""
         told = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
         self._write("answered" if not reply.error else "refused by the site", uid=uid, **told)
+
+    def failed(self, uid: int, problem: Exception) -> None:
+        """Log what nobody foresaw, always."""
+        self._write("failed", uid=uid, reason=type(problem).__name__)
 
     def refused(self, event: str, **told: Any) -> None:
         """Log what was refused before the site saw it, unless there was too much of that in this minute."""

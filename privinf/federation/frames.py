@@ -14,7 +14,8 @@ import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from mmap import mmap
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,15 @@ MAGIC = b"privinf2"
 HEAD = struct.Struct(">8sIQ")  # magic, bytes of the header, bytes of the body
 ITEM_BYTES = {"|b1": 1, "<i8": 8, "<f8": 8, "<u8": 8}
 CHUNK = 1 << 20
-# Of one header: its bytes, arrays, characters of a name or a further text, and dimensions of an array.
-MOST_HEADER, MOST_ARRAYS, MOST_NAME, MOST_DIMENSIONS = 1 << 16, 64, 1_000, 8
+# Bytes from which on a body has pages of its own.
+PAGED = 1 << 16
+# Of one header: bytes, values, arrays, characters of a name or a further text, dimensions of an array.
+MOST_HEADER, MOST_SIGNS, MOST_ARRAYS, MOST_NAME, MOST_DIMENSIONS = 1 << 16, 2_000, 64, 1_000, 8
 # Bytes of a question's text, and of values in it: what Python makes of them takes some fifty times as much.
 MOST_TEXT_BYTES, MOST_VALUES = 1 << 22, 1 << 17
 # Bytes of a reply's body.
 LARGEST = 1 << 28
+Body: TypeAlias = bytes | bytearray | mmap
 FOREIGN = "the message is not one of privinf"
 
 
@@ -83,6 +87,8 @@ def frame(message: Message, **fields: str) -> list[bytes]:
 
 def read_header(content: bytes, size: int) -> Header:
     """Return what a header says of a body of `size` bytes; StorageError if it is none, or of another body."""
+    if _signs(content) > MOST_SIGNS:
+        raise StorageError(FOREIGN)
     try:
         found = json.loads(content)
         text, arrays = found.pop("text"), found.pop("arrays")
@@ -117,7 +123,7 @@ def _bytes(name: Any, kind: Any, shape: tuple[Any, ...], most: int) -> int:
     return found
 
 
-def unframe(header: Header, body: bytes | bytearray) -> Message:
+def unframe(header: Header, body: Body) -> Message:
     """Return the message whose header and body these are; StorageError if it is none."""
     arrays: dict[str, NDArray[Any]] = {}
     view, start = memoryview(body), 0
@@ -139,17 +145,23 @@ def _array(content: memoryview, kind: str, shape: tuple[int, ...]) -> NDArray[An
     return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="A")
 
 
-def check_values(header: Header, body: bytes | bytearray) -> None:
+def check_values(header: Header, body: Body) -> None:
     """Raise StorageError if the text of a body has more values than a question needs."""
-    start = header.size - header.text
-    if sum(body.count(sign, start) for sign in (b",", b"[", b"{")) > MOST_VALUES:
+    if _signs(bytes(memoryview(body)[header.size - header.text :])) > MOST_VALUES:
         raise StorageError(f"the message has more than {MOST_VALUES} values")
+
+
+def _signs(text: bytes) -> int:
+    """Return how many values a JSON text has at most."""
+    return sum(text.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def send(connection: socket.socket, message: Message, timeout: float, **fields: str) -> None:
     """Send a message within the time; OSError if it is not taken."""
-    end = time.monotonic() + timeout
-    for part in filter(None, frame(message, **fields)):  # who has all hangs up: nothing more may be sent
+    end, parts = time.monotonic() + timeout, frame(message, **fields)
+    if sum(map(len, parts)) <= CHUNK:
+        parts = [b"".join(parts)]
+    for part in filter(None, parts):  # who has all hangs up: nothing more may be sent
         connection.settimeout(_left(end))
         connection.sendall(part)
 
@@ -176,23 +188,24 @@ def receive_header(connection: socket.socket, end: float, largest: int, most_tex
     return header
 
 
-def receive_body(connection: socket.socket, header: Header, end: float) -> bytearray:
+def receive_body(connection: socket.socket, header: Header, end: float) -> Body:
     """Return the body that a header has announced, if it arrives until `end`; else OSError."""
     return _exactly(connection, header.size, end)
 
 
-def _exactly(connection: socket.socket, size: int, end: float) -> bytearray:
-    received = bytearray(min(size, CHUNK))
+def _exactly(connection: socket.socket, size: int, end: float) -> Body:
+    """Return so many bytes; many of them in pages of their own, which go back when they are let go."""
+    if size == 0:
+        return bytearray()
+    received: Body = bytearray(size) if size <= PAGED else mmap(-1, size)
     done = 0
-    while done < size:
-        if done == len(received):
-            received.extend(bytes(min(len(received), size - done)))
-        connection.settimeout(_left(end))
-        with memoryview(received) as view:
+    with memoryview(received) as view:
+        while done < size:
+            connection.settimeout(_left(end))
             part = connection.recv_into(view[done:])
-        if not part:
-            raise ConnectionResetError("the connection ended")
-        done += part
+            if not part:
+                raise ConnectionResetError("the connection ended")
+            done += part
     return received
 
 

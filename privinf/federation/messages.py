@@ -116,7 +116,7 @@ class Query:
             array = np.ascontiguousarray(arrays[name])
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             found.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
-            found.update(little.tobytes())
+            found.update(little.reshape(-1).view(np.uint8).data)
         return found.hexdigest()
 
     @property

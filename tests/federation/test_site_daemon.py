@@ -70,7 +70,8 @@ def ask(daemon, *parts):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(600.0)
         connection.connect(str(daemon.path))
-        connection.sendall(b"".join(parts))
+        with contextlib.suppress(BrokenPipeError):  # it may hang up before it has read all
+            connection.sendall(b"".join(parts))
         found = b""
         with contextlib.suppress(ConnectionResetError):  # it may leave what it refuses unread
             while part := connection.recv(1 << 16):

@@ -304,7 +304,7 @@ def check_sizes(args: Args) -> None:
         else:
             array = np.asarray(value)
             fits = array.dtype.kind in "biuf" and bool(
-                np.abs(array.astype(np.float64)).max(initial=0.0) <= LARGEST
+                array.max(initial=0) <= LARGEST and array.min(initial=0) >= -LARGEST
             )
         if not fits:
             raise ArgumentError(f"{name} must hold numbers of size at most {LARGEST:g}")
@@ -325,8 +325,8 @@ def positions(args: Args, name: str, columns: int) -> Integers:
     if name not in args:
         raise ArgumentError(f"{name} is missing")
     found = np.asarray(args[name])
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise ArgumentError(f"{name} must be a list of column positions")
+    if found.ndim != 1 or found.size > columns or (found.size and found.dtype.kind not in "iu"):
+        raise ArgumentError(f"{name} must be a list of column positions, each once")
     if found.size and (found.min() < 0 or found.max() >= columns or len(np.unique(found)) < found.size):
         raise ArgumentError(f"{name} must be distinct positions between 0 and {columns - 1}")
     return found.astype(np.int64)
