@@ -5,12 +5,15 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from federation_sites import design_of, rows_of
 from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query
 
+import privinf as pi
 from privinf.accounting import Budget, ConcentratedLoss, Ledger
 from privinf.errors import (
     AlignmentError,
@@ -19,7 +22,16 @@ from privinf.errors import (
     NotAvailableError,
     PrivinfError,
 )
-from privinf.federation import IdentityKey, InProcessFederation, Query, Roster, SecureServer, Site, SitePolicy
+from privinf.federation import (
+    IdentityKey,
+    InProcessFederation,
+    Query,
+    Roster,
+    SecureServer,
+    Site,
+    SitePolicy,
+    pinned_keys,
+)
 from privinf.federation.secure.server import add_words
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
@@ -182,6 +194,63 @@ def test_answers_of_others_are_not_added():
             SecureServer(Tapped(secure_federation(), change)).vector_sum(
                 "clipped_score", SCORE, mu=1.0, label="s"
             )
+
+
+def lying(amount):
+    """Return a change of replies: one site adds so much to the first entry of its sum."""
+
+    def change(query, replies):
+        words = replies[1].masked.copy()
+        words[0] = (int(words[0]) + round(amount / query.masking["grid"])) % 2**64
+        return [replies[0], replace(replies[1], masked=words), *replies[2:]]
+
+    return change
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize(("amount", "void"), [(2_000.0, True), (100.0, False), (1e6, True)])
+def test_a_total_that_no_rows_can_have_is_void_and_charged(amount, void, sign):
+    """210 rows of clipped scores, each at most 3: beside 64 sds of noise 2,000 is too much, 100 is not."""
+    ledger = Ledger()
+    server = SecureServer(Tapped(secure_federation(), lying(sign * amount)), ledger=ledger)
+    asked = partial(server.vector_sum, "clipped_score", SCORE, mu=1.0, label="s")
+    if void:
+        with pytest.raises(
+            AlignmentError, match=r"'north', 'south', 'west' is void: 1 of 4 .* The charge stands"
+        ):
+            asked()
+    else:
+        assert abs(asked().values[0] - sign * amount) < 3.0 * 210
+    assert len(ledger) == 1
+
+
+def test_masks_that_do_not_cancel_are_no_total():
+    """Of random words some entry is out of range but for a chance of far below 1e-6."""
+
+    def change(query, replies):
+        other = np.random.default_rng(0).integers(0, 2**63, 4, dtype=np.uint64) << np.uint64(1)
+        return [replace(replies[0], masked=other), *replies[1:]]
+
+    with pytest.raises(AlignmentError, match="is void"):
+        SecureServer(Tapped(secure_federation(), change)).vector_sum(
+            "clipped_score", SCORE, mu=1.0, label="s"
+        )
+
+
+def test_a_lie_gives_no_regression():
+    """A site that added 5,000 to a moment of 1,200 rows once gave slopes that were called trustworthy."""
+    rng = np.random.default_rng(1)
+    schema = pi.Schema({"y": (-2.0, 2.0), "x": (-1.0, 1.0)})
+    keys, roster = pinned_keys(THREE)
+    sites = {}
+    for name in THREE:
+        x = rng.uniform(-1, 1, 400)
+        rows = pd.DataFrame({"x": x, "y": 0.5 * x + rng.normal(0, 0.3, 400).clip(-1, 1)})
+        sites[name] = Site(rows, schema, policy=SECURE, key=keys[name], roster=roster)
+    federation = Tapped(InProcessFederation(sites), lying(5_000.0))
+    model = pi.MomentOLS.from_formula("y ~ x", federation, schema=schema, trust="secure-sum")
+    with pytest.raises(AlignmentError, match="is void"):
+        model.fit(epsilon=4.0, delta=1e-6)
 
 
 def test_a_statistic_that_passes_its_bound_is_not_sent(monkeypatch):

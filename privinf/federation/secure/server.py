@@ -20,7 +20,11 @@ the noise taken off.
   then that of the noise alone. ``min_sites`` bounds how far a roster can shrink.
 - An incomplete sum is worthless to the server, and is charged all the same: who can tell whether the missing
   answer is only late?
-- A site that lies about its rows, and a server that reports a wrong total, are not found out.
+- A site that lies about its rows, and a server that reports a wrong total, are not found out. What a liar can
+  do is bounded: a total farther from 0 than all rows and 64 sds of all noise can be is void and charged
+  (`check_range`), and one nearer cannot be told from a true one, so that an entry can be off by up to twice
+  that range. Masks hide who it was: the error names all. Totals are read modulo 2^64 steps, at least twice
+  the range of what sites may send; what goes round lands in the range only by chance.
 - It was not reviewed by cryptographers.
 
 The secure aggregation that comes with Flower 1.41 is not used. Its masks come from a Mersenne twister whose
@@ -30,6 +34,7 @@ hands out both shares of a client to a server that calls it alive and dropped at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -42,6 +47,7 @@ from privinf.doors import doors
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.messages import Federation, Query, Reply
 from privinf.federation.noisy import NoisySum
+from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
     MissingSites,
@@ -53,7 +59,7 @@ from privinf.federation.rounds import (
     without_digits,
 )
 from privinf.federation.secure.masking import SumPlan, Words, plan_sum
-from privinf.federation.secure.site import KIND, check_room, read_terms
+from privinf.federation.secure.site import KIND, NOISE_REACH, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import Reach
@@ -118,6 +124,17 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
         return MaskedSum(None, silent)
     total = add_words([replies[name].masked for name in roster])
     return MaskedSum(total.view(np.int64), ())
+
+
+def check_range(steps: Integers, most: float, asked: Sequence[str]) -> None:
+    """Raise AlignmentError if an entry of a total is farther from 0 than rows and noise can be, in steps."""
+    beyond = int(np.count_nonzero(np.abs(steps.astype(np.float64)) > most))
+    if beyond:
+        raise AlignmentError(
+            f"the secure sum of the sites {', '.join(map(repr, asked))} is void: {beyond} of {steps.size} "
+            "entries are outside what rows and noise add up to, so that a site sent something else than its "
+            "sum, or masks did not cancel. Masks hide which. The charge stands; compare rosters and versions"
+        )
 
 
 def add_words(words: Sequence[Words]) -> Words:
@@ -210,7 +227,8 @@ class SecureServer(TrustedServer):
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
 
         Parameters and errors as for `TrustedServer.vector_sum`. AlignmentError if a site is silent and
-        ``missing="raise"``, or if more were silent than `retries` allow.
+        ``missing="raise"``, if more were silent than `retries` allow, or if the total is one that no rows can
+        have (the charge stands).
         """
         return self.release(self.planned(op, args, label=label, **options))
 
@@ -266,6 +284,7 @@ class SecureServer(TrustedServer):
             lines += self._standing(planned.entry, asked) or self._spend((planned.entry,), asked)
             found = masked_sum(self._federation, query, reach.size, self._rows)
             if found.steps is not None:
+                check_range(found.steps, self._farthest(planned, reach), asked)
                 return self._noisy(found.steps, planned, reach, lines)
             left = self._shrunk(asked, found.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=left)
@@ -278,6 +297,13 @@ class SecureServer(TrustedServer):
     def _most(self, reach: Reach, asked: list[str]) -> int:
         """Return how many units the largest site has."""
         return max(reach.units(self._rows[name]) for name in asked)
+
+    def _farthest(self, planned: PlannedSum, reach: Reach) -> float:
+        """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
+        asked, grid = planned.asked, float(planned.query.masking["grid"])
+        rows = sum(reach.units(self._rows[name]) for name in asked)
+        noise = NOISE_REACH * math.sqrt(len(asked)) * planned.scale
+        return (rows * reach.bound * (1.0 + TOLERANCE) + noise) / grid + len(asked)
 
     def _terms(self, plan: SumPlan, asked: list[str]) -> dict[str, Any]:
         """Return the terms of a secure sum, for its query."""
