@@ -353,6 +353,9 @@ def score_mutant_scores(name, args, count=None):
             patched.setitem(ops, "clipped_score", replace(ops["clipped_score"], sensitivity=reach_of_half))
         else:
             patched.setattr(*patch)
+        if far > 1.0:
+            # the server's check of the range would stop it before
+            patched.setattr("privinf.federation.trusted.TOLERANCE", 9.0)
         return score_scores(args, SEEDED, far=far, count=count)
 
 
