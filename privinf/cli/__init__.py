@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
+from privinf.cli.doctor import doctor_command, status_command
+from privinf.cli.federations import federation_group
 from privinf.cli.fits import fit_command, report_command, study_command
+from privinf.cli.holders import init_command, up_command
 from privinf.cli.inputs import read_toml
 from privinf.cli.ledgers import ledger_group
 from privinf.cli.outputs import FILE, SafeGroup
@@ -47,7 +50,8 @@ def main(ctx: click.Context, config: Path | None) -> None:
 
     \b
     The same columns of different people:
-    Each site:       privinf site        answer named sums under its own policy and budget
+    1. Each site:    privinf site        answer named sums under its own policy and budget
+    2. Together:     privinf federation  roster, certificates, server, and fits over all sites
 
     Every file that leaves a holder says what it may reveal about one person (epsilon, delta). Errors leave
     everything as it was: exit code 2, nothing spent, nothing half-written, unless the message says so.
@@ -78,7 +82,9 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
 
 COMMANDS = (
     schema_group, ledger_group, study_command, fit_command, report_command, release_command, plan_group,
-    join_command, site_group, completion_command,
+    join_command, site_group, federation_group, completion_command,
 )  # fmt: skip
 for one in COMMANDS:
     main.add_command(one)
+for one in (init_command, up_command, doctor_command, status_command):
+    site_group.add_command(one)

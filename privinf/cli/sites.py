@@ -172,7 +172,7 @@ def serve_command(
 
 def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     """Return what a site is made of but its ledger."""
-    policy = _policy(files["policy_file"])
+    policy = read_policy(files["policy_file"])
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
     schema, formula = read_schema_file(files["schema_file"]), files["formula"]
     design = schema if formula is None else schema.design(formula)
@@ -182,7 +182,7 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
 
 
-def _policy(path: Path) -> SitePolicy:
+def read_policy(path: Path) -> SitePolicy:
     """Return the policy in a file; a flag must be true or false, not a text that only looks like it."""
     content = _object(path)
     for name, value in content.items():

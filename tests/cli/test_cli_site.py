@@ -118,7 +118,7 @@ def test_a_policy_that_lists_its_designs(folder):
     assert run("design", "y ~ z", "--schema", "schema.json").exit_code == 2
     listed = {"trusted_server": True, "new_designs": 0, "designs": [design.digest]}
     (folder / "listed.json").write_text(json.dumps(listed))
-    assert sites._policy(folder / "listed.json").designs == (design.digest,)
+    assert sites.read_policy(folder / "listed.json").designs == (design.digest,)
     with running(policy="listed.json"):
         door = Door(folder / "north.sock")
         TrustedServer(door, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
@@ -220,7 +220,7 @@ def test_keys_and_rosters_refuse_in_one_line(folder, given, told):
 
 
 def test_a_mistake_of_ours_quotes_no_row(folder, monkeypatch):
-    monkeypatch.setattr(sites, "_policy", lambda *a, **k: {}[SECRET])
+    monkeypatch.setattr(sites, "read_policy", lambda *a, **k: {}[SECRET])
     result = run(*words())
     assert result.exit_code == 1
     assert "KeyError" in result.output

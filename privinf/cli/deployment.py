@@ -1,0 +1,229 @@
+"""What a federation is made of: bundles, certificates, and the programs of Flower that carry its messages."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.sealed import parse_json, read_text, save_text, unsealed
+
+BUNDLE, FEDERATION = "privinf-site-bundle", "privinf-federation"
+BUNDLE_FIELDS = ("format", "version", "name", "public", "node", "socket", "schema")
+FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority")
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
+LOOK_EVERY = 0.25  # seconds between looks at what a process does
+PAUSE = 3.0  # seconds before a process that ended is started again
+TAGGED = "superlink.privinf"
+
+
+# ---- files
+
+
+def read_bundle(path: Path) -> dict[str, Any]:
+    """Return what a site tells the others: name, public keys, socket, schema (StorageError if it is none)."""
+    content = _record(path, "a site's bundle", BUNDLE, BUNDLE_FIELDS)
+    for field in ("name", "public", "node", "socket"):
+        if not isinstance(content[field], str):
+            raise StorageError(f"{path}: {field} must be a text")
+    if not NAME.fullmatch(content["name"]):
+        raise StorageError(f"{path}: a site's name has letters, digits, - and _, at most 64 of them")
+    return content
+
+
+def read_federation(path: Path) -> dict[str, Any]:
+    """Return what all sites of a federation share (StorageError if the file is none)."""
+    return _record(path, "a federation", FEDERATION, FEDERATION_FIELDS)
+
+
+def _record(path: Path, what: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
+    content = unsealed(parse_json(read_text(path, what), str(path)), what, fields)
+    if (content["format"], content["version"]) != (format, 1):
+        raise StorageError(f"{path} is not {what} of a version that this privinf reads")
+    return content
+
+
+def private_text(path: Path, text: str) -> None:
+    """Write a new file that only its owner may read."""
+    with open(path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+# ---- certificates
+
+
+def node_key() -> tuple[str, str]:
+    """Return a new key of a Flower node, secret and public, as OpenSSH writes them."""
+    made = _ec().generate_private_key(_ec().SECP384R1())
+    forms = _forms()
+    public = made.public_key().public_bytes(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
+    secret = made.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption())
+    return secret.decode(), public.decode()
+
+
+def certificates(hosts: list[str], days: int) -> tuple[str, str, str, str]:
+    """Return an authority's key and certificate, and a server's that it signed, as PEM.
+
+    Parameters
+    ----------
+    hosts : list of str
+        Names and addresses at which the server is reached.
+    days : int
+        How long both certificates hold.
+    """
+    x509 = import_module("cryptography.x509")
+    oid = import_module("cryptography.x509.oid")
+    authority, server = (_ec().generate_private_key(_ec().SECP256R1()) for _ in range(2))
+
+    def named(text: str) -> Any:
+        return x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, text)])
+
+    def begun(subject: str, key: Any) -> Any:
+        now = datetime.now(UTC) - timedelta(minutes=5)  # clocks differ
+        made = x509.CertificateBuilder().subject_name(named(subject)).issuer_name(named("privinf federation"))
+        made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        return made.not_valid_before(now).not_valid_after(now + timedelta(days=days))
+
+    sha256 = import_module("cryptography.hazmat.primitives.hashes").SHA256()
+    usage = dict.fromkeys(
+        ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+         "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"), False,
+    )  # fmt: skip
+    names = [_alternative(x509, host) for host in hosts]
+    own = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    root = (
+        begun("privinf federation", authority)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(**usage | {"key_cert_sign": True, "crl_sign": True}), critical=True)
+        .add_extension(own, critical=False)
+        .sign(authority, sha256)
+    )
+    leaf = (
+        begun(hosts[0], server)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(by, critical=False)
+        .sign(authority, sha256)
+    )
+    return _secret(authority), _pem(root), _secret(server), _pem(leaf)
+
+
+def days_left(pem: str) -> float:
+    """Return how many days a certificate still holds; negative after its end."""
+    found = import_module("cryptography.x509").load_pem_x509_certificate(pem.encode())
+    return float((found.not_valid_after_utc - datetime.now(UTC)) / timedelta(days=1))
+
+
+def _alternative(x509: Any, host: str) -> Any:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _secret(key: Any) -> str:
+    forms = _forms()
+    plain = forms.PrivateFormat.PKCS8, forms.NoEncryption()
+    return str(key.private_bytes(forms.Encoding.PEM, *plain).decode())
+
+
+def _pem(certificate: Any) -> str:
+    return str(certificate.public_bytes(_forms().Encoding.PEM).decode())
+
+
+def _ec() -> Any:
+    return import_module("cryptography.hazmat.primitives.asymmetric.ec")
+
+
+def _forms() -> Any:
+    return import_module("cryptography.hazmat.primitives.serialization")
+
+
+# ---- processes of Flower
+
+
+def executable(name: str) -> str:
+    """Return where a program of Flower is, beside this Python or on the path (NotAvailableError if not)."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise NotAvailableError(f"{name} is not installed: pip install 'privinf[flower]'")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of Flower's programs: nothing told to anybody, a folder of their own."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and what it started, hard after ten seconds."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.wait(10.0)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+    process.wait()
+
+
+def flwr(folder: Path, record: Mapping[str, Any], *words: str) -> None:
+    """Run Flower's command line against the federation's server (AlignmentError if it fails)."""
+    home = folder.absolute() / ".analyst"
+    env = environment(home)
+    port = record["address"].rpartition(":")[2]
+    entry = f'[{TAGGED}]\naddress = "127.0.0.1:{port}"\n'
+    save_text(
+        home / "config.toml", f'{entry}root-certificates = "{folder.absolute() / "ca.crt"}"\n', overwrite=True
+    )
+    command = [executable("flwr"), *words[:-1], words[-1].partition(".")[2]]
+    ended = subprocess.run(
+        command, cwd=home, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    if ended.returncode:
+        last = (ended.stdout + ended.stderr).strip().splitlines()[-3:]
+        raise AlignmentError(f"flwr {words[0]} failed: {' '.join(last)}")
+
+
+def reachable(address: str) -> bool:
+    """Return whether somebody listens at an address, host:port."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), 1.0):
+            return True
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def stopped_by_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    return stopping

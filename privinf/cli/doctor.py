@@ -1,0 +1,244 @@
+"""``privinf site doctor`` and ``status``: what a site lacks, what is too open, what it has spent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from privinf.accounting import PrivacyReport
+from privinf.cli.deployment import days_left, executable, read_federation
+from privinf.cli.inputs import read_schema_file, read_toml
+from privinf.cli.sites import read_policy
+from privinf.errors import ArgumentError, PrivinfError
+from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteLedger
+from privinf.federation.daemon import LONGEST_PATH
+from privinf.schema.declared import Numeric
+from privinf.sealed import read_text
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+SITE_WORDS = (
+    "name", "data", "schema", "policy", "ledger", "key", "node_key", "socket", "federation", "group",
+)  # fmt: skip
+WIDE, SOON, MUCH = 1e6, 30.0, 10.0  # bounds, days of a certificate, and an epsilon, that are worth a word
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a site: a site with an error is not started."""
+
+    level: Level
+    what: str
+    remedy: str
+
+
+@click.command("doctor")
+@click.argument("folder", type=FOLDER)
+@AS_JSON
+def doctor_command(folder: Path, as_json: bool) -> None:
+    """Say what a site lacks and what of it is too open; code 2 where it would not start.
+
+    \b
+    privinf site doctor north
+
+    Reads no row. What it cannot see: other copies of the files, and who else is administrator here.
+    """  # noqa: D301
+    found = findings(folder, read_site(folder))
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        click.echo("\n".join(f"{one.level}: {one.what}: {one.remedy}" for one in found) or "nothing is wrong")
+    if any(one.level == "error" for one in found):
+        raise click.exceptions.Exit(2)
+
+
+@click.command("status")
+@click.argument("folder", type=FOLDER)
+@AS_JSON
+def status_command(folder: Path, as_json: bool) -> None:
+    """Say whether a site answers, and what its ledger has spent and has left, epsilon first."""
+    site = read_site(folder)
+    try:
+        reply = RemoteSite(site["socket"], timeout=5.0).handle(Query("describe"), site["name"])
+        told: dict[str, Any] = {"site": site["name"], "answers": not reply.error, "rows": reply.rows}
+    except PrivinfError:
+        told = {"site": site["name"], "answers": False, "rows": None}
+    with _copied_ledger(folder / site["ledger"]) as ledger:
+        assert ledger.budget is not None  # `init` gives one
+        spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
+        delta, left = spent.default_delta, ledger.remaining()
+        assert left is not None
+        told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
+        told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+        return
+    answers = f"answers, {told['rows']} rows" if told["answers"] else "does not answer"
+    click.echo(f"site {told['site']}: {answers}")
+    click.echo(f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
+               f"{told['releases']} release(s); {told['left']:.4g} left")  # fmt: skip
+
+
+def read_site(folder: Path) -> dict[str, str]:
+    """Return what site.toml says (ArgumentError where it lacks a word or has one too many)."""
+    content = read_toml(folder / "site.toml")
+    if set(content) != set(SITE_WORDS) or not all(isinstance(text, str) for text in content.values()):
+        raise ArgumentError(f"{folder / 'site.toml'} must say {', '.join(SITE_WORDS)}, each a text")
+    return content
+
+
+def findings(folder: Path, site: dict[str, str]) -> list[Finding]:
+    """Return what is wrong with a site's files, errors first; no row is read."""
+    found = [*_files(folder, site), *_contents(folder, site)]
+    return sorted(found, key=lambda one: one.level)
+
+
+def _files(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    """Look at who may read and change a site's files."""
+    for word in ("data", "schema", "policy", "ledger", "key", "node_key", "federation"):
+        path = folder / site[word]
+        if not path.exists():
+            remedy = "copy it from privinf federation init" if word == "federation" else "put it back"
+            yield Finding("error", f"{path} is missing", remedy)
+            continue
+        known = path.stat()
+        if known.st_uid != os.geteuid():
+            yield Finding(
+                "warning", f"{path} belongs to another account", "run the site as the owner of its files"
+            )
+        if word in ("key", "node_key", "ledger") and known.st_mode & 0o077:
+            yield Finding(
+                "error",
+                f"{path} is open to others (mode {stat.S_IMODE(known.st_mode):o})",
+                f"chmod 600 {path}",
+            )
+        elif word == "data" and known.st_mode & 0o077:
+            yield Finding("warning", f"{path} is open to others", f"chmod -R go= {path}")
+        elif known.st_mode & 0o022:
+            yield Finding("error", f"{path} can be changed by others", f"chmod go-w {path}")
+    if folder.stat().st_mode & 0o022:
+        yield Finding("error", f"{folder} can be changed by others", f"chmod go-w {folder}")
+    socket = Path(site["socket"])
+    if len(os.fsencode(socket)) > LONGEST_PATH:
+        yield Finding(
+            "error",
+            f"the path of the socket has more than {LONGEST_PATH} bytes",
+            "name a shorter one in site.toml",
+        )
+    elif not socket.parent.is_dir():
+        yield Finding("error", f"{socket.parent} is no folder", "make it: the socket is put there")
+
+
+def _contents(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    """Look at what the files say, and whether they go together."""
+    for look in (_schema, _policy, _ledger, _federation):
+        try:
+            yield from look(folder, site)
+        except (PrivinfError, OSError) as problem:
+            yield Finding("error", str(problem), "put a good file in its place")
+
+
+def _schema(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    schema = read_schema_file(folder / site["schema"])
+    if schema.blank:
+        yield Finding(
+            "error", f"the schema has blanks: {', '.join(schema.blank)}", "fill in public bounds and levels"
+        )
+    wide = [
+        name for name, one in schema.columns.items()
+        if isinstance(one, Numeric) and max(map(abs, (one.low, one.high))) > WIDE
+    ]  # fmt: skip
+    if wide:
+        yield Finding(
+            "warning",
+            f"bounds beyond {WIDE:g}: {', '.join(wide)}",
+            "noise grows with bounds: change the unit",
+        )
+
+
+def _policy(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    policy = read_policy(folder / site["policy"])
+    if policy.trusted_server:
+        yield Finding(
+            "warning", "the policy sends un-noised sums to the server", "only where you trust it with them"
+        )
+    elif not policy.secure_sums:
+        yield Finding("error", "the policy answers nothing", 'allow "secure_sums" in it')
+    if policy.simulation:
+        yield Finding(
+            "warning", "the policy allows releases without noise", 'for made-up rows only: drop "simulation"'
+        )
+    if policy.secure_sums and (folder / site["federation"]).exists():
+        roster = Roster.from_json(read_federation(folder / site["federation"])["roster"])
+        if len(roster) < policy.min_sites:
+            yield Finding("error", f"masked sums need {policy.min_sites} sites, the roster has {len(roster)}",
+                          'lower "min_sites", or have more sites')  # fmt: skip
+
+
+def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    if not (folder / site["ledger"]).exists():
+        return
+    with _copied_ledger(folder / site["ledger"]) as ledger:
+        if ledger.budget is None:
+            yield Finding("error", "the ledger has no limit", "make one with a limit: privinf site init")
+        elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:
+            yield Finding(
+                "warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person"
+            )
+
+
+def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
+    if not (folder / site["federation"]).exists():
+        return
+    federation = read_federation(folder / site["federation"])
+    roster, key = Roster.from_json(federation["roster"]), IdentityKey.load(folder / site["key"])
+    if roster.keys.get(site["name"]) != key.public:
+        yield Finding(
+            "error",
+            "the roster has another key for this site, or none",
+            "make the federation of the present bundles",
+        )
+    pinned = folder / "roster.json"
+    if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:
+        yield Finding(
+            "error",
+            "the roster is another one than at the last start",
+            f"agree on it anew, then delete {pinned}",
+        )
+    schema = read_schema_file(folder / site["schema"])
+    if federation["schema"] is not None and not schema.blank and federation["schema"] != schema.to_dict():
+        yield Finding(
+            "error", "the schema is another one than the federation's", "sites must have the same schema"
+        )
+    if federation["address"]:
+        left = days_left(federation["authority"])
+        if left < SOON:
+            yield Finding(
+                "error" if left <= 0.0 else "warning",
+                f"the certificates end in {left:.0f} days",
+                "make the federation anew",
+            )
+        executable("flower-supernode")
+        yield Finding("warning", "the Flower node runs under the account that reads the rows",
+                      "code that is sent to nodes can read them: see docs/howto/hospitals.md")  # fmt: skip
+
+
+@contextmanager
+def _copied_ledger(path: Path) -> Iterator[SiteLedger]:
+    """Open a copy of a ledger to read it, since a daemon that runs has the file itself."""
+    with tempfile.TemporaryDirectory() as made:
+        copy = Path(made) / "ledger"
+        shutil.copyfile(path, copy)
+        with SiteLedger(copy) as ledger:
+            yield ledger

@@ -1,0 +1,305 @@
+"""``privinf federation fit``: every federated model from a TOML file, over sockets or over Flower."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from privinf.cli.inputs import SPENDING, read_schema_file, read_toml
+from privinf.cli.outputs import check_free
+from privinf.doors import door
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.federation import Federation, SecureServer, TrustedServer
+from privinf.glm.first_order import DOME, DPSGD, DPAdam, RandomSketch
+from privinf.glm.model import FederatedGLM
+from privinf.glm.newton import Newton
+from privinf.lasso.model import DebiasedLasso
+from privinf.mechanisms.gaussian import total_mu
+from privinf.moments.model import MomentOLS
+from privinf.schema import Schema
+from privinf.sealed import save_text
+from privinf.typing import Family
+
+FEDERATED_MODELS: dict[str, type[Any]] = {
+    "MomentOLS": MomentOLS, "FederatedGLM": FederatedGLM, "DebiasedLasso": DebiasedLasso
+}  # fmt: skip
+OPTIMIZERS: dict[str, type[Any]] = {one.__name__: one for one in (Newton, DPSGD, DPAdam, RandomSketch, DOME)}
+STATISTIC = "statistic"
+TRUSTS = ("secure-sum", "server")
+PLAN = ("model", STATISTIC, "formula", "schema", "trust", "family", "seed", "checkpoint", "out", "optimizer",
+        "options", "args", *SPENDING)  # fmt: skip
+# Words of every model's fit that a plan may give, in its table [options].
+FIT_WORDS = {
+    "MomentOLS": ("cov_type", "robust_share", "stabilization", "ridge", "fuller", "target", "max_colluding"),
+    "FederatedGLM": ("public_seed", "max_colluding", "relation", "unit", "client_clip", "cov_type", "targets",
+                     "nuisance", "margins"),
+    "DebiasedLasso": ("sparsity", "max_sparsity", "targets", "iterations", "clip", "refit", "center",
+                      "target", "max_colluding"),
+    STATISTIC: ("max_colluding",),
+}  # fmt: skip
+SIMULATED = "is for made-up data: say --simulation, and the policy of every site must allow it"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedFit:
+    """What is asked of a federation, as a TOML file says it.
+
+    Attributes
+    ----------
+    model : str
+        One of `FEDERATED_MODELS`, or "statistic".
+    statistic : str
+        Name of a site's statistic, empty for a model.
+    formula : str
+    schema : Schema
+    trust, family : str
+    spending : mapping
+        epsilon, delta, mu, rho, and rng where a seed is given.
+    options, args : mapping
+        Words of the model's fit; arguments of the statistic.
+    checkpoint : Path or None
+    out : Path
+        Without its ending: results go to ``<out>.json`` and ``<out>.npz``.
+    """
+
+    model: str
+    statistic: str
+    formula: str
+    schema: Schema
+    trust: str
+    family: str
+    spending: Mapping[str, Any]
+    options: Mapping[str, Any]
+    args: Mapping[str, Any]
+    checkpoint: Path | None
+    out: Path
+
+
+@door
+def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = False) -> AskedFit:
+    """Return the plan in a TOML file, checked whole; paths in it are those from its own folder.
+
+    Parameters
+    ----------
+    path : Path
+    schema : Path, optional
+        The schema if the plan names none.
+    simulation : bool
+        Whether ``epsilon = inf`` and a seed are wanted: for made-up data.
+
+    Raises
+    ------
+    ArgumentError
+        It has a word that no plan has, lacks one, or asks for a simulation that was not said to be one.
+    StorageError, SchemaError
+        A file that it names cannot be read.
+    """
+    content = read_toml(path)
+    if unknown := [name for name in content if name not in PLAN]:
+        raise ArgumentError(f"{path}: a plan knows no {unknown[0]!r}; it has {', '.join(PLAN)}")
+    if (STATISTIC in content) == ("model" in content):
+        raise ArgumentError(
+            f"{path}: say model = one of {', '.join(FEDERATED_MODELS)}; or statistic = a site's statistic"
+        )
+    model = _choice(content.get("model", STATISTIC), (*FEDERATED_MODELS, STATISTIC), path, "model")
+    for name, kinds in (("formula", str), ("out", str)):
+        if not isinstance(content.get(name), kinds):
+            raise ArgumentError(f"{path} must say {name} = a text")
+    named = content.get("schema")
+    found = schema if named is None else path.parent / named
+    if found is None:
+        raise ArgumentError(f"{path} must say schema = the file of the schema")
+    family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
+    if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
+        raise ArgumentError(f"{path}: family belongs to FederatedGLM and DebiasedLasso")
+    if content.get("args") and model != STATISTIC:
+        raise ArgumentError(f"{path}: [args] belongs to a statistic; words of a model's fit go to [options]")
+    folder = content.get("checkpoint")
+    if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
+        raise ArgumentError(f"{path}: checkpoint belongs to MomentOLS and FederatedGLM")
+    return AskedFit(
+        model=model,
+        statistic=content.get(STATISTIC, ""),
+        formula=content["formula"],
+        schema=read_schema_file(found),
+        trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "trust"),
+        family=family,
+        spending=_spending(content, path, simulation=simulation),
+        options=_options(content, model, path),
+        args=_table(content, "args", path),
+        checkpoint=None if folder is None else path.parent / folder,
+        out=path.parent / content["out"],
+    )
+
+
+@door
+def run_plan(plan: AskedFit, federation: Federation, *, overwrite: bool = False) -> dict[str, Any]:
+    """Ask the sites what a plan says; write and return the results.
+
+    Parameters
+    ----------
+    plan : AskedFit
+        Of `read_plan`.
+    federation : Federation
+        Of any transport.
+    overwrite : bool
+        Whether results that are there are replaced.
+
+    Returns
+    -------
+    dict
+        What ``<out>.json`` holds: names, params, bse (None where the fit has coefficients only), intervals,
+        rows, and what was spent. ``<out>.npz`` holds the results themselves (`privinf.load_results`); there
+        is none of a single statistic.
+
+    Raises
+    ------
+    PrivinfError
+        As the model's fit; what was charged stays charged, and a plan with a checkpoint goes on there.
+
+    Notes
+    -----
+    **Privacy.** Costs what the plan says, at every site that it asks, and no more.
+    """
+    endings = (".json",) if plan.statistic else (".json", ".npz")
+    targets = [Path(f"{plan.out}{ending}") for ending in endings]
+    for target in targets:
+        check_free(target, overwrite)
+    record: dict[str, Any] = {"plan": plan.statistic or plan.model, "formula": plan.formula}
+    record["trust"] = plan.trust
+    record |= {"sites": list(federation.sites)}
+    if plan.statistic:
+        record |= _statistic(plan, federation)
+    else:
+        found = _model(plan, federation).fit(**plan.spending, **plan.options, **_kept(plan))
+        record |= _told(found)
+        exact = math.isinf(found.privacy.epsilon())
+        found.save(targets[1], records=not exact, overwrite=overwrite)
+    save_text(targets[0], json.dumps(record, indent=1), overwrite=overwrite)
+    return record
+
+
+def _model(plan: AskedFit, federation: Federation) -> Any:
+    words: dict[str, Any] = {"schema": plan.schema, "trust": plan.trust}
+    if plan.model != "MomentOLS":
+        words["family"] = plan.family
+    return FEDERATED_MODELS[plan.model].from_formula(plan.formula, federation, **words)
+
+
+def _kept(plan: AskedFit) -> dict[str, Any]:
+    return {} if plan.checkpoint is None else {"checkpoint": plan.checkpoint}
+
+
+def _statistic(plan: AskedFit, federation: Federation) -> dict[str, Any]:
+    """Release one sum, and say what it is."""
+    words = dict(plan.spending)
+    options = {"rng": words.pop("rng", None), "design": plan.schema.design(plan.formula)}
+    server: Any = SecureServer if plan.trust == "secure-sum" else TrustedServer
+    mu = total_mu(words)  # type: ignore[arg-type]
+    asked = server(federation, **options, **plan.options)
+    found = asked.vector_sum(plan.statistic, plan.args, mu=mu, label=plan.statistic)
+    return {
+        "values": found.values.tolist(),
+        "scale": found.scale,
+        "rows": found.rows,
+        "spent": {"mu": _plain(mu)},
+    }
+
+
+def _told(found: Any) -> dict[str, Any]:
+    """Return what a fit says, as JSON."""
+    record: dict[str, Any] = {"names": list(found.names), "params": found.params.tolist()}
+    for name in ("bse", "conf_int"):
+        try:
+            value = found.bse if name == "bse" else found.conf_int()
+            record[name] = getattr(value, "values", value).tolist()
+        except NotAvailableError as problem:
+            record |= {name: None, "reason": str(problem)}
+    spent = found.privacy
+    record["spent"] = {
+        "epsilon": _plain(spent.epsilon()), "delta": spent.default_delta,
+        "relation": spent.relation, "stamp": spent.stamp,
+    }  # fmt: skip
+    return record | {"summary": str(found.summary())}
+
+
+def _plain(value: float) -> float | str:
+    """Return a number as JSON has it, where infinity is a text."""
+    return "inf" if math.isinf(value) else float(value)
+
+
+def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> dict[str, Any]:
+    words = {name: content[name] for name in SPENDING if name in content}
+    if not words.keys() - {"delta"}:
+        raise ArgumentError(f"{path} must say what may be spent: epsilon and delta (or mu, or rho)")
+    for name, value in words.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ArgumentError(f"{path}: {name} must be a number")
+        if math.isinf(value) and not simulation:
+            raise ArgumentError(f"{path}: {name} = inf adds no noise and {SIMULATED}")
+    if "seed" not in content:
+        return words
+    if isinstance(content["seed"], bool) or not isinstance(content["seed"], int):
+        raise ArgumentError(f"{path}: seed must be a whole number")
+    if not simulation:
+        raise ArgumentError(f"{path}: seed {SIMULATED}")
+    return words | {"rng": content["seed"]}
+
+
+def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
+    """Return the words of the model's fit, its optimizer made."""
+    found = _table(content, "options", path)
+    if unknown := [name for name in found if name not in FIT_WORDS[model]]:
+        raise ArgumentError(
+            f"{path}: [options] of {model} has no {unknown[0]!r}: {', '.join(FIT_WORDS[model])}"
+        )
+    settings = _table(content, "optimizer", path)
+    if not settings:
+        return found
+    if model != "FederatedGLM":
+        raise ArgumentError(f"{path}: [optimizer] belongs to FederatedGLM")
+    name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
+    reason = ""
+    try:
+        return found | {"optimizer": OPTIMIZERS[name](**settings)}
+    except TypeError:
+        reason = f"{name} has no such setting"
+    except PrivinfError as problem:
+        reason = str(problem)
+    raise ArgumentError(f"{path}: [optimizer] {reason}")
+
+
+def _table(content: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, dict):
+        raise ArgumentError(f"{path}: [{name}] must be a table")
+    return dict(found)
+
+
+def _choice(found: Any, known: Any, path: Path, what: str) -> str:
+    if found not in tuple(known):
+        raise ArgumentError(f"{path}: {what} must be one of {', '.join(known)}")
+    return str(found)
+
+
+def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:
+    """Run the plan that a run's configuration names, at the server, and tell how it went.
+
+    Parameters
+    ----------
+    federation : Federation
+    config : mapping
+        plan, schema: paths at the server; simulation, overwrite: flags; told: the file to which results, or
+        why there are none, are written.
+    """
+    try:
+        schema = Path(config["schema"]) if config["schema"] else None
+        plan = read_plan(Path(config["plan"]), schema, simulation=bool(config["simulation"]))
+        record = run_plan(plan, federation, overwrite=bool(config["overwrite"]))
+    except PrivinfError as problem:
+        record = {"error": str(problem)}
+    save_text(config["told"], json.dumps(record), overwrite=True)

@@ -1,0 +1,187 @@
+"""``privinf site init`` and ``up``: a site from its first file to its daemon and its Flower node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privinf.accounting import Budget
+from privinf.cli.deployment import (
+    BUNDLE,
+    LOOK_EVERY,
+    NAME,
+    PAUSE,
+    end,
+    environment,
+    executable,
+    free_port,
+    node_key,
+    private_text,
+    reachable,
+    read_federation,
+    stopped_by_signals,
+)
+from privinf.cli.doctor import FOLDER, findings, read_site
+from privinf.cli.inputs import read_schema_file
+from privinf.cli.outputs import FILE
+from privinf.cli.schemas import suggest_command
+from privinf.cli.sites import serve_command
+from privinf.errors import ArgumentError
+from privinf.federation import IdentityKey, Roster, SiteLedger
+from privinf.sealed import save_text, sealed_json
+
+
+@click.command("init")
+@click.argument("name")
+@click.option("--data", type=click.Path(path_type=Path), required=True, prompt="File of the rows",
+              help="Its rows, which are left where they are.")  # fmt: skip
+@click.option("--schema", "schema_file", type=FILE, help="The schema that sites share; default: a template.")
+@click.option("--epsilon", type=float, required=True, prompt="Limit of all releases together, epsilon",
+              help="Limit of the ledger: epsilon of all releases together.")  # fmt: skip
+@click.option("--delta", type=float, required=True, prompt="Its delta, such as 1e-6", help="Its delta.")
+@click.option("--trust", type=click.Choice(["secure-sum", "server"]), default="secure-sum", show_default=True,
+              help="What the policy allows: masked sums, or also plain ones to a server.")  # fmt: skip
+@click.option("--min-sites", type=click.IntRange(2), default=2, show_default=True,
+              help="Fewest sites over which a masked sum may go.")  # fmt: skip
+@click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
+@click.pass_context
+def init_command(
+    ctx: click.Context, name: str, data: Path, schema_file: Path | None, epsilon: float, delta: float,
+    trust: str, min_sites: int, simulation: bool, folder: Path | None,
+) -> None:  # fmt: skip
+    """Make a site's folder: keys that stay in it, policy, schema, ledger, and a public bundle.
+
+    \b
+    privinf site init north --data rows.csv --schema schema.json --epsilon 4 --delta 1e-6
+    privinf --config answers.toml site init north      # [site.init] data = "rows.csv" ...
+
+    NAME.bundle.json is public, and goes to whoever runs privinf federation init; all else stays here.
+    """  # noqa: D301
+    if not NAME.fullmatch(name):
+        raise ArgumentError("a site's name has letters, digits, - and _, at most 64 of them")
+    folder = Path(name) if folder is None else folder
+    if folder.exists():
+        raise ArgumentError(f"{folder} is there already: keys and ledgers are never replaced")
+    if not data.exists():
+        raise ArgumentError(f"there is no {data}")
+    budget = Budget(epsilon=epsilon, delta=delta)
+    terms = {"secure_sums": True, "min_sites": min_sites} | (
+        {"trusted_server": True} if trust == "server" else {}
+    )
+    policy = terms | ({"simulation": True} if simulation else {})
+    made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
+    try:
+        schema = made / ("schema.toml" if schema_file is None else f"schema{schema_file.suffix}")
+        if schema_file is None:
+            ctx.invoke(suggest_command, data=data, columns=(), max_rows=1, out=schema, overwrite=False)
+        else:
+            shutil.copyfile(schema_file, schema)
+        known = read_schema_file(schema)
+        key, (secret, public) = IdentityKey(), node_key()
+        key.save(made / f"{name}.key")
+        private_text(made / "node.key", secret)
+        save_text(made / "policy.json", json.dumps(policy, indent=1) + "\n")
+        with SiteLedger(made / f"{name}.ledger", budget):
+            pass
+        (made / f"{name}.ledger").chmod(0o600)
+        (made / f"{name}.ledger.lock").unlink(missing_ok=True)
+        socket = str(folder.absolute() / f"{name}.sock")
+        bundle = {"format": BUNDLE, "version": 1, "name": name, "public": key.public, "node": public}
+        bundle |= {"socket": socket, "schema": None if known.blank else known.to_dict()}
+        save_text(made / f"{name}.bundle.json", sealed_json(bundle, indent=1) + "\n")
+        words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}
+        words |= {"ledger": f"{name}.ledger", "key": f"{name}.key", "node_key": "node.key", "socket": socket}
+        words |= {"federation": "federation.json", "group": ""}
+        save_text(
+            made / "site.toml", "".join(f"{word} = {json.dumps(text)}\n" for word, text in words.items())
+        )
+        os.rename(made, folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    click.echo(f"site {name}: {folder}; ledger {budget}; to the others: {folder / f'{name}.bundle.json'}")
+    if known.blank:
+        click.echo(f"fill in {folder / schema.name}: {', '.join(known.blank)}", err=True)
+
+
+@click.command("up")
+@click.argument("folder", type=FOLDER)
+@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
+@click.pass_context
+def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
+    """Check a site, and answer for its rows until SIGTERM: a daemon, and a Flower node where there is one.
+
+    \b
+    privinf site up north
+
+    federation.json (privinf federation init) must be in the folder. On the first start the roster is pinned:
+    read its digest aloud to the other sites. The node runs under this account; code that is sent to it can
+    read what this account can. Where that matters, run privinf site serve under an account of its own.
+    """  # noqa: D301
+    site = read_site(folder)
+    found = findings(folder, site)
+    for one in found:
+        click.echo(f"{one.level.capitalize()}: {one.what}: {one.remedy}", err=True)
+    if any(one.level == "error" for one in found):
+        raise ArgumentError(f"site {site['name']} is not started: see above")
+    federation = read_federation(folder / site["federation"])
+    roster = Roster.from_json(federation["roster"])
+    save_text(folder / "roster.json", roster.to_json() + "\n", overwrite=True)
+    if not quiet:
+        click.echo(f"roster of {len(roster)} sites, digest {roster.digest}")
+    stopped_by_signals()  # until the daemon has its own handler
+    with ExitStack() as stack:
+        if federation["address"]:
+            stack.enter_context(_node(folder.absolute(), site, federation))
+        ctx.invoke(
+            serve_command, name=site["name"], data=folder / site["data"], ledger_file=folder / site["ledger"],
+            path=Path(site["socket"]), group=site["group"] or None, quiet=quiet,
+            schema_file=folder / site["schema"], formula=None, policy_file=folder / site["policy"],
+            key_file=folder / site["key"], roster_file=folder / "roster.json",
+        )  # fmt: skip
+
+
+@contextmanager
+def _node(folder: Path, site: dict[str, str], federation: dict[str, Any]) -> Iterator[None]:
+    """Keep a Flower node running beside the daemon: started once both are there, again whenever it ends."""
+    save_text(folder / "ca.crt", federation["authority"], overwrite=True)
+    stopping = threading.Event()
+    thread = threading.Thread(target=_keep, args=(folder, site, federation["address"], stopping), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def _keep(folder: Path, site: dict[str, str], address: str, stopping: threading.Event) -> None:
+    words = [
+        executable("flower-supernode"), "--root-certificates", str(folder / "ca.crt"), "--superlink", address,
+        "--auth-supernode-private-key", str(folder / site["node_key"]), "--node-config",
+        f"site={json.dumps(site['name'])} socket={json.dumps(site['socket'])} timeout=120.0",
+    ]  # fmt: skip
+    while not stopping.is_set():
+        if not Path(site["socket"]).exists() or not reachable(address):
+            stopping.wait(LOOK_EVERY)
+            continue
+        with open(folder / "node.log", "ab") as log:
+            process = subprocess.Popen(
+                [*words, "--port", str(free_port())], cwd=folder, env=environment(folder / ".node"),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        while process.poll() is None and not stopping.wait(LOOK_EVERY):
+            pass
+        end(process)
+        stopping.wait(PAUSE)

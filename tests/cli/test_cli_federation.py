@@ -1,0 +1,384 @@
+"""Three hospitals by nine commands, from nothing to a fitted model, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from click.testing import CliRunner
+
+import privinf as pi
+from privinf.cli import main
+from privinf.cli.deployment import certificates, days_left, node_key
+from privinf.cli.federated_fits import read_plan, run_plan
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.federation import (
+    InProcessFederation,
+    Site,
+    SiteLedger,
+    SitePolicy,
+    pinned_keys,
+)
+
+NAMES = ("north", "south", "west")
+SCHEMA = {"ill": (0, 1), "age": (18, 90), "dose": (0, 10)}
+ROWS = 600
+FIT = """formula = "ill ~ age + dose"
+out = "fit"
+"""
+MODELS = {
+    "MomentOLS": 'model = "MomentOLS"',
+    "gaussian": 'model = "FederatedGLM"\nfamily = "gaussian"',
+    "binomial": 'model = "FederatedGLM"\nfamily = "binomial"',
+    "poisson": 'model = "FederatedGLM"\nfamily = "poisson"',
+}
+
+
+def table(name):
+    rng = np.random.default_rng(NAMES.index(name))
+    rows = pd.DataFrame({"age": rng.uniform(18, 90, ROWS), "dose": rng.uniform(0, 10, ROWS)})
+    odds = np.exp(-3 + 0.03 * rows["age"] + 0.2 * rows["dose"])
+    return rows.assign(ill=(rng.uniform(size=ROWS) < odds / (1 + odds)).astype(float))
+
+
+def run(*given):
+    return CliRunner().invoke(main, [*map(str, given)], prog_name="privinf")
+
+
+def refused(result, *words):
+    assert result.exit_code == 2, result.output
+    for word in words:
+        assert word in " ".join(result.output.split()), result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def folder(tmp_path_factory, monkeypatch):
+    """A folder of a short path, since sockets have short names, with three tables and a schema."""
+    made = tmp_path_factory.mktemp("k")
+    monkeypatch.chdir(made)
+    for name in NAMES:
+        table(name).to_csv(f"{name}.csv", index=False)
+        os.chmod(f"{name}.csv", 0o600)
+    Path("schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+    return made
+
+
+def init(name, *more):
+    budget = ["--epsilon", "4", "--delta", "1e-6"]
+    return run("site", "init", name, "--data", f"{name}.csv", "--schema", "schema.json", *budget, *more)
+
+
+def made_federation(*more):
+    for name in NAMES:
+        assert init(name, *more).exit_code == 0
+    bundles = [f"{name}/{name}.bundle.json" for name in NAMES]
+    made = run("federation", "init", "hospitals", *bundles, "--sockets")
+    assert made.exit_code == 0, made.output
+    for name in NAMES:
+        Path(name, "federation.json").write_bytes(Path("hospitals/federation.json").read_bytes())
+
+
+@contextlib.contextmanager
+def sites_up():
+    """Start the three sites by `site up`, each in a process of its own; end them by SIGTERM."""
+    command = [sys.executable, "-m", "privinf", "site", "up"]
+    started = [
+        subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for name in NAMES
+    ]
+    try:
+        for process in started:
+            lines = [process.stdout.readline(), process.stdout.readline()]
+            assert "answers at" in lines[-1], [*lines, process.stderr.read()]
+        yield started
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        ended = [process.wait(60) for process in started]
+        for process in started:
+            process.communicate()
+    assert ended == [0, 0, 0]
+
+
+def test_nine_commands_from_nothing_to_a_fitted_model(folder):
+    made_federation("--min-sites", "3")  # 3 + 1
+    Path("hospitals/fit.toml").write_text(
+        f'model = "MomentOLS"\n{FIT}epsilon = 2.0\ndelta = 1e-6\ncheckpoint = "rounds"\n'
+    )
+    with sites_up():  # 3; with Flower one more for its server
+        fitted = run("federation", "fit", "hospitals/fit.toml")  # 1
+        assert fitted.exit_code == 0, fitted.output
+        assert "MomentOLS" in fitted.output
+        told = json.loads(Path("hospitals/fit.json").read_text())
+        assert told["sites"] == list(NAMES)
+        assert told["spent"]["epsilon"] == pytest.approx(2.0)
+        np.testing.assert_array_equal(pi.load_results("hospitals/fit.npz").params, told["params"])
+        refused(run("federation", "fit", "hospitals/fit.toml"), "is there already")
+        again = run("federation", "fit", "hospitals/fit.toml", "--overwrite", "--json")
+        assert json.loads(again.output)["params"] == told["params"]  # the checkpoint's, at no charge
+        status = json.loads(run("site", "status", "north", "--json").output)
+        assert status["answers"]
+        assert (status["rows"], status["of"]) == (ROWS, pytest.approx(4.0))
+        assert status["epsilon"] == pytest.approx(2.0)
+        assert 0.0 < status["left"] < 4.0
+        assert "epsilon 2 of 4" in run("site", "status", "north").output
+    with SiteLedger("north/north.ledger") as ledger:
+        assert len(ledger) == 1
+    assert "does not answer" in run("site", "status", "north").output
+
+
+def test_no_secret_leaves_the_sites_folder(folder):
+    made_federation()
+    secrets = [Path(name, f"{name}.key").read_text().split()[0] for name in NAMES]
+    secrets += [Path(name, "node.key").read_text().splitlines()[1] for name in NAMES]
+    for path in Path("hospitals").rglob("*"):
+        if path.is_file():
+            assert not any(secret in path.read_text() for secret in secrets)
+    for name in NAMES:
+        assert not any(secret in Path(name, f"{name}.bundle.json").read_text() for secret in secrets)
+        for file in (f"{name}.key", "node.key", f"{name}.ledger"):
+            assert Path(name, file).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("trust", ["secure-sum", "server"])
+def test_without_noise_every_model_is_that_of_pooled_rows(tmp_path, model, trust):
+    (tmp_path / "fit.toml").write_text(
+        f'{MODELS[model]}\n{FIT}trust = "{trust}"\nepsilon = inf\ndelta = 1e-6\n'
+    )
+    (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+    plan = read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=True)
+    told = run_plan(plan, in_process())
+    rows = pd.concat(map(table, NAMES))
+    X = sm.add_constant(rows[["age", "dose"]])
+    family = sm.families.Gaussian() if model == "MomentOLS" else getattr(sm.families, model.capitalize())()
+    expected = sm.GLM(rows["ill"], X, family=family).fit(tol=1e-14, maxiter=200)
+    np.testing.assert_allclose(told["params"], expected.params, rtol=1e-6 if model != "MomentOLS" else 1e-8)
+    assert told["spent"]["epsilon"] == "inf"
+    assert json.loads((tmp_path / "fit.json").read_text()) == told
+
+
+def in_process():
+    keys, roster = pinned_keys(NAMES)
+    policy = SitePolicy(trusted_server=True, secure_sums=True, simulation=True)
+    schema = pi.Schema(SCHEMA)
+    return InProcessFederation(
+        {name: Site(table(name), schema, policy=policy, key=keys[name], roster=roster) for name in NAMES}
+    )
+
+
+def test_other_plans(tmp_path):
+    (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+
+    def told(text, *, simulation=True):
+        (tmp_path / "fit.toml").write_text(text + 'schema = "schema.json"\n' if "[" not in text else text)
+        return run_plan(read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=simulation),
+                        in_process(), overwrite=True)  # fmt: skip
+
+    price = "epsilon = 3.0\ndelta = 1e-5\nseed = 1\n"
+    descent = told(
+        f'{MODELS["binomial"]}\n{FIT}{price}[optimizer]\nname = "DPSGD"\nepochs = 1\nbatches = 2\n'
+    )
+    assert len(descent["params"]) == 3
+    robust = told(f'{MODELS["MomentOLS"]}\n{FIT}{price}[options]\ncov_type = "HC0"\n')
+    assert len(robust["bse"]) == 3
+    lasso = told(f'model = "DebiasedLasso"\n{FIT}{price}trust = "server"\n[options]\ntargets = ["dose"]\n')
+    assert lasso["names"] == ["dose"]
+    sums = told(
+        f'statistic = "column_sums"\n{FIT}mu = 1.0\nseed = 1\n[args]\ncolumns = [1, 2]\nbound = 90.0\n'
+    )
+    assert len(sums["values"]) == 2
+    assert sums["spent"] == {"mu": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f'{FIT}epsilon = 1.0\n', "say model"),
+        (f'model = "OLS"\n{FIT}epsilon = 1.0\n', "model must be one of"),
+        (f'model = "MomentOLS"\n{FIT}', "what may be spent"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = inf\n', "--simulation"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "knows no 'famly'"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family belongs to"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n', "has no 'margins'"),
+        (f'model = "MomentOLS"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\n', "belongs to FederatedGLM"),
+        (f'model = "FederatedGLM"\n{FIT}mu = 1.0\n[optimizer]\nname = "DPSGD"\nk = 3\n', "is no option"),
+        (f'model = "FederatedGLM"\n{FIT}epsilon = 1.0\n[optimizer]\nname = "DPSGD"\nepochs = 0\n', "epochs"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "belongs to a statistic"),
+        (f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n', "checkpoint belongs to"),
+        ("model = ", "no TOML"),
+    ],
+)  # fmt: skip
+def test_a_plan_is_refused_before_anything_is_asked(tmp_path, text, told):
+    (tmp_path / "fit.toml").write_text(text)
+    (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+    with pytest.raises(ArgumentError, match=told):
+        read_plan(tmp_path / "fit.toml", tmp_path / "schema.json")
+
+
+def test_no_noise_needs_policies_that_allow_it(tmp_path):
+    (tmp_path / "fit.toml").write_text(f'model = "MomentOLS"\n{FIT}epsilon = inf\ntrust = "server"\n')
+    (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+    plan = read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=True)
+    policy, schema = SitePolicy(trusted_server=True), pi.Schema(SCHEMA)
+    sites = InProcessFederation({name: Site(table(name), schema, policy=policy) for name in NAMES})
+    with pytest.raises(NotAvailableError, match="without noise"):
+        run_plan(plan, sites)
+    assert not (tmp_path / "fit.json").exists()
+
+
+def spoil(what):
+    site = Path("north")
+    match what:
+        case "key":
+            os.chmod(site / "north.key", 0o644)
+        case "ledger":
+            os.chmod(site / "north.ledger", 0o640)
+        case "gone":
+            (site / "north.ledger").unlink()
+        case "policy":
+            (site / "policy.json").write_text("{}")
+        case "few":
+            (site / "policy.json").write_text('{"secure_sums": true, "min_sites": 4}')
+        case "roster":
+            other = {name: key.public for name, key in pinned_keys(NAMES)[0].items()}
+            (site / "roster.json").write_text(pi.federation.Roster(other).to_json())
+        case "other key":
+            (site / "north.key").unlink()
+            pi.federation.IdentityKey().save(site / "north.key")
+        case "schema":
+            schema = pi.Schema({**SCHEMA, "age": (0, 100)})
+            (site / "schema.json").write_text(json.dumps(schema.to_dict()))
+        case "socket":
+            text = (site / "site.toml").read_text()
+            (site / "site.toml").write_text(text.replace("north.sock", f"{'n' * 100}.sock"))
+        case "federation":
+            (site / "federation.json").unlink()
+        case "torn":
+            (site / "federation.json").write_text("{")
+
+
+FINDINGS = {
+    "key": "is open to others", "ledger": "is open to others", "gone": "is missing",
+    "policy": "answers nothing", "few": "masked sums need 4 sites",
+    "roster": "another one than at the last start", "other key": "another key",
+    "schema": "another one than the federation's", "socket": "more than 100 bytes",
+    "federation": "is missing", "torn": "not JSON",
+}  # fmt: skip
+
+
+def test_the_doctor_names_what_is_wrong_and_up_does_not_start_it(folder):
+    made_federation()
+    well = run("site", "doctor", "north")
+    assert (well.exit_code, well.output.strip()) == (0, "nothing is wrong")
+    kept = {path.name: path.read_bytes() for path in Path("north").iterdir()}
+    for what, told in FINDINGS.items():
+        spoil(what)
+        found = run("site", "doctor", "north", "--json")
+        assert found.exit_code == 2, what
+        errors = [one["what"] for one in json.loads(found.output) if one["level"] == "error"]
+        assert any(told in one for one in errors), (what, errors)
+        refused(run("site", "up", "north"), "is not started")
+        assert not Path("north/north.sock").exists()
+        for path in Path("north").iterdir():
+            if path.name not in kept:
+                path.unlink()
+        for name, content in kept.items():
+            Path("north", name).write_bytes(content)
+            os.chmod(Path("north", name), 0o600)
+
+
+def test_the_doctor_warns(folder):
+    for name in NAMES:
+        assert init(name, "--trust", "server", "--simulation").exit_code == 0
+    os.chmod("north.csv", 0o644)
+    told = run("site", "doctor", "north").output
+    for word in ("un-noised sums", "without noise", "north.csv is open to others"):
+        assert f"warning: {word}" in told or word in told
+
+
+def test_a_template_of_the_schema_is_to_be_filled_in(folder):
+    made = run("site", "init", "north", "--data", "north.csv", "--epsilon", "4", "--delta", "1e-6")
+    assert made.exit_code == 0, made.output
+    assert "fill in" in made.output
+    assert json.loads(Path("north/north.bundle.json").read_text())["schema"] is None
+    assert "has blanks" in run("site", "doctor", "north").output
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["site", "init", "../x", "--data", "north.csv"], "letters, digits"),
+        (["site", "init", "none", "--data", "none.csv"], "there is no none.csv"),
+        (["site", "init", "full", "--data", "north.csv"], "is there already"),
+        (["federation", "init", "full", "schema.json"], "is there already"),
+        (["federation", "init", "new", "schema.json"], "is not a site's bundle"),
+        (["federation", "init", "new", "one.json", "one.json"], "name of one site"),
+        (["federation", "init", "new", "path.json", "one.json"], "letters, digits"),
+    ],
+)
+def test_init_refuses_in_one_line(folder, given, told):
+    from privinf.sealed import sealed_json
+
+    Path("full").mkdir()
+    one = {"format": "privinf-site-bundle", "version": 1, "name": "one", "public": "1" * 64, "node": "n",
+           "socket": "s", "schema": None}  # fmt: skip
+    Path("one.json").write_text(sealed_json(one))
+    Path("path.json").write_text(sealed_json(one | {"name": "../one"}))
+    budget = ["--epsilon", "4", "--delta", "1e-6"] if given[0] == "site" else []
+    before = sorted(os.listdir())
+    refused(run(*given, *budget), told)
+    assert sorted(os.listdir()) == before
+
+
+def test_bundles_of_other_schemas_make_no_federation(folder):
+    assert init("north").exit_code == 0
+    schema = pi.Schema({**SCHEMA, "age": (0, 100)})
+    Path("schema.json").write_text(json.dumps(schema.to_dict()))
+    assert init("south").exit_code == 0
+    made = run("federation", "init", "new", "north/north.bundle.json", "south/south.bundle.json", "--sockets")
+    refused(made, "site 'south' has another schema")
+
+
+def test_certificates_and_keys_of_nodes():
+    x509 = pytest.importorskip("cryptography.x509")
+    key, authority, server_key, server = certificates(["server.example", "127.0.0.1"], 30)
+    root, leaf = (x509.load_pem_x509_certificate(pem.encode()) for pem in (authority, server))
+    leaf.verify_directly_issued_by(root)
+    root.verify_directly_issued_by(root)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["server.example"]
+    assert 29.9 < days_left(server) < 30.0
+    assert len({key, server_key}) == 2
+    secret, public = node_key()
+    assert secret.startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert public.startswith("ecdsa-sha2-nistp384 ")
+
+
+def test_a_federation_with_certificates(folder):
+    for name in NAMES:
+        assert init(name).exit_code == 0
+    bundles = [f"{name}/{name}.bundle.json" for name in NAMES]
+    assert run("federation", "init", "hospitals", *bundles, "--days", "20", "--port", "1234").exit_code == 0
+    for name in ("ca.key", "server.key"):
+        assert Path("hospitals", name).stat().st_mode & 0o077 == 0
+    told = json.loads(Path("hospitals/federation.json").read_text())
+    assert told["address"] == "localhost:1234"
+    assert "PRIVATE" not in json.dumps(told)
+    Path("north/federation.json").write_bytes(Path("hospitals/federation.json").read_bytes())
+    pytest.importorskip("flwr")
+    found = run("site", "doctor", "north").output
+    assert "the certificates end in" in found
+    assert "under the account that reads the rows" in found
