@@ -72,3 +72,18 @@ def test_a_second_run_with_the_same_checkpoint_asks_for_nothing_again(run, tmp_p
 def test_what_goes_wrong_is_written_too(run):
     assert run(epsilon=-1.0)["error"].startswith("ArgumentError: epsilon")
     assert run(schema="no.json", formula="y ~ w")["error"].startswith("StorageError")
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+@pytest.mark.parametrize("model", ["MomentOLS", "FederatedGLM", "DebiasedLasso"])
+def test_every_model_from_a_toml(run, tmp_path, model):
+    text = f'model = "{model}"\nformula = "{FORMULA}"\nepsilon = 8.0\ndelta = 1e-5\nseed = 0\nout = "fit"\n'
+    lasso = 'trust = "secure-sum"\n[options]\nmax_sparsity = 2\ntargets = ["u"]\n'
+    (tmp_path / "fit.toml").write_text(text + lasso * (model == "DebiasedLasso"))
+    words = {"analysis": "plan", "plan": str(tmp_path / "fit.toml"), "told": str(tmp_path / "out.json")}
+    found = run(**words, simulation=True)
+    assert found.get("error") is None
+    assert all(np.isfinite(found["params"]))
+    assert 7.0 < found["spent"]["epsilon"] < 8.0 + 1e-6
+    refused = run(**words)
+    assert "--simulation" in refused["error"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from privinf.cli.federated_fits import fit_over_flower
 from privinf.federation import Federation
 from pvapp import glm, scoring
 
-ANALYSES = {"glm": glm.fit, "scoring": scoring.fit}
+ANALYSES = {"glm": glm.fit, "scoring": scoring.fit, "plan": fit_over_flower}
 
 
 def fit(federation: Federation, config: dict[str, Any]) -> None:
