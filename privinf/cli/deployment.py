@@ -24,7 +24,7 @@ BUNDLE, FEDERATION = "privinf-site-bundle", "privinf-federation"
 BUNDLE_FIELDS = ("format", "version", "name", "public", "node", "socket", "schema")
 FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority")
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
+SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
 LOOK_EVERY = 0.25  # seconds between looks at what a process does
 PAUSE = 3.0  # seconds before a process that ended is started again
 TAGGED = "superlink.privinf"
@@ -39,7 +39,7 @@ def read_bundle(path: Path) -> dict[str, Any]:
     for field in ("name", "public", "node", "socket"):
         if not isinstance(content[field], str):
             raise StorageError(f"{path}: {field} must be a text")
-    if not NAME.fullmatch(content["name"]):
+    if not SITE_NAME.fullmatch(content["name"]):
         raise StorageError(f"{path}: a site's name has letters, digits, - and _, at most 64 of them")
     return content
 

@@ -19,8 +19,8 @@ from privinf.accounting import Budget
 from privinf.cli.deployment import (
     BUNDLE,
     LOOK_EVERY,
-    NAME,
     PAUSE,
+    SITE_NAME,
     end,
     environment,
     executable,
@@ -66,9 +66,9 @@ def init_command(
     privinf site init north --data rows.csv --schema schema.json --epsilon 4 --delta 1e-6
     privinf --config answers.toml site init north      # [site.init] data = "rows.csv" ...
 
-    NAME.bundle.json is public, and goes to whoever runs privinf federation init; all else stays here.
+    SITE_NAME.bundle.json is public, and goes to whoever runs privinf federation init; all else stays here.
     """  # noqa: D301
-    if not NAME.fullmatch(name):
+    if not SITE_NAME.fullmatch(name):
         raise ArgumentError("a site's name has letters, digits, - and _, at most 64 of them")
     folder = Path(name) if folder is None else folder
     if folder.exists():
