@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +17,9 @@ from privinf.cli.deployment import days_left, executable, read_federation
 from privinf.cli.inputs import read_schema_file, read_toml
 from privinf.cli.sites import read_policy
 from privinf.errors import ArgumentError, PrivinfError
-from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteLedger
+from privinf.federation import IdentityKey, Query, RemoteSite, Roster
 from privinf.federation.daemon import LONGEST_PATH
+from privinf.federation.site_ledger import read_site_ledger
 from privinf.schema.declared import Numeric
 from privinf.sealed import read_text
 
@@ -74,13 +72,13 @@ def status_command(folder: Path, as_json: bool) -> None:
         told: dict[str, Any] = {"site": site["name"], "answers": not reply.error, "rows": reply.rows}
     except PrivinfError:
         told = {"site": site["name"], "answers": False, "rows": None}
-    with _copied_ledger(folder / site["ledger"]) as ledger:
-        assert ledger.budget is not None  # `init` gives one
-        spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
-        delta, left = spent.default_delta, ledger.remaining()
-        assert left is not None
-        told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
-        told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
+    ledger = read_site_ledger(folder / site["ledger"])
+    assert ledger.budget is not None  # `init` gives one
+    spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
+    delta, left = spent.default_delta, ledger.remaining()
+    assert left is not None
+    told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
+    told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
     if as_json:
         click.echo(json.dumps(told, indent=1))
         return
@@ -189,13 +187,11 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
 def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
     if not (folder / site["ledger"]).exists():
         return
-    with _copied_ledger(folder / site["ledger"]) as ledger:
-        if ledger.budget is None:
-            yield Finding("error", "the ledger has no limit", "make one with a limit: privinf site init")
-        elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:
-            yield Finding(
-                "warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person"
-            )
+    ledger = read_site_ledger(folder / site["ledger"])
+    if ledger.budget is None:
+        yield Finding("error", "the ledger has no limit", "make one with a limit: privinf site init")
+    elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:
+        yield Finding("warning", f"the limit is epsilon {limit:.4g}", "that promises little to one person")
 
 
 def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
@@ -232,13 +228,3 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
         executable("flower-supernode")
         yield Finding("warning", "the Flower node runs under the account that reads the rows",
                       "code that is sent to nodes can read them: see docs/howto/hospitals.md")  # fmt: skip
-
-
-@contextmanager
-def _copied_ledger(path: Path) -> Iterator[SiteLedger]:
-    """Open a copy of a ledger to read it, since a daemon that runs has the file itself."""
-    with tempfile.TemporaryDirectory() as made:
-        copy = Path(made) / "ledger"
-        shutil.copyfile(path, copy)
-        with SiteLedger(copy) as ledger:
-            yield ledger

@@ -92,10 +92,6 @@ def init_command(
         key.save(made / f"{name}.key")
         private_text(made / "node.key", secret)
         save_text(made / "policy.json", json.dumps(policy, indent=1) + "\n")
-        with SiteLedger(made / f"{name}.ledger", budget):
-            pass
-        (made / f"{name}.ledger").chmod(0o600)
-        (made / f"{name}.ledger.lock").unlink(missing_ok=True)
         socket = str(folder.absolute() / f"{name}.sock")
         bundle = {"format": BUNDLE, "version": 1, "name": name, "public": key.public, "node": public}
         bundle |= {"socket": socket, "schema": None if known.blank else known.to_dict()}
@@ -107,6 +103,9 @@ def init_command(
             made / "site.toml", "".join(f"{word} = {json.dumps(text)}\n" for word, text in words.items())
         )
         os.rename(made, folder)
+        made = folder
+        SiteLedger(folder / f"{name}.ledger", budget).close()  # its anchor goes by its path
+        (folder / f"{name}.ledger").chmod(0o600)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
