@@ -17,7 +17,7 @@ from privinf.cli.outputs import FILE, SafeGroup
 from privinf.cli.plans import plan_group
 from privinf.cli.releases import join_command, release_command
 from privinf.cli.schemas import completion_command, schema_group
-from privinf.cli.sites import site_group
+from privinf.cli.sites import analyst_group, site_group
 from privinf.errors import ArgumentError
 
 __all__ = ["main"]
@@ -52,6 +52,7 @@ def main(ctx: click.Context, config: Path | None) -> None:
     The same columns of different people:
     1. Each site:    privinf site        answer named sums under its own policy and budget
     2. Together:     privinf federation  roster, certificates, server, and fits over all sites
+    The analyst:     privinf analyst     a key to sign questions by
 
     Every file that leaves a holder says what it may reveal about one person (epsilon, delta). Errors leave
     everything as it was: exit code 2, nothing spent, nothing half-written, unless the message says so.
@@ -82,7 +83,7 @@ def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], w
 
 COMMANDS = (
     schema_group, ledger_group, study_command, fit_command, report_command, release_command, plan_group,
-    join_command, site_group, federation_group, completion_command,
+    join_command, site_group, federation_group, analyst_group, completion_command,
 )  # fmt: skip
 for one in COMMANDS:
     main.add_command(one)

@@ -15,6 +15,7 @@ from privinf.cli.inputs import read_schema_file
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, overwrite_option
 from privinf.errors import ArgumentError, FileMissingError, SchemaError, StorageError
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
+from privinf.federation.secure.masking import PairKeys
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
 from privinf.sealed import parse_json, read_text, save_text
@@ -50,47 +51,78 @@ def site_group() -> None:
 @site_group.command("key")
 @click.argument("path", type=NEW_FILE)
 def key_command(path: Path) -> None:
-    """Make the site's secret key, if it is not there, and print its public part.
+    """Make the site's secret key, if it is not there, and print its two public parts, for the roster.
 
     \b
     privinf site key north.key
 
-    Who has the file can take the masks off all that the site ever sent: protect it as you protect the rows.
+    Who has the file can take the masks off all that the site ever sent, and sign in its name: protect it as
+    you protect the rows.
     """  # noqa: D301
+    key = _own_key(path)
+    click.echo(f"{key.public}:{key.verifying}")
+
+
+def _own_key(path: Path) -> IdentityKey:
+    """Return the key in a file, which is made if it is not there."""
     if path.exists():
-        key = IdentityKey.load(path)
-    else:
-        check_free(path, overwrite=False)
-        key = IdentityKey()
-        key.save(path)
-        click.echo(f"new key: {path}", err=True)
-    click.echo(key.public)
+        return IdentityKey.load(path)
+    check_free(path, overwrite=False)
+    key = IdentityKey()
+    key.save(path)
+    click.echo(f"new key: {path}", err=True)
+    return key
+
+
+@click.group("analyst")
+def analyst_group() -> None:
+    """Be an analyst whom sites know: sign questions, so that nobody else can ask in your name."""
+
+
+@analyst_group.command("key")
+@click.argument("path", type=NEW_FILE)
+def analyst_key_command(path: Path) -> None:
+    """Make your secret key, if it is not there, and print its public part, for the sites' policies.
+
+    \b
+    privinf analyst key ada.key
+
+    A site lists you in its policy: {"analysts": [{"name": "ada", "key": "..."}]}. Questions are signed where
+    a federation is given the key: SocketFederation(paths, key=IdentityKey.load("ada.key")).
+    """  # noqa: D301
+    click.echo(_own_key(path).verifying)
 
 
 @site_group.command("roster")
-@click.argument("sites", nargs=-1, required=True, metavar="NAME=PUBLIC_KEY...")
+@click.argument("sites", nargs=-1, required=True, metavar="NAME=PUBLIC:VERIFYING...")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as roster.json.")
 @overwrite_option
 def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool) -> None:
     """Write the names and public keys of all sites to one file.
 
     \b
-    privinf site roster north=3f...a1 south=90...7c --out roster.json
+    privinf site roster north=3f...a1:77...d0 south=90...7c:0b...e4 --out roster.json
 
-    Every site keeps the same file, got from the others by other means than the server: the digest that is
-    printed is for reading aloud.
+    The two parts of each site are what privinf site key prints. Where the second is left out, of all sites,
+    nothing is signed. Every site keeps the same file, got from the others by other means than the server:
+    the digest that is printed is for reading aloud.
     """  # noqa: D301
     check_free(out, overwrite)
     keys: dict[str, str] = {}
+    verifying: dict[str, str] = {}
     for word in sites:
         name, sign, key = word.partition("=")
         if not sign:
-            raise ArgumentError(f"{word}: write NAME=PUBLIC_KEY")
+            raise ArgumentError(f"{word}: write NAME=PUBLIC:VERIFYING, as privinf site key prints it")
         if name in keys:
             raise ArgumentError(f"site {name!r} stands twice")
-        keys[name] = key.strip().lower()
-    roster = Roster(keys)
+        keys[name], sign, second = key.strip().lower().partition(":")
+        if sign:
+            verifying[name] = second
+    roster = Roster(keys, verifying)
     save_text(out, roster.to_json() + "\n", overwrite=overwrite)
+    if not roster.signed:
+        click.echo("no verifying keys (version 1): secure sums work, and replies are not signed", err=True)
     click.echo(f"{len(roster)} sites, digest {roster.digest}\nwritten: {out}")
 
 
@@ -125,7 +157,9 @@ def design_command(formula: str, schema_file: Path) -> None:
 @click.option(
     "--anchor", type=NEW_FILE, help="File that remembers the ledger's last line, if not at the default."
 )
-@click.option("--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums.")
+@click.option(
+    "--key", "key_file", type=FILE, help="Secret key (privinf site key), for secure sums and signatures."
+)
 @click.option("--roster", "roster_file", type=FILE, help="Public keys of all sites (privinf site roster).")
 @click.option("--socket", "path", type=NEW_FILE, required=True, help="Where the daemon can be asked.")
 @click.option("--group", help="Group of the system whose members may ask; default: this account alone.")
@@ -167,6 +201,8 @@ def serve_command(
             signal.signal(number, lambda *_: daemon.stop())
         if not quiet:
             click.echo(f"site {name} with {len(site)} rows answers at {daemon.path}")
+            signed = content["roster"] is not None and content["roster"].signed
+            click.echo(f"replies are {'' if signed else 'not '}signed")
         daemon.serve()
 
 
@@ -207,13 +243,13 @@ def _operations(path: Path, names: Any) -> tuple[str, ...]:
 def _identity(
     name: str, policy: SitePolicy, key_file: Path | None, roster_file: Path | None
 ) -> tuple[IdentityKey | None, Roster | None]:
-    """Return key and roster for secure sums, which must know the site by this key."""
+    """Return key and roster, for secure sums and signatures, which must know the site by this key."""
     if key_file is None or roster_file is None:
         if key_file is not None or roster_file is not None or policy.secure_sums:
             raise ArgumentError("secure sums need --key and --roster, the public keys of all sites")
         return None, None
     key, roster = IdentityKey.load(key_file), Roster.from_json(read_text(roster_file, "a roster"))
-    if roster.keys.get(name) != key.public:
+    if not PairKeys(key, roster).owns(name):
         raise ArgumentError(f"{roster_file} has another key for site {name!r}, or none, than {key_file}")
     return key, roster
 

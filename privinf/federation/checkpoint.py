@@ -25,7 +25,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
 
 FORMAT = "privinf-checkpoint"
-KEY_FILE, LOCK_FILE = "noise.key", "lock"
+KEY_FILE, LOCK_FILE, HEADS_FILE = "noise.key", "lock", "heads.json"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
@@ -90,6 +90,8 @@ class FitFolder:
         except OSError as problem:
             raise StorageError(f"{self.path} cannot be used ({problem.strerror})") from None
         self.seal = server.remember(self.path / KEY_FILE)
+        if server.heads is not None and not server.heads.kept:
+            server.heads.keep_in(self.path / HEADS_FILE)
 
     def __enter__(self) -> Self:
         return self

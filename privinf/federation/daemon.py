@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from privinf.doors import doors
-from privinf.errors import ArgumentError, StorageError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.federation.callers import SMALL_BODY, Caller, Callers, account_of
+from privinf.federation.envelope import Envelope, SiteEnd
 from privinf.federation.frames import (
     MOST_TEXT_BYTES,
     Body,
@@ -36,7 +37,7 @@ from privinf.federation.frames import (
     unframe,
 )
 from privinf.federation.messages import Query, Reply
-from privinf.federation.site import NOTHING, Site
+from privinf.federation.site import Site
 from privinf.validation import check_count, check_positive
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,8 @@ class SiteDaemon:
     **Privacy.** Adds nothing to what the site answers and charges; what is no question is refused before the
     site sees it. Who may open the socket may ask: run the daemon under an account of its own, which alone
     can read the rows, the key and the ledger, and let code that comes from elsewhere run under another
-    account of `group`.
+    account of `group`. Where the site's policy lists analysts, what none of them signed is refused by its
+    header. Replies are signed where the site has a key and a roster with verifying keys (`envelope`).
 
     **Limits.** 64 callers at once, 48 of one account: beyond, the one that has kept the daemon waiting for
     longest is hung up on. A header has 64 KiB and comes within 5 seconds; a question 8 MiB, a text of 4 MiB
@@ -117,7 +119,7 @@ class SiteDaemon:
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")
         if not isinstance(name, str) or not name.strip() or "=" in name:
             raise ArgumentError("a site's name is a non-empty text without '='")
-        self._site, self.name = site, name
+        self._site, self.name, self._end = site, name, SiteEnd(site, name)
         self._timeout = check_positive(timeout, "timeout")
         self._largest = check_count(largest, "largest")
         self._allowed = None if allow_uids is None else _accounts(allow_uids)
@@ -183,8 +185,8 @@ class SiteDaemon:
     def _converse(self, caller: Caller) -> None:
         """Take one question and give its answer; a caller who breaks off is let go."""
         try:
-            reply = self._heard(caller)
-            send(caller.connection, reply.pack(), self._timeout)
+            reply, seal = self._heard(caller)
+            send(caller.connection, reply.pack(), self._timeout, **seal)
         except OSError:
             self._journal.refused("hung up", uid=caller.uid)
         except Exception as problem:  # a worker must not end without a word
@@ -192,47 +194,57 @@ class SiteDaemon:
         finally:
             self._callers.leave(caller)
 
-    def _heard(self, caller: Caller) -> Reply:
-        """Return the reply to what a caller says; OSError if he breaks off."""
-        end = time.monotonic() + self._timeout
+    def _heard(self, caller: Caller) -> tuple[Reply, dict[str, str]]:
+        """Return the reply to what a caller says, and its envelope; OSError if he breaks off."""
+        end, asked = time.monotonic() + self._timeout, Envelope()
         try:
             first = min(end, time.monotonic() + PATIENCE)
             header = receive_header(caller.connection, first, self._largest, MOST_TEXT_BYTES)
-            self._check_header(header)
+            asked = self._envelope(header)
+            self._end.admitted(asked)
             if not self._callers.hold(caller, header.size):
-                return self._refusal(StorageError("the message finds no room: ask again later"), caller)
+                return self._refusal(
+                    StorageError("the message finds no room: ask again later"), caller, asked
+                )
             body = receive_body(caller.connection, header, end)
             check_values(header, body)
             with self._callers.turn(caller):
-                reply = self._answerer.submit(self._answer, header, body, caller).result()
+                reply, seal = self._answerer.submit(self._answer, header, body, caller, asked).result()
                 del body
-        except (ArgumentError, StorageError) as problem:
-            return self._refusal(problem, caller)
+        except (ArgumentError, NotAvailableError, StorageError) as problem:
+            return self._refusal(problem, caller, asked)
         if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
             raise ConnectionAbortedError("no room for the answer")
-        return reply
+        return reply, seal
 
-    def _check_header(self, header: Header) -> None:
-        """Refuse a question by its header alone, before its body is read."""
-        if set(header.fields) != {"to"}:
+    def _envelope(self, header: Header) -> Envelope:
+        """Return the envelope of a question; what is not for this site is refused before its body is read."""
+        to = header.fields.get("to")
+        if to is None:
             raise StorageError("the message names no site")
-        if header.fields["to"] != self.name:
-            raise ArgumentError(f"this is not the site {header.fields['to'][:LOGGED]!r}")
+        if to != self.name:
+            raise ArgumentError(f"this is not the site {to[:LOGGED]!r}")
+        return Envelope.read({name: text for name, text in header.fields.items() if name != "to"})
 
-    def _answer(self, header: Header, body: Body, caller: Caller) -> Reply:
+    def _answer(
+        self, header: Header, body: Body, caller: Caller, asked: Envelope
+    ) -> tuple[Reply, dict[str, str]]:
         """Answer, in the one thread of answers: memory that others have had is not kept for each of them."""
         try:
             query = Query.unpack(*unframe(header, body))
-            reply = self._site.handle(query, self.name)
+            reply, seal = self._end.answer(asked, query)
             self._journal.answered(query, reply, caller.uid)
-            return reply
+            return reply, seal
         finally:
             if header.size > SMALL_BODY:
                 gc.collect(1)  # tracebacks of refusals hold what was refused
 
-    def _refusal(self, problem: Exception, caller: Caller) -> Reply:
+    def _refusal(
+        self, problem: PrivinfError, caller: Caller, asked: Envelope
+    ) -> tuple[Reply, dict[str, str]]:
         self._journal.refused(str(problem), uid=caller.uid)
-        return Reply(self.name, NOTHING, len(self._site), error=f"{type(problem).__name__}: {problem}")
+        reply = self._site.refused(problem, self.name)
+        return reply, self._end.sealed(asked, reply)
 
     def _close(self) -> None:
         self._socket.close()

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions
+from privinf.federation.envelope import Envelope, Fields, SiteEnd
 from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
+from privinf.federation.rounds import refusal_of
 from privinf.federation.site import NOTHING, Site
 from privinf.federation.sockets import RemoteSite, no_reply, own_reply
 from privinf.validation import check_positive
@@ -24,7 +27,17 @@ log = logging.getLogger(__name__)
 ACTION = "privinf"
 KIND = f"query.{ACTION}"
 
+# By the message of a question: the node that it went to, and its envelope.
+Waiting = dict[str, tuple[int, Envelope]]
 Reach = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
+
+
+class FlowerOptions(EndOptions, total=False):
+    """Options of a `FlowerFederation`."""
+
+    timeout: float
+    patience: float
+    poll: float
 
 
 def engine(name: str) -> Any:
@@ -44,7 +57,7 @@ def engine(name: str) -> Any:
 
 
 @doors
-class FlowerFederation:
+class FlowerFederation(CheckingEnds):
     """Sites that are nodes of a Flower federation.
 
     Parameters
@@ -59,6 +72,8 @@ class FlowerFederation:
         Seconds to wait until all sites are there.
     poll : float
         Seconds between looks for answers.
+    roster, key, heads
+        As for `SocketFederation`: who must sign replies, who signs questions, and what is remembered.
 
     Raises
     ------
@@ -86,6 +101,7 @@ class FlowerFederation:
         timeout: float = 120.0,
         patience: float = 120.0,
         poll: float = 0.25,
+        **ends: Unpack[EndOptions],
     ) -> None:
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
             raise ArgumentError("sites must be the names of the sites, at least one")
@@ -94,6 +110,7 @@ class FlowerFederation:
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")
+        self._end = AskerEnd(sites, **ends)
         self._nodes = self._introduced(tuple(sites), check_positive(patience, "patience"))
 
     @property
@@ -114,7 +131,8 @@ class FlowerFederation:
             if not waiting or time.monotonic() >= end:
                 break
             time.sleep(self._poll)
-        for node in waiting.values():
+        self._end.memory.save()
+        for node, _ in waiting.values():
             log.warning("site %r did not answer within %g s", asked[node], self._timeout)
         return [replies[name] for name in asked.values() if name in replies]
 
@@ -122,7 +140,7 @@ class FlowerFederation:
         """Ask all nodes who they are until the sites are found; return their nodes."""
         end = time.monotonic() + patience
         asked: set[int] = set()
-        waiting: dict[str, int] = {}
+        waiting: Waiting = {}
         nodes: dict[str, int] = {}
         facts: dict[str, Mapping[str, Any]] = {}
         while set(nodes) != set(wanted):
@@ -130,38 +148,43 @@ class FlowerFederation:
                 absent = [repr(name) for name in wanted if name not in nodes]
                 raise AlignmentError(f"no answer from site {', '.join(absent)} within {patience:g} s")
             new = set(self._grid.get_node_ids()) - asked
-            waiting |= self._push(Query("describe"), new, left)
+            waiting |= self._push(Query("describe"), dict.fromkeys(new, ""), left)
             asked |= new
             for node, reply in self._pull(waiting):
                 if reply is None:
                     asked.discard(node)  # its daemon may not be up yet
                 elif reply.site in wanted:
+                    if reply.error:
+                        raise refusal_of(reply)
                     if reply.site in nodes:
                         raise AlignmentError(f"two nodes say that they are the site {reply.site!r}")
+                    self._end.check_roster(reply.site, reply.facts)
                     nodes[reply.site], facts[reply.site] = node, reply.facts
             time.sleep(self._poll)
+        self._end.memory.save()
         check_alike({name: lasting(facts[name]) for name in wanted})
         return {name: nodes[name] for name in wanted}
 
-    def _push(self, query: Query, nodes: Iterable[int], seconds: float) -> dict[str, int]:
-        """Send a question; return the nodes by the message to each."""
-        app = engine("app")
-        content = packed(query.pack())
-        messages = [app.Message(content, node, KIND, ttl=seconds) for node in nodes]
-        self._grid.push_messages(messages)
-        return {sent.metadata.message_id: sent.metadata.dst_node_id for sent in messages}
+    def _push(self, query: Query, nodes: Mapping[int, str], seconds: float) -> Waiting:
+        """Send a question to nodes of these names; return node and envelope by the message to each."""
+        app, message = engine("app"), query.pack()
+        asked = {node: self._end.asked(query, name) for node, name in nodes.items()}
+        sent = [app.Message(packed(message, asked[node].fields), node, KIND, ttl=seconds) for node in asked]
+        self._grid.push_messages(sent)
+        return {one.metadata.message_id: (node, asked[node]) for one, node in zip(sent, asked, strict=True)}
 
-    def _pull(self, waiting: dict[str, int]) -> list[tuple[int, Reply | None]]:
+    def _pull(self, waiting: Waiting) -> list[tuple[int, Reply | None]]:
         """Return what has come, None where a node could not answer, and take it from `waiting`."""
         found: list[tuple[int, Reply | None]] = []
         for message in self._grid.pull_messages(list(waiting)) if waiting else ():
-            node = waiting.get(message.metadata.reply_to_message_id)
+            node, asked = waiting.get(message.metadata.reply_to_message_id, (None, Envelope()))
             if node is None or (message.has_content() and message.metadata.src_node_id != node):
                 continue
             del waiting[message.metadata.reply_to_message_id]
             if message.has_error():
                 log.warning("node %d could not answer: %s", node, ascii(message.error.reason)[:LONGEST_ERROR])
-            found.append((node, None if message.has_error() else _reply(message.content)))
+            reply = None if message.has_error() else self._end.checked(asked, *_reply(message.content))
+            found.append((node, reply))
         return found
 
     def _node(self, name: str) -> int:
@@ -170,7 +193,7 @@ class FlowerFederation:
         return self._nodes[name]
 
     def __repr__(self) -> str:
-        return f"<FlowerFederation of {len(self._nodes)} sites>"
+        return f"<FlowerFederation of {len(self._nodes)} sites, {self._end.told}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a federation over Flower lives in its run: it is not pickled")
@@ -202,12 +225,12 @@ def client_app(reach: Reach | None = None) -> Any:
     def handle(message: Any, context: Any) -> Any:
         try:
             name, site = way(context.node_config)
-            reply = _answered(message.content, name, site)
+            reply, envelope = _answered(message.content, name, site)
         except Exception as problem:
             text = f": {problem}" if isinstance(problem, PrivinfError) else ""
             error = messages.Error(0, f"{type(problem).__name__}{text}")
             return messages.Message(error, reply_to=message)
-        return messages.Message(packed(reply.pack()), reply_to=message)
+        return messages.Message(packed(reply.pack(), envelope), reply_to=message)
 
     return app
 
@@ -215,7 +238,7 @@ def client_app(reach: Reach | None = None) -> Any:
 def server_app(
     analysis: Callable[[FlowerFederation, dict[str, Any]], None],
     sites: Sequence[str] | None = None,
-    **options: float,
+    **options: Unpack[FlowerOptions],
 ) -> Any:
     """Return the ServerApp that runs an analysis.
 
@@ -238,8 +261,7 @@ def server_app(
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:
         config = dict(context.run_config)
-        names = _named(config) if sites is None else sites
-        analysis(FlowerFederation(grid, names, **options), config)
+        analysis(FlowerFederation(grid, _named(config) if sites is None else sites, **options), config)
 
     return app
 
@@ -272,12 +294,15 @@ def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
     return name, RemoteSite(path, timeout=config.get("timeout", 60.0))
 
 
-def packed(message: Message) -> Any:
-    """Return a message as Flower's RecordDict."""
+def packed(message: Message, envelope: Fields | None = None) -> Any:
+    """Return a message, with its envelope, as Flower's RecordDict."""
     app = engine("app")
     text, arrays = message
     records = {name: app.Array(array) for name, array in arrays.items()}
-    return app.RecordDict({"message": app.ConfigRecord({"text": text}), "arrays": app.ArrayRecord(records)})
+    return app.RecordDict({
+        "message": app.ConfigRecord({"text": text}), "arrays": app.ArrayRecord(records),
+        "envelope": app.ConfigRecord(dict(envelope or {})),
+    })  # fmt: skip
 
 
 def unpacked(content: Mapping[str, Any]) -> Message:
@@ -295,18 +320,31 @@ def unpacked(content: Mapping[str, Any]) -> Message:
         raise StorageError("the message is not one of privinf") from None
 
 
-def _answered(content: Any, name: str, site: Site | RemoteSite) -> Reply:
+def enveloped(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the envelope in a RecordDict, none if it has none; StorageError if it is not one."""
+    found = content.get("envelope", {})
+    if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in found.values()):
+        raise StorageError("the message's envelope is none of privinf")
+    return dict(found)
+
+
+def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, Fields]:
     try:
-        query = Query.unpack(*unpacked(content))
+        query, envelope = Query.unpack(*unpacked(content)), enveloped(content)
+        asked = Envelope.read(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.
-        return Reply(name, NOTHING, 0, error="StorageError: the message is not a Query")
-    return site.handle(query, name)
+        return Reply(name, NOTHING, 0, error="StorageError: the message is not a Query"), {}
+    if not envelope:
+        return site.handle(query, name), envelope
+    if isinstance(site, RemoteSite):
+        return site.exchange(query, name, envelope)
+    return SiteEnd(site, name).answer(asked, query)
 
 
-def _reply(content: Any) -> Reply:
-    """Return a node's reply, one that says so if it is none."""
+def _reply(content: Any) -> tuple[Reply, Fields]:
+    """Return a node's reply and its envelope, one that says so if it is none."""
     try:
-        return Reply.unpack(*unpacked(content))
+        return Reply.unpack(*unpacked(content)), enveloped(content)
     except Exception:
-        return no_reply("")
+        return no_reply(""), {}

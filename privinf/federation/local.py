@@ -143,7 +143,7 @@ def in_process(
         return LocalSites({name: Site(part, design, policy=policy) for name, part in rows.items()})
     if len(rows) < 2:
         raise ArgumentError('a secure sum needs two parties or more: with one, use trust="server"')
-    keys, roster = pinned_keys(rows)
+    keys, roster = pinned_keys(rows, signed=False)
     policy = SitePolicy(secure_sums=True, simulation=True, zero_out=zero_out)
     return LocalSites({
         name: Site(part, design, policy=policy, key=keys[name], roster=roster)

@@ -110,14 +110,7 @@ class Query:
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
         """Return the digest of this question with some fields changed; `args` to `plain_args`."""
-        text, arrays = self._packed(changed)
-        found = hashlib.sha256(text.encode())
-        for name in sorted(arrays):
-            array = np.ascontiguousarray(arrays[name])
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            found.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
-            found.update(little.reshape(-1).view(np.uint8).data)
-        return found.hexdigest()
+        return message_digest(*self._packed(changed))
 
     @property
     def subject(self) -> str:
@@ -221,6 +214,17 @@ class Reply:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape}, not shown)"
 
 
+def message_digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the SHA-256 of a message, in hexadecimal."""
+    found = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        found.update(f"{name}:{array.dtype.kind}{array.dtype.itemsize}:{array.shape};".encode())
+        found.update(little.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
 def plain_args(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return a question's arguments as a transport carries them, without those that are None."""
     return {name: _plain(value, name) for name, value in args.items() if value is not None}
@@ -240,9 +244,8 @@ def _plain(value: Any, name: str) -> Any:
         return _plain_array(value, name)
     if isinstance(value, Mapping):
         return json.loads(_json(value))
-    raise ArgumentError(
-        f"argument {name!r} is a {type(value).__name__}: only numbers, texts and arrays travel"
-    )
+    kind = type(value).__name__
+    raise ArgumentError(f"argument {name!r} is a {kind}: only numbers, texts and arrays travel")
 
 
 def _plain_array(value: Any, name: str) -> NDArray[Any]:
@@ -269,13 +272,11 @@ def _json(content: Any) -> str:
 
 
 def _read(text: str, kind: Any) -> dict[str, Any]:
-    try:
+    with suppress(ValueError, RecursionError):
         header = json.loads(text)
-        if not isinstance(header, dict) or not set(header) <= set(kind.__dataclass_fields__):
-            raise StorageError(f"the message is not a {kind.__name__}")
-    except (ValueError, RecursionError):
-        raise StorageError(f"the message is not a {kind.__name__}") from None
-    return header
+        if isinstance(header, dict) and set(header) <= set(kind.__dataclass_fields__):
+            return header
+    raise StorageError(f"the message is not a {kind.__name__}")
 
 
 class Federation(Protocol):
@@ -332,10 +333,8 @@ def _is_description(facts: Mapping[str, Any]) -> bool:
 
 
 def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a site's description without the design of its last question, if its schema can take others.
-
-    A site that was started again has none, and may yet be one of those that go on with a fit.
-    """
+    """Return a site's description without the design of its last question, if its schema can take others."""
+    # A site that was started again has none, and may yet be one of those that go on with a fit.
     return description if description.get("schema") is None else {**description, "design": None, "digest": ""}
 
 

@@ -23,6 +23,7 @@ from privinf.accounting import (
 from privinf.accounting.scopes import Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, UnforeseenError
+from privinf.federation.envelope import NOT_LISTED, Analyst
 from privinf.mechanisms.catalogue import SHIPPED, look_up
 from privinf.mechanisms.statistics.ops import Reach
 from privinf.validation import check_count, check_positive
@@ -77,11 +78,15 @@ class SitePolicy:
     new_designs : int, optional
         How many other designs are taken, ever: each digest is counted once and stands in the site's ledger.
         By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
+    analysts : list of mapping
+        Who may ask, ``{"name": ..., "key": ...}`` with the public Ed25519 key (``IdentityKey.verifying``);
+        by default whoever reaches the site. With a list, questions must be signed, and a site of this
+        process, whose questions are not, answers nothing.
 
     Raises
     ------
     ArgumentError
-        A number is out of range, or a digest is none.
+        A number is out of range, a digest is none, or a name or a key of an analyst is.
 
     Notes
     -----
@@ -100,6 +105,7 @@ class SitePolicy:
     zero_out: bool = False
     designs: tuple[str, ...] = ()
     new_designs: int | None = None
+    analysts: tuple[Analyst, ...] = ()
 
     def __post_init__(self) -> None:
         check_positive(self.largest_rho, "largest_rho", infinite=True)
@@ -115,6 +121,8 @@ class SitePolicy:
                 "designs must be a list of digests (Design.digest), 64 hexadecimal digits each"
             )
         object.__setattr__(self, "designs", tuple(self.designs))
+        if self.analysts != ():
+            object.__setattr__(self, "analysts", Analyst.listed(self.analysts))
 
     def naming(self, operations: Iterable[str]) -> SitePolicy:
         """Return the policy with some more statistics that may be asked for."""
@@ -135,6 +143,11 @@ class SitePolicy:
                 "its policy takes no designs: the holder must list their digests, SitePolicy(designs=...), "
                 "or say how many new ones, SitePolicy(new_designs=...)"
             )
+
+    def allow_analyst(self, name: str) -> None:
+        """Raise NotAvailableError if the policy lists analysts, and none of this name."""
+        if self.analysts and name not in [one.name for one in self.analysts]:
+            raise NotAvailableError(NOT_LISTED)
 
     def allow(self, op: str, *, masked: bool = False) -> None:
         """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""

@@ -21,6 +21,7 @@ from privinf.errors import (
     UnavailableColumnsWarning,
     UnforeseenError,
 )
+from privinf.federation.envelope import Analyst
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
 from privinf.federation.secure.keys import IdentityKey, Roster
@@ -78,7 +79,7 @@ class Site:
         The holder's own account; by default a new one. A limit there is enforced by the site. With a
         `SiteLedger` what was charged and sent outlives the process.
     key, roster : IdentityKey, Roster, optional
-        The site's own key and the public keys of all sites, for secure sums.
+        The site's own key and the public keys of all sites, for secure sums and signed replies.
 
     Raises
     ------
@@ -172,19 +173,41 @@ class Site:
         """
         self._designs.adopt(design)
 
-    def handle(self, query: Query, name: str) -> Reply:
-        """Answer as the site `name`; what goes wrong is told in the reply, without any value."""
+    @property
+    def journal(self) -> Journal:
+        """What the site remembers of its answers, and of heads of other sites."""
+        return self._journal
+
+    @property
+    def keys(self) -> PairKeys | None:
+        """Its own key and the pinned roster, None without them."""
+        return self._pairs
+
+    @property
+    def analysts(self) -> tuple[Analyst, ...]:
+        """Who may ask by its policy; nobody listed: whoever reaches it."""
+        return self.policy.analysts
+
+    def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
+        """Answer as the site `name`; what goes wrong is told in the reply, without any value.
+
+        `analyst` is the name of who signed the question, for transports that have checked it (`SiteEnd`).
+        """
         try:
-            return self.answer(query, name)
+            return self.answer(query, name, analyst)
         except PrivinfError as error:
-            kind = type(error).__name__
-            known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
-            text = f"failed at {query.op!r}" if isinstance(error, UnforeseenError) else str(error)
+            return self.refused(error, name, query.op)
         except Exception:
-            known, text = "ArgumentError", f"failed at {query.op!r}"
+            return self.refused(ArgumentError(f"failed at {query.op!r}"), name)
+
+    def refused(self, problem: PrivinfError, name: str, op: str = "") -> Reply:
+        """Return the reply that tells of a problem, without any value."""
+        kind = type(problem).__name__
+        known = kind if hasattr(errors, kind) and kind != "UnforeseenError" else "ArgumentError"
+        text = f"failed at {op!r}" if isinstance(problem, UnforeseenError) else str(problem)
         return Reply(name, NOTHING, self.size, error=f"{known}: {text}")
 
-    def answer(self, query: Query, name: str) -> Reply:
+    def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
         """Answer as the site `name`, one question at a time.
 
         Raises
@@ -194,6 +217,7 @@ class Site:
             has been charged or read.
         """
         with self._turn:
+            self.policy.allow_analyst(analyst)
             return self._answer(query, name)
 
     def _answer(self, query: Query, name: str) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import Account, check_budget, door_to, enlist
 from privinf.doors import doors
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from privinf.federation.envelope import SignedHead
 from privinf.federation.messages import Query, Reply
 from privinf.sealed import read_bytes
 
@@ -40,6 +42,7 @@ class Journal:
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
+        self.peers: dict[str, SignedHead] = {}
 
     def introduce(self, digest: str, most: int) -> None:
         """Count the design of this digest, unless it was counted before.
@@ -84,6 +87,10 @@ class Journal:
     def knows(self, head: Head) -> bool:
         """Return whether this ledger's own chain has this head; one in memory has none."""
         return False
+
+    def witness(self, heads: Mapping[str, SignedHead]) -> None:
+        """Keep heads of other sites, as a witness of their ledgers."""
+        self.peers |= heads
 
     def watch(self) -> None:
         """Raise StorageError if the ledger's file is no longer what was written."""
@@ -272,6 +279,8 @@ class FileJournal(Journal):
             self._charged.add(line["digest"])
         if "design" in line:
             self._designs.setdefault(str(line["design"]), len(self._designs))
+        for name, text in line.get("heads", {}).items():
+            self.peers[name] = SignedHead.read(text)
         if "reply" in line:
             arrays = {name: _read_array(record) for name, record in line["arrays"].items()}
             self._replies[line["digest"]] = Reply.unpack(line["reply"], arrays)
@@ -289,6 +298,11 @@ class FileJournal(Journal):
 
     def _note(self, design: str) -> None:
         self.append({"design": design})
+
+    def witness(self, heads: Mapping[str, SignedHead]) -> None:
+        """Keep heads of other sites: on disk when this returns."""
+        self.append({"heads": {name: head.text for name, head in heads.items()}})
+        super().witness(heads)
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line and return when it, and the anchor, have reached the disk."""

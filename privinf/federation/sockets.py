@@ -8,12 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, StorageError
+from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions
+from privinf.federation.envelope import Fields
 from privinf.federation.frames import LARGEST, receive, send
 from privinf.federation.messages import Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import refusal_of
@@ -59,10 +61,14 @@ class RemoteSite:
         StorageError
             What came back is no answer.
         """
+        return self.exchange(query, name, {})[0]
+
+    def exchange(self, query: Query, name: str, envelope: Fields) -> tuple[Reply, Fields]:
+        """Return the answer and its envelope to a question in its own; errors as for `handle`."""
         end, tries = time.monotonic() + self._timeout, 0
         while True:
             try:
-                message = self._exchanged(query.pack(), name, end)
+                fields, message = self._exchanged(query.pack(), name, end, envelope)
                 break
             except OSError as problem:
                 # A daemon that is full hangs up; the same question again is answered once.
@@ -77,27 +83,27 @@ class RemoteSite:
                 raise StorageError(f"what came from site {name!r} is no reply") from None
             time.sleep(PAUSE)
         try:
-            return Reply.unpack(*message)
+            return Reply.unpack(*message), fields
         except StorageError:
             raise StorageError(f"what came from site {name!r} is no reply") from None
 
-    def _exchanged(self, message: Message, name: str, end: float) -> Message:
+    def _exchanged(self, message: Message, name: str, end: float, envelope: Fields) -> tuple[Fields, Message]:
         """Send a question and return what comes back."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(max(end - time.monotonic(), PAUSE))
             connection.connect(self._path)
             try:
-                send(connection, message, max(end - time.monotonic(), PAUSE), to=name)
+                send(connection, message, max(end - time.monotonic(), PAUSE), to=name, **envelope)
             except (BrokenPipeError, ConnectionResetError):
                 log.debug("the daemon of site %r took a part and hung up", name)  # it may have said why
-            return receive(connection, max(end - time.monotonic(), PAUSE), LARGEST)[1]
+            return receive(connection, max(end - time.monotonic(), PAUSE), LARGEST)
 
     def __repr__(self) -> str:
         return f"RemoteSite({self._path!r})"
 
 
 @doors
-class SocketFederation:
+class SocketFederation(CheckingEnds):
     """Sites that daemons of this machine hold, each behind a socket of its own; they are asked side by side.
 
     Parameters
@@ -108,6 +114,13 @@ class SocketFederation:
         Seconds to wait for the answers to a question; a site that is later has not answered.
     patience : float
         Seconds to wait until all daemons are there.
+    roster : Roster, optional
+        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+    key : IdentityKey, optional
+        The analyst's own, for sites whose policy lists analysts.
+    heads : path, optional
+        File that remembers how far each site's ledger was; by default that is kept as long as this object,
+        and in the folder of a fit's checkpoints.
 
     Raises
     ------
@@ -115,14 +128,18 @@ class SocketFederation:
         A site is not there in time, another one answers at its socket, or sites have different columns or
         bounds; the message names one.
     ArgumentError
-        There is no site, a name is no text, or a time is not positive.
+        There is no site, a name is no text, or a time is not positive; the roster has no verifying keys, or
+        lacks a site.
+    StorageError
+        The file of heads is damaged; or a site's ledger went back, which is told as a refusal of the site.
     PrivinfError
         A site refuses to describe itself; the message names it.
 
     Notes
     -----
     **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Whoever may
-    open the sockets may ask: see `SiteDaemon`.
+    open the sockets may ask, unless policies list analysts: see `SiteDaemon`. Without `roster` whoever
+    listens at a socket is taken for its site.
 
     Examples
     --------
@@ -137,7 +154,12 @@ class SocketFederation:
     """
 
     def __init__(
-        self, paths: Mapping[str, str | PathLike[str]], *, timeout: float = 120.0, patience: float = 10.0
+        self,
+        paths: Mapping[str, str | PathLike[str]],
+        *,
+        timeout: float = 120.0,
+        patience: float = 10.0,
+        **ends: Unpack[EndOptions],
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
             raise ArgumentError("paths must map names of sites to the sockets of their daemons, at least one")
@@ -147,6 +169,7 @@ class SocketFederation:
             if not isinstance(path, (str, PathLike)):
                 raise ArgumentError(f"the socket of site {name!r} must be a path")
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
+        self._end = AskerEnd(self.sites, **ends)
         self._introduced(check_positive(patience, "patience"))
 
     @property
@@ -168,12 +191,16 @@ class SocketFederation:
         if not asked:
             return []
         with ThreadPoolExecutor(min(len(asked), MOST_AT_ONCE)) as pool:
-            return list(pool.map(lambda name: self._one(query, name), asked))
+            found = list(pool.map(lambda name: self._one(query, name), asked))
+        self._end.memory.save()
+        return found
 
     def _one(self, query: Query, name: str) -> Reply | AlignmentError:
         """Return a site's reply, one that says so if it is none; or why it did not answer."""
+        asked = self._end.asked(query, name)
         try:
-            return own_reply(self._remote[name].handle(query, name), name)
+            reply, fields = self._remote[name].exchange(query, name, asked.fields)
+            return self._end.checked(asked, own_reply(reply, name), fields)
         except AlignmentError as problem:
             return problem
         except StorageError:
@@ -188,6 +215,7 @@ class SocketFederation:
                     continue
                 if reply.error:
                     raise refusal_of(reply)
+                self._end.check_roster(reply.site, reply.facts)
                 facts[reply.site] = lasting(reply.facts)
             if len(facts) < len(self._remote):
                 if time.monotonic() >= end:
@@ -203,7 +231,7 @@ class SocketFederation:
         return name
 
     def __repr__(self) -> str:
-        return f"<SocketFederation of {len(self._remote)} sites>"
+        return f"<SocketFederation of {len(self._remote)} sites, {self._end.told}>"
 
 
 def reply_of(message: Message, name: str) -> Reply:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
+
+if TYPE_CHECKING:
+    from privinf.federation.askers import HeadMemory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +138,11 @@ class TrustedServer(Rounds):
     def secure(self) -> bool:
         """Whether the noise is secure."""
         return self._noise.secure
+
+    @property
+    def heads(self) -> HeadMemory | None:
+        """What its federation remembers of sites' ledgers, None if that checks no replies."""
+        return getattr(self._federation, "heads", None)
 
     def remember(self, path: str | PathLike[str]) -> bytes | None:
         """Keep the noise key, and what is answered, in a secret file; take up a file that is there.

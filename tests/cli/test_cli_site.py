@@ -16,7 +16,16 @@ from click.testing import CliRunner
 from privinf.accounting import Budget
 from privinf.cli import main, sites
 from privinf.errors import NotAvailableError
-from privinf.federation import IdentityKey, Query, RemoteSite, Roster, SiteDaemon, SiteLedger, TrustedServer
+from privinf.federation import (
+    IdentityKey,
+    Query,
+    RemoteSite,
+    Roster,
+    SiteDaemon,
+    SiteLedger,
+    SocketFederation,
+    TrustedServer,
+)
 from privinf.schema import Schema
 
 SECRET = "4242424242"
@@ -130,18 +139,39 @@ def test_a_policy_that_lists_its_designs(folder):
 
 def test_from_keys_to_a_site_for_secure_sums(folder):
     made = run("key", "north.key")
-    public = IdentityKey.load("north.key").public
+    own, other = IdentityKey.load("north.key"), IdentityKey()
+    public = f"{own.public}:{own.verifying}"
     assert (made.exit_code, made.stdout.strip(), "new key" in made.stderr) == (0, public, True)
     again = run("key", "north.key")
     assert (again.stdout.strip(), again.stderr) == (public, "")
-    other = IdentityKey().public
-    written = run("roster", f"south={other.upper()}", f"north={public}", "--out", "roster.json")
-    roster = Roster({"north": public, "south": other})
+    south = f"{other.public}:{other.verifying}".upper()
+    written = run("roster", f"south={south}", f"north={public}", "--out", "roster.json")
+    keys = {"north": own.public, "south": other.public}
+    roster = Roster(keys, {"north": own.verifying, "south": other.verifying})
     assert Roster.from_json((folder / "roster.json").read_text()) == roster
     assert f"2 sites, digest {roster.digest}" in written.output
     with running(policy="keyed.json", key="north.key", roster="roster.json"):
         facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
     assert facts["roster"] == roster.digest
+    plain = run("roster", *(f"{name}={key}" for name, key in keys.items()), "--out", "first.json")
+    assert "replies are not signed" in plain.stderr
+    assert not Roster.from_json((folder / "first.json").read_text()).signed
+    half = run("roster", f"south={other.public}", f"north={public}", "--out", "half.json")
+    assert (half.exit_code, "of all its sites, or of none" in " ".join(half.output.split())) == (2, True)
+
+
+def test_an_analyst_whom_the_policy_lists(folder):
+    made = CliRunner().invoke(main, ["analyst", "key", "ada.key"])
+    key = IdentityKey.load("ada.key")
+    assert made.stdout.strip() == key.verifying
+    listed = [{"name": "ada", "key": made.stdout.strip()}]
+    (folder / "closed.json").write_text(json.dumps({"trusted_server": True, "analysts": listed}))
+    with running(policy="closed.json"):
+        with pytest.raises(NotAvailableError, match="lists analysts"):
+            SocketFederation({"north": "north.sock"})
+        assert SocketFederation({"north": "north.sock"}, key=key).sites == ("north",)
+    (folder / "wrong.json").write_text(json.dumps({"analysts": [listed[0] | {"budget": {"mu": 1.0}}]}))
+    assert "a list of {name, key}" in " ".join(run(*words(policy="wrong.json")).output.split())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +235,7 @@ def test_serve_refuses_in_one_line(folder, monkeypatch, changes, told):
     [
         (["key", "rows.csv"], "no identity key"),
         (["key", "no/where.key"], "no is no folder"),
-        (["roster", "north", "--out", "r.json"], "NAME=PUBLIC_KEY"),
+        (["roster", "north", "--out", "r.json"], "NAME=PUBLIC:VERIFYING"),
         (["roster", "north=12", "south=34", "--out", "r.json"], "64 hexadecimal digits"),
         (["roster", f"north={'1' * 64}", f"north={'2' * 64}", "--out", "r.json"], "stands twice"),
         (["roster", f"north={'1' * 64}", "--out", "r.json"], "at least two sites"),

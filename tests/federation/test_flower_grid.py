@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from federation_sites import OPEN, design_of, federation_of, rows_of
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import (
+    IdentityKey,
     InProcessFederation,
     Query,
     RemoteSite,
@@ -357,6 +360,54 @@ def test_the_nodes_configuration(tmp_path):
             )
 
 
+def test_signed_ends(tmp_path):
+    """The same sum through nodes whose replies are checked; an impostor's node is named."""
+    analyst = IdentityKey()
+    listed = SitePolicy(
+        secure_sums=True, simulation=True, analysts=[{"name": "ada", "key": analyst.verifying}]
+    )
+    keys, roster = pinned_keys(SIZES)
+
+    def signed(policy, **others):
+        return {
+            name: Site(
+                rows_of(n, seed),
+                design_of(),
+                policy=policy,
+                **({"key": keys[name], "roster": roster} | others.get(name, {})),
+            )
+            for seed, (name, n) in enumerate(SIZES.items())
+        }
+
+    def score(sites, **ends):
+        server = SecureServer(FlowerFederation(grid_of(sites), list(SIZES), **FAST, **ends), rng=0)
+        return server.vector_sum("clipped_score", SCORE, mu=0.3, label="score").values
+
+    ends = {"roster": roster, "key": analyst, "heads": tmp_path / "heads.json"}
+    found = score(signed(listed), **ends)
+    assert found.tobytes() == score(signed(replace(listed, analysts=()))).tobytes()
+    with pytest.raises(NotAvailableError, match="its policy lists analysts"):
+        score(signed(listed), roster=roster)
+    forged, other = pinned_keys(SIZES)
+    impostor = {"south": {"key": forged["south"], "roster": other}}
+    with pytest.raises(AlignmentError, match="site 'south': its reply is not signed by the key"):
+        score(signed(listed, **impostor), **ends)
+
+
+def test_a_signed_site_behind_its_daemon(tmp_path):
+    """Flower's node passes envelopes on, both ways."""
+    keys, roster = pinned_keys(SIZES)
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    with ExitStack() as stack:
+        remote = {}
+        for seed, (name, n) in enumerate(SIZES.items()):
+            site = Site(rows_of(n, seed), design_of(), policy=policy, key=keys[name], roster=roster)
+            stack.enter_context(SiteDaemon(site, name, tmp_path / name).started())
+            remote[name] = RemoteSite(tmp_path / name, timeout=600.0)
+        federation = FlowerFederation(grid_of(remote), list(SIZES), **FAST, roster=roster)
+        assert [reply.rows for reply in federation.ask(Query("describe"))] == list(SIZES.values())
+
+
 def test_arguments():
     grid = grid_of()
     for wrong in ("north", [], ["north", "north"], [1]):
@@ -368,7 +419,7 @@ def test_arguments():
     federation = FlowerFederation(grid, ["north"])
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(federation)
-    assert repr(federation) == "<FlowerFederation of 1 sites>"
+    assert repr(federation) == "<FlowerFederation of 1 sites, no signatures>"
     assert json.loads(federation.ask(Query("describe"))[0].pack()[0])["site"] == "north"
 
 

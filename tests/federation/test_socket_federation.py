@@ -84,15 +84,14 @@ def test_another_schema_is_named(tmp_path):
 
 
 def test_an_impostor_and_nonsense_are_named(paths, monkeypatch):
-    federation, handle = SocketFederation(paths, **QUICK), RemoteSite.handle
-    honest = handle(RemoteSite(paths["north"]), Query("describe"), "north")
+    federation, exchange = SocketFederation(paths, **QUICK), RemoteSite.exchange
+    honest = RemoteSite(paths["north"]).handle(Query("describe"), "north")
 
-    def another(remote, query, name):
-        return (
-            Reply("north", honest.sums, 1, honest.facts) if name == "south" else handle(remote, query, name)
-        )
+    def another(remote, query, name, envelope):
+        forged = Reply("north", honest.sums, 1, honest.facts), {}
+        return forged if name == "south" else exchange(remote, query, name, envelope)
 
-    monkeypatch.setattr(RemoteSite, "handle", another)
+    monkeypatch.setattr(RemoteSite, "exchange", another)
     with pytest.raises(AlignmentError, match="site 'south': it answered under another name"):
         score(federation)
 
@@ -113,4 +112,4 @@ def test_bad_names_and_times(paths):
     federation = SocketFederation(paths, **QUICK)
     with pytest.raises(ArgumentError, match="no site is called 'west'"):
         federation.ask(Query("describe"), ["west"])
-    assert repr(federation) == "<SocketFederation of 2 sites>"
+    assert repr(federation) == "<SocketFederation of 2 sites, no signatures>"

@@ -1,4 +1,7 @@
-"""Who may take part in secure sums: a site's identity key, and the roster of public keys that sites pin."""
+"""Who may take part: identity keys of sites and analysts, and the roster of public keys that all pin.
+
+An identity has two keys of one secret: X25519 for the masks of secure sums, Ed25519 for signatures.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ from privinf.sealed import parse_json, read_bytes, reads, sealed_json, unsealed
 SITE_KEY_BYTES = 32
 # Of Curve25519's field: a public key is a number below it.
 FIELD = 2**255 - 19
+# The d of Edwards' curve x^2 (d y^2 + 1) = y^2 - 1, on which Ed25519 keys are points.
+EDWARDS = -121665 * pow(121666, -1, FIELD) % FIELD
+# What the signing key is derived for.
+SIGNING = b"privinf ed25519 identity 1"
 
 
 @cache
@@ -30,7 +37,7 @@ def primitives(name: str) -> Any:
 
 @doors
 class IdentityKey:
-    """A site's static X25519 key: made once at the site, never sent.
+    """The static key of a site or an analyst: made once at its owner, never sent.
 
     Parameters
     ----------
@@ -40,7 +47,9 @@ class IdentityKey:
     Attributes
     ----------
     public : str
-        The public key, 64 hexadecimal digits: what goes into the `Roster`.
+        The public X25519 key, 64 hexadecimal digits, for the masks of secure sums.
+    verifying : str
+        The public Ed25519 key, 64 hexadecimal digits: what signatures are checked by.
 
     Raises
     ------
@@ -49,17 +58,23 @@ class IdentityKey:
 
     Notes
     -----
-    **Privacy.** Who has it can take off the masks of all sums that the site ever sent: protect its file as
-    you protect the rows. Not shown and not pickled.
+    **Privacy.** Who has it can take off the masks of all sums that the site ever sent, and sign in the
+    owner's name: protect its file as you protect the rows. Not shown and not pickled.
+
+    The Ed25519 secret is derived from the secret by HKDF-SHA256, so that a file of an earlier version has
+    both.
 
     Examples
     --------
     >>> north, south = IdentityKey(), IdentityKey()
     >>> north.shared(south.public) == south.shared(north.public)
     True
+    >>> signature = north.sign(b"twelve rows")
+    >>> signed_by(north.verifying, signature, b"twelve rows"), signed_by(south.verifying, signature, b"")
+    (True, False)
     """
 
-    __slots__ = ("_secret", "public")
+    __slots__ = ("_secret", "_signing", "public")
 
     def __init__(self, secret: bytes | None = None) -> None:
         x25519 = primitives("hazmat.primitives.asymmetric.x25519")
@@ -70,6 +85,25 @@ class IdentityKey:
         else:
             raise ArgumentError(f"secret must be {SITE_KEY_BYTES} bytes")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
+        self._signing: Any = None  # made when it is first needed: sites of one process sign nothing
+
+    @property
+    def verifying(self) -> str:
+        """The public Ed25519 key."""
+        return str(self._signer().public_key().public_bytes_raw().hex())
+
+    def sign(self, message: bytes) -> str:
+        """Return the Ed25519 signature of a message, 128 hexadecimal digits."""
+        return str(self._signer().sign(message).hex())
+
+    def _signer(self) -> Any:
+        if self._signing is None:
+            hkdf, hashes = primitives("hazmat.primitives.kdf.hkdf"), primitives("hazmat.primitives.hashes")
+            derived = hkdf.HKDF(hashes.SHA256(), SITE_KEY_BYTES, salt=None, info=SIGNING)
+            ed25519 = primitives("hazmat.primitives.asymmetric.ed25519")
+            secret = derived.derive(self.secret_bytes())
+            self._signing = ed25519.Ed25519PrivateKey.from_private_bytes(secret)
+        return self._signing
 
     def shared(self, public: str) -> bytes:
         """Return the secret shared with the owner of a public key.
@@ -135,7 +169,10 @@ class Roster:
     Parameters
     ----------
     keys : mapping of str to str
-        Public key (64 hexadecimal digits) by site; at least two, all different.
+        Public X25519 key (64 hexadecimal digits) by site; at least two, all different.
+    verifying : mapping of str to str, optional
+        Public Ed25519 key by site, of the same sites: with them replies are signed and checked (version 2
+        of the file). Without them secure sums work as well, and nothing is signed (version 1).
 
     Attributes
     ----------
@@ -155,46 +192,64 @@ class Roster:
     Examples
     --------
     >>> keys, roster = pinned_keys(["north", "south"])
-    >>> roster.keys["north"] == keys["north"].public
-    True
+    >>> roster.keys["north"] == keys["north"].public, roster.signed
+    (True, True)
     """
 
     keys: Mapping[str, str] = field(hash=False)
+    verifying: Mapping[str, str] = field(default_factory=dict, hash=False)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.keys, Mapping) or len(self.keys) < 2:
             raise ArgumentError("a roster needs at least two sites with their public keys")
         for name, key in self.keys.items():
-            if not isinstance(name, str) or not name.strip() or "=" in name:
-                raise ArgumentError("a site's name is a non-empty text without '='")
-            if not (isinstance(key, str) and len(key) == 2 * SITE_KEY_BYTES and _is_hex(key)):
+            check_name(name, "a site's name")
+            if not _is_key(key):
                 raise ArgumentError(
                     f"the key of site {name!r} must be {2 * SITE_KEY_BYTES} hexadecimal digits"
                 )
             if not _shares(key):
                 raise ArgumentError(f"the key of site {name!r} is no public key: no secret goes with it")
-        if len(set(self.keys.values())) < len(self.keys):
-            raise ArgumentError("a key stands twice in the roster: every site has its own")
-        ordered = dict(sorted(self.keys.items()))
-        object.__setattr__(self, "keys", MappingProxyType(ordered))
-        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(ordered).encode()).hexdigest())
+        if not isinstance(self.verifying, Mapping) or (
+            self.verifying and self.verifying.keys() != self.keys.keys()
+        ):
+            raise ArgumentError("a roster has verifying keys of all its sites, or of none")
+        for name, key in self.verifying.items():
+            check_verifying(key, f"the verifying key of site {name!r}")
+        for kind, found in (("keys", self.keys), ("verifying", self.verifying)):
+            if len(set(found.values())) < len(found):
+                raise ArgumentError("a key stands twice in the roster: every site has its own")
+            object.__setattr__(self, kind, MappingProxyType(dict(sorted(found.items()))))
+        told = json.dumps([dict(self.keys), dict(self.verifying)] if self.signed else dict(self.keys))
+        object.__setattr__(self, "digest", hashlib.sha256(told.encode()).hexdigest())
+
+    @property
+    def signed(self) -> bool:
+        """Whether there are verifying keys, so that replies can be checked."""
+        return bool(self.verifying)
 
     def to_json(self) -> str:
         """Return the roster as JSON text with its checksum: a file that every site keeps."""
-        return sealed_json({"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}, indent=1)
+        content: dict[str, Any] = {"format": "privinf-roster", "version": 1, "keys": dict(self.keys)}
+        if self.signed:
+            content |= {"version": 2, "verifying": dict(self.verifying)}
+        return sealed_json(content, indent=1)
 
     @classmethod
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
         """Read back what `to_json` wrote; StorageError if it is not that."""
-        record = unsealed(
-            parse_json(text, "the text is not a roster: it"), "a roster", ("format", "version", "keys")
-        )
-        if (record.get("format"), record.get("version")) != ("privinf-roster", 1):
+        found = parse_json(text, "the text is not a roster: it")
+        second = isinstance(found, dict) and "verifying" in found
+        fields = ("format", "version", "keys", *(["verifying"] if second else []))
+        record = unsealed(found, "a roster", fields)
+        if (record["format"], record["version"]) != ("privinf-roster", 2 if second else 1):
             raise StorageError("the text is not a roster of a version that this privinf reads")
+        if second and not record["verifying"]:
+            raise StorageError("the text is not a roster: it is of version 2 and has no verifying keys")
         try:
-            return cls(record.get("keys"))  # type: ignore[arg-type]
+            return cls(record["keys"], record.get("verifying", {}))
         except ArgumentError as problem:
             raise StorageError(f"the text is not a roster: {problem}") from None
 
@@ -202,24 +257,68 @@ class Roster:
         return len(self.keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Roster, (dict(self.keys),)
+        return Roster, (dict(self.keys), dict(self.verifying))
 
 
 @door
-def pinned_keys(names: Iterable[str]) -> tuple[dict[str, IdentityKey], Roster]:
+def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str, IdentityKey], Roster]:
     """Return new keys for all sites and their roster: for sites that live in one process.
+
+    Parameters
+    ----------
+    names : iterable of str
+    signed : bool
+        Whether the roster has verifying keys too, for sites whose replies are signed.
 
     Notes
     -----
     **Privacy.** Real sites each make their own `IdentityKey` and agree on the roster.
     """
     keys = {name: IdentityKey() for name in names}
-    return keys, Roster({name: key.public for name, key in keys.items()})
+    verifying = {name: key.verifying for name, key in keys.items()} if signed else {}
+    return keys, Roster({name: key.public for name, key in keys.items()}, verifying)
+
+
+def signed_by(verifying: str, signature: str, message: bytes) -> bool:
+    """Say whether a signature of a message, both public, is by the owner of a verifying key."""
+    ed25519, exceptions = primitives("hazmat.primitives.asymmetric.ed25519"), primitives("exceptions")
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(verifying))
+        key.verify(bytes.fromhex(signature), message)
+    except (exceptions.InvalidSignature, ValueError):
+        return False
+    return _is_hex(signature)
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise ArgumentError unless a name is a non-empty text that commands can be given."""
+    if not isinstance(name, str) or not name.strip() or "=" in name:
+        raise ArgumentError(f"{what} is a non-empty text without '='")
+
+
+def check_verifying(key: object, what: str) -> None:
+    """Raise ArgumentError unless a key is one of Ed25519, of which no signature holds for anybody."""
+    if not _is_key(key) or not _verifies(str(key)):
+        raise ArgumentError(f"{what} is no public key of Ed25519: {2 * SITE_KEY_BYTES} hexadecimal digits")
 
 
 def _seal(secret: bytes) -> str:
     """Return the checksum of a key, which its file holds."""
     return hashlib.sha256(b"privinf identity key" + secret).hexdigest()
+
+
+def _verifies(key: str) -> bool:
+    """Say whether this is a point of Edwards' curve, written in one way, of no small order.
+
+    With one of small order a signature that holds for every message can be written down. Its image on
+    Montgomery's curve, u = (1 + y) / (1 - y), has the same order.
+    """
+    y = int.from_bytes(bytes.fromhex(key), "little") & ~(1 << 255)
+    if y in (0, 1) or y >= FIELD - 1:
+        return False
+    square = (y * y - 1) * (EDWARDS * y * y + 1) % FIELD
+    u = (1 + y) * pow(1 - y, -1, FIELD) % FIELD
+    return pow(square, FIELD // 2, FIELD) == 1 and _shares(u.to_bytes(SITE_KEY_BYTES, "little").hex())
 
 
 def _shares(key: str) -> bool:
@@ -237,6 +336,10 @@ def _shares(key: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and len(key) == 2 * SITE_KEY_BYTES and _is_hex(key)
 
 
 def _is_hex(text: str) -> bool:

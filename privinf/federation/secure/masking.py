@@ -134,22 +134,23 @@ class PairKeys:
     **Privacy.** As secret as the identity key. Not pickled.
     """
 
-    __slots__ = ("_key", "_pairs", "roster")
+    __slots__ = ("_pairs", "key", "roster")
 
     def __init__(self, key: IdentityKey | None, roster: Roster | None) -> None:
         if not isinstance(key, IdentityKey) or not isinstance(roster, Roster):
             raise ArgumentError("secure sums need both key=IdentityKey(...) and roster=Roster(...)")
-        self._key, self.roster = key, roster
+        self.key, self.roster = key, roster
         self._pairs: dict[str, bytes] = {}
 
     def owns(self, name: str) -> bool:
-        """Return whether the roster names this key's owner so."""
-        return self.roster.keys.get(name) == self._key.public
+        """Return whether the roster names this key's owner so, by both keys where it has both."""
+        verifying = self.roster.verifying.get(name, "")
+        return self.roster.keys.get(name) == self.key.public and verifying in ("", self.key.verifying)
 
     def pair(self, other: str, info: bytes) -> bytes:
         """Return a key for one purpose that only this site and `other` can derive."""
         if other not in self._pairs:
-            self._pairs[other] = extract(self._key.shared(self.roster.keys[other]))
+            self._pairs[other] = extract(self.key.shared(self.roster.keys[other]))
         return expand(self._pairs[other], info)
 
     def masked(self, values: Words, own: str, roster: tuple[str, ...], colluding: int, digest: str) -> Words:

@@ -1,0 +1,263 @@
+"""An asker's end of a transport: signs questions, checks who replied, and remembers heads of ledgers."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from filelock import FileLock
+
+from privinf.errors import AlignmentError, ArgumentError, PrivinfError, StorageError
+from privinf.federation.envelope import MOST_HEADS, Envelope, Fields, SignedHead, answered_text, heads_in
+from privinf.federation.messages import Query, Reply
+from privinf.federation.secure.keys import IdentityKey, Roster, signed_by
+from privinf.sealed import parse_json, read_text, reads, sealed_json, unsealed, written_whole
+from privinf.validation import check_path
+
+FORMAT = "privinf-heads"
+# Seconds to wait for another process that writes the same memory.
+LOCKED = 60.0
+BACK = "its ledger went back: it was put back, or replaced. Its holder must put the latest copy back"
+
+
+class HeadMemory:
+    """The highest head of each site's ledger that was seen, by the site's verifying key.
+
+    Parameters
+    ----------
+    path : path, optional
+        The file that it is kept in; by default it is kept as long as this object lives.
+
+    Raises
+    ------
+    StorageError
+        The file is damaged, or cannot be read or written.
+
+    Notes
+    -----
+    **Privacy.** Public: counts of lines and keyed digests. Deleted or put back, it forgets; it is one
+    witness among others (`docs/explain/trust.md`).
+    """
+
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, SignedHead]] = {}
+        self._path: Path | None = None
+        self._changed = False
+        if path is not None:
+            self.keep_in(path)
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a file."""
+        return self._path is not None
+
+    def keep_in(self, path: str | PathLike[str]) -> None:
+        """Take up the file at `path`, if it is there, and keep in it what is learned from now on."""
+        self._path = check_path(path)
+        self._read()
+        self._changed = bool(self._known)
+        self.save()
+
+    def of(self, verifying: str) -> SignedHead | None:
+        """Return the highest head that the owner of a key has shown."""
+        found = self._known.get(verifying)
+        return None if found is None else found[1]
+
+    def learn(self, site: str, verifying: str, head: SignedHead) -> bool:
+        """Remember a head that was checked; False if one is remembered that no ledger can have shown too."""
+        with self._lock:
+            before = self.of(verifying)
+            if head.contradicts(before):
+                return False
+            if head.after(before):
+                self._known[verifying] = site, head
+                self._changed = True
+            return True
+
+    def save(self) -> None:
+        """Write what is new to the file, beside what other processes have learned meanwhile."""
+        with self._lock:
+            if self._path is None or not self._changed:
+                return
+            try:
+                with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
+                    self._read()
+                    with written_whole(self._path, private=True, lasting=True) as stream:
+                        stream.write(self._text().encode())
+            except OSError as problem:
+                if isinstance(problem, StorageError):
+                    raise
+                reason = problem.strerror or type(problem).__name__
+                raise StorageError(f"heads cannot be kept at {self._path} ({reason})") from None
+            self._changed = False
+
+    def _text(self) -> str:
+        heads = {key: {"site": site, "head": head.text} for key, (site, head) in self._known.items()}
+        return sealed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
+
+    def _read(self) -> None:
+        """Take up what the file has more; what it says is signed, and checked."""
+        assert self._path is not None
+        if self._path.exists():
+            for key, (site, head) in _heads_of(self._path).items():
+                if head.after(self.of(key)):
+                    self._known[key] = site, head
+
+
+def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
+    found = parse_json(read_text(path, "a memory of heads"), str(path))
+    content = unsealed(found, "a memory of heads", ("format", "version", "heads"))
+    if (content["format"], content["version"]) != (FORMAT, 1):
+        raise StorageError(f"{path} is no memory of heads of a version that this privinf reads")
+    return _checked_heads(content)
+
+
+@reads("a memory of heads")
+def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
+    heads = {}
+    for key, one in content["heads"].items():
+        site, head = one["site"], SignedHead.read(one["head"])
+        if not head.of(site, key):
+            raise StorageError(f"the memory of heads is damaged: site {site!r} did not sign what it says")
+        heads[key] = site, head
+    return heads
+
+
+class EndOptions(TypedDict, total=False):
+    """Who must sign replies, who signs questions, and where heads are remembered: as for `AskerEnd`."""
+
+    roster: Roster | None
+    key: IdentityKey | None
+    heads: str | PathLike[str] | None
+
+
+class AskerEnd:
+    """What a federation does with every question and reply, where it was given a roster or a key.
+
+    Parameters
+    ----------
+    sites : sequence of str
+    roster : Roster, optional
+        With verifying keys: replies must be signed by them. By default nothing is checked.
+    key : IdentityKey, optional
+        The analyst's, for sites whose policy lists analysts.
+    heads : path, optional
+        Where heads of ledgers are remembered; by default in memory alone.
+
+    Raises
+    ------
+    ArgumentError
+        The roster has no verifying keys or lacks a site, or heads are to be kept without a roster.
+    """
+
+    def __init__(
+        self,
+        sites: Sequence[str],
+        roster: Roster | None = None,
+        key: IdentityKey | None = None,
+        heads: str | PathLike[str] | None = None,
+    ) -> None:
+        if roster is not None and not isinstance(roster, Roster):
+            raise ArgumentError(f"roster must be a Roster, got {type(roster).__name__}")
+        if key is not None and not isinstance(key, IdentityKey):
+            raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
+        if roster is not None and not roster.signed:
+            raise ArgumentError(
+                "the roster has no verifying keys (version 1), so that no reply can be checked by it: make "
+                "one of version 2 (privinf site roster), or leave it out"
+            )
+        if roster is not None and (absent := [name for name in sites if name not in roster.keys]):
+            raise ArgumentError(f"the roster has no site {absent[0]!r}")
+        if roster is None and heads is not None:
+            raise ArgumentError("heads of ledgers are signed: to remember them, give roster= too")
+        self._roster, self._key = roster, key
+        self.memory = HeadMemory(heads)
+
+    @property
+    def checks(self) -> bool:
+        """Whether replies are checked."""
+        return self._roster is not None
+
+    @property
+    def told(self) -> str:
+        """Whether replies are checked, in a few words."""
+        return "replies checked" if self.checks else "no signatures"
+
+    def asked(self, query: Query, site: str = "") -> Envelope:
+        """Return the envelope of a question to one site; one without a name goes to whoever it is."""
+        if self._roster is None and self._key is None:
+            return Envelope()
+        analyst = "" if self._key is None else self._key.verifying
+        plain = Envelope(
+            site=site, digest=query.digest, session=query.session, sequence=query.sequence,
+            nonce=secrets.token_hex(16), analyst=analyst, heads=self._heads_for(site),
+        )  # fmt: skip
+        return plain if self._key is None else replace(plain, signature=self._key.sign(plain.signed))
+
+    def _heads_for(self, site: str) -> dict[str, SignedHead]:
+        """Return what is remembered of a site, and of those that follow it in the alphabet, around."""
+        if self._roster is None:
+            return {}
+        names = list(self._roster.verifying)
+        start = names.index(site) if site in names else 0
+        ordered = [*names[start:], *names[:start]]
+        heads = {name: self.memory.of(self._roster.verifying[name]) for name in ordered}
+        return dict([(name, head) for name, head in heads.items() if head is not None][: MOST_HEADS + 1])
+
+    def checked(self, asked: Envelope, reply: Reply, fields: Fields) -> Reply:
+        """Return a reply whose envelope is right, or one that says, in its place, what is wrong with it.
+
+        The site's head is compared with what was remembered when the question was sent: later ones, of other
+        questions that were under way meanwhile, say nothing about it.
+        """
+        if self._roster is None:
+            return reply
+        try:
+            self._check(self._roster, asked, reply, fields)
+        except PrivinfError as problem:
+            text = f"{type(problem).__name__}: {problem}"
+            return Reply(reply.site, np.empty(0), 0, error=text)
+        return reply
+
+    def _check(self, roster: Roster, asked: Envelope, reply: Reply, fields: Fields) -> None:
+        name, heads = reply.site, heads_in(fields)
+        texts = {field: text for field, text in fields.items() if field != "signature"}
+        verifying, signature = roster.verifying.get(name), fields.get("signature", "")
+        content = answered_text(asked, name, reply, texts)
+        if verifying is None or not signed_by(verifying, signature, content):
+            raise AlignmentError(
+                "its reply is not signed by the key that the roster has for it: another one answered, the "
+                "reply was changed or is of another question, or the site's roster has no verifying keys"
+            )
+        before, now = asked.heads.get(name), heads.get(name)
+        if before is not None and (now is None or before.after(now) or before.contradicts(now)):
+            raise StorageError(BACK)
+        for site, head in heads.items():
+            owner = roster.verifying.get(site)
+            if owner is None or not head.of(site, owner):
+                raise AlignmentError(f"it tells a head of site {site!r} that this one did not sign")
+            if not self.memory.learn(site, owner, head):
+                raise StorageError(f"site {site!r} has shown two ledgers: {BACK}")
+
+    def check_roster(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Raise AlignmentError if a site has pinned another roster than is given here."""
+        if self._roster is not None and facts.get("roster") != self._roster.digest:
+            raise AlignmentError(f"site {name!r} has pinned another roster than the one given here")
+
+
+class CheckingEnds:
+    """A federation whose replies an `AskerEnd` checks."""
+
+    _end: AskerEnd
+
+    @property
+    def heads(self) -> HeadMemory | None:
+        """What is remembered of the sites' ledgers, None where no reply is checked."""
+        return self._end.memory if self._end.checks else None

@@ -1,0 +1,348 @@
+"""Envelopes: what goes with a question and its reply, outside of both, so that each end knows the other.
+
+With a question go the digest that it must have, a nonce, the heads of ledgers that the asker remembers, and
+the analyst's signature of all that. With a reply goes the site's signature of the question's digest and
+nonce, of the reply's own digest, and of heads: its own, signed by itself, and later ones of its peers. All
+of it is short texts by name, which any transport carries beside a message. Signatures are Ed25519, of
+canonical JSON behind the name of what is signed, so that none serves for anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from privinf.accounting.journal import Head
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
+from privinf.federation.messages import Query, Reply, message_digest
+from privinf.federation.secure.keys import IdentityKey, Roster, check_name, check_verifying, signed_by
+from privinf.federation.secure.masking import PairKeys
+
+log = logging.getLogger(__name__)
+Fields = Mapping[str, str]
+
+HEAD_FIELD = "head "
+# Heads of peers in one envelope: with more sites each question tells those of the next ones in the alphabet.
+MOST_HEADS = 200
+HEAD_TEXT = re.compile("([1-9][0-9]{0,15}) ([0-9a-f]{64}) ([0-9a-f]{128})")
+QUESTION_FIELDS = {
+    "site": "(?s:.*)", "digest": "[0-9a-f]{64}", "session": "(?s:.*)", "sequence": "[0-9]{1,18}",
+    "nonce": "[0-9a-f]{32}", "analyst": "(?:[0-9a-f]{64})?", "signature": "(?:[0-9a-f]{128})?",
+}  # fmt: skip
+
+
+WENT_BACK = (
+    "its ledger lacks lines that it has shown before (it was put back, or replaced): put the latest copy back"
+)
+NOT_LISTED = "its policy lists analysts, and none of them signed this question: give the federation key="
+
+
+def signed_text(what: str, content: object) -> bytes:
+    """Return what is signed: the name of the kind, and canonical JSON."""
+    return f"privinf {what} 1\n{json.dumps(content, sort_keys=True, separators=(',', ':'))}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    """Who may ask a site: a name, and the public Ed25519 key that the questions are signed by.
+
+    Raises
+    ------
+    ArgumentError
+        The name or the key is none.
+    """
+
+    name: str
+    key: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "an analyst's name")
+        check_verifying(self.key, f"the key of analyst {self.name!r}")
+
+    @classmethod
+    def listed(cls, given: object) -> tuple[Analyst, ...]:
+        """Return a list of analysts, each given as one or as a mapping of its name and key."""
+        found: list[Analyst] = []
+        for one in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(one, Mapping) and set(one) == {"name", "key"}:
+                one = cls(one["name"], one["key"])
+            if not isinstance(one, Analyst):
+                raise ArgumentError("analysts must be a list of {name, key}, and of nothing else")
+            found.append(one)
+        if len({one.name for one in found}) < len(found) or len({one.key for one in found}) < len(found):
+            raise ArgumentError("analysts has a name or a key twice")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedHead:
+    """Where a site's ledger stood, as the site signed it: whoever holds it can show it to anybody."""
+
+    head: Head
+    signature: str
+
+    @classmethod
+    def by(cls, key: IdentityKey, site: str, head: Head) -> SignedHead:
+        """Return the head of a site, signed."""
+        return cls(head, key.sign(_head_text(site, head)))
+
+    @classmethod
+    def read(cls, text: object) -> SignedHead:
+        """Read back what `text` is; StorageError if it is not that."""
+        found = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise StorageError("the envelope has a head that is none")
+        return cls(Head(int(found[1]), found[2]), found[3])
+
+    @property
+    def text(self) -> str:
+        """Count, tag and signature in one line."""
+        return f"{self.head.count} {self.head.tag} {self.signature}"
+
+    def of(self, site: str, verifying: str) -> bool:
+        """Say whether a site of this key signed it."""
+        return signed_by(verifying, self.signature, _head_text(site, self.head))
+
+    def after(self, other: SignedHead | None) -> bool:
+        """Say whether it tells more than another one."""
+        return other is None or self.head.count > other.head.count
+
+    def contradicts(self, other: SignedHead | None) -> bool:
+        """Say whether no one ledger can have shown both: one count, two tags."""
+        return other is not None and self.head.count == other.head.count and self.head.tag != other.head.tag
+
+
+def _head_text(site: str, head: Head) -> bytes:
+    return signed_text("head", [site, head.count, head.tag])
+
+
+def heads_in(fields: Fields) -> dict[str, SignedHead]:
+    """Return the heads of an envelope by site; StorageError if one is none."""
+    heads = {name: SignedHead.read(text) for name, text in fields.items() if name.startswith(HEAD_FIELD)}
+    return {name.removeprefix(HEAD_FIELD): head for name, head in heads.items()}
+
+
+def head_fields(heads: Mapping[str, SignedHead]) -> dict[str, str]:
+    """Return heads as further texts of a message."""
+    return {HEAD_FIELD + name: head.text for name, head in heads.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The envelope of a question.
+
+    Attributes
+    ----------
+    site : str
+        Who is asked; empty where "describe" looks for a site whose place is not known yet.
+    digest, session, sequence
+        Of the question.
+    nonce : str
+        32 hexadecimal digits, new for every asking; empty if there is no envelope.
+    analyst, signature : str
+        The analyst's public key, and the signature by it; empty without one.
+    heads : mapping of str to SignedHead
+        What the asker remembers.
+    """
+
+    site: str = ""
+    digest: str = ""
+    session: str = ""
+    sequence: int = 0
+    nonce: str = ""
+    analyst: str = ""
+    signature: str = ""
+    heads: Mapping[str, SignedHead] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, fields: Fields) -> Envelope:
+        """Read back what `fields` are; no field is no envelope. StorageError if it is not that."""
+        if not fields:
+            return cls()
+        plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}
+        if plain.keys() != QUESTION_FIELDS.keys():
+            raise StorageError("the message has no envelope of a question, or of another version")
+        for name, shape in QUESTION_FIELDS.items():
+            if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
+                raise StorageError(f"the envelope's {name} is none")
+        heads = heads_in(fields)
+        if len(heads) > MOST_HEADS + 1:
+            raise StorageError(f"the envelope has more than {MOST_HEADS} heads of peers")
+        return cls(**plain | {"sequence": int(plain["sequence"])}, heads=heads)  # type: ignore[arg-type]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The envelope as further texts of a message, none if there is no envelope."""
+        if not self.nonce:
+            return {}
+        plain = {name: str(getattr(self, name)) for name in QUESTION_FIELDS}
+        return plain | head_fields(self.heads)
+
+    @property
+    def signed(self) -> bytes:
+        """What the analyst signs: all but the signature."""
+        return signed_text("question", {k: v for k, v in self.fields.items() if k != "signature"})
+
+    def fits(self, query: Query) -> bool:
+        """Say whether it is the envelope of this question."""
+        whole = (self.digest, self.session, self.sequence) == (query.digest, query.session, query.sequence)
+        return whole and (bool(self.site) or query.op == "describe")
+
+
+def answered_text(asked: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:
+    """Return what a site signs of its reply to a question."""
+    content = {
+        "site": site, "question": asked.digest, "nonce": asked.nonce, "reply": message_digest(*reply.pack()),
+        "heads": dict(heads),
+    }  # fmt: skip
+    return signed_text("reply", content)
+
+
+class Remembering(Protocol):
+    """What an envelope needs of a site's journal."""
+
+    @property
+    def head(self) -> Head | None:
+        """Where the ledger stands, None if it is in no file."""
+        ...
+
+    @property
+    def peers(self) -> Mapping[str, SignedHead]:
+        """Heads of other sites that it was told."""
+        ...
+
+    def knows(self, head: Head) -> bool:
+        """Return whether the ledger's own chain has this head."""
+        ...
+
+    def witness(self, heads: Mapping[str, SignedHead]) -> None:
+        """Keep heads of other sites."""
+        ...
+
+
+class Answering(Protocol):
+    """What an envelope needs of a site."""
+
+    @property
+    def journal(self) -> Remembering:
+        """What it remembers."""
+        ...
+
+    @property
+    def keys(self) -> PairKeys | None:
+        """Its key and roster."""
+        ...
+
+    @property
+    def analysts(self) -> tuple[Analyst, ...]:
+        """Who may ask by its policy; nobody listed: whoever reaches it."""
+        ...
+
+    def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
+        """Answer a question of this analyst, by name."""
+        ...
+
+    def refused(self, problem: PrivinfError, name: str) -> Reply:
+        """Return the reply that tells of a problem."""
+        ...
+
+
+class SiteEnd:
+    """A site's end of a transport: checks envelopes of questions, and seals replies.
+
+    Parameters
+    ----------
+    site : Site
+    name : str
+
+    Notes
+    -----
+    **Privacy.** Adds nothing to what the site answers. It signs where the site has a key and a roster with
+    verifying keys, in which it stands under this name, and the question has an envelope.
+    """
+
+    def __init__(self, site: Answering, name: str) -> None:
+        self._site, self._name = site, name
+        self._shown: SignedHead | None = None
+        keys = site.keys
+        self._roster: Roster | None = None
+        self._key: IdentityKey | None = None
+        if keys is not None and keys.roster.signed and keys.owns(name):
+            self._key, self._roster = keys.key, keys.roster
+
+    def admitted(self, asked: Envelope) -> str:
+        """Return the name of the analyst who signed an envelope, empty if the policy lists none.
+
+        Raises
+        ------
+        NotAvailableError
+            The policy lists analysts, and none of them signed it, or for another site.
+        ArgumentError
+            There is a signature, and it is not of what it came with.
+        """
+        analysts = self._site.analysts
+        if asked.signature and not signed_by(asked.analyst, asked.signature, asked.signed):
+            raise ArgumentError("the question's envelope is not signed by the key that it names")
+        if asked.site not in ("", self._name):
+            raise ArgumentError("the question's envelope is for another site")
+        if not analysts:
+            return ""
+        named = [one.name for one in analysts if asked.signature and one.key == asked.analyst]
+        if not named:
+            raise NotAvailableError(NOT_LISTED)
+        return named[0]
+
+    def answer(self, asked: Envelope, query: Query) -> tuple[Reply, dict[str, str]]:
+        """Return the reply to a question, and its envelope; what does not fit its own is refused."""
+        try:
+            analyst = self.admitted(asked)
+            if asked.nonce and not asked.fits(query):
+                raise ArgumentError("the question is another one than its envelope says")
+            self._take(asked.heads)
+        except PrivinfError as problem:
+            reply = self._site.refused(problem, self._name)
+        else:
+            by = {"analyst": analyst} if analyst else {}
+            reply = self._site.handle(query, self._name, **by)
+        return reply, self.sealed(asked, reply)
+
+    def sealed(self, asked: Envelope, reply: Reply) -> dict[str, str]:
+        """Return the envelope of a reply; empty where the question had none, or the site has no key."""
+        if self._key is None or not asked.nonce:
+            return {}
+        heads: dict[str, SignedHead] = {}
+        told = asked.heads
+        for name, head in self._site.journal.peers.items():
+            news = name != self._name and (head.after(told.get(name)) or head.contradicts(told.get(name)))
+            if news and len(heads) < MOST_HEADS:
+                heads[name] = head
+        if (now := self._site.journal.head) is not None:
+            if self._shown is None or self._shown.head != now:
+                self._shown = SignedHead.by(self._key, self._name, now)
+            heads[self._name] = self._shown
+        texts = head_fields(heads)
+        return {**texts, "signature": self._key.sign(answered_text(asked, self._name, reply, texts))}
+
+    def _take(self, heads: Mapping[str, SignedHead]) -> None:
+        """Compare the head of this site's ledger, as it is told, with its chain, and keep those of peers."""
+        if self._roster is None:
+            return
+        news, known = {}, self._site.journal.peers
+        for name, told in heads.items():
+            if name not in self._roster.verifying:
+                raise ArgumentError(f"the question tells a head of {name!r}, which is not on its roster")
+            if name != self._name and not told.after(known.get(name)):
+                continue
+            if not told.of(name, self._roster.verifying[name]):
+                raise ArgumentError(f"the question tells a head of site {name!r} that it did not sign")
+            if name != self._name:
+                news[name] = told
+            elif not self._site.journal.knows(told.head):
+                log.warning("the ledger of site %r is not the latest", self._name)
+                raise StorageError(WENT_BACK)
+        if news:
+            self._site.journal.witness(news)
