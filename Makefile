@@ -148,6 +148,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/lasso_secure.py $(FRESH)
 	$(BIN)/python benchmarks/verify_dome.py $(FRESH)
 	$(BIN)/python benchmarks/hostile_frames.py
+	$(BIN)/python benchmarks/identity_attacks.py
 	$(BIN)/python benchmarks/flower_tls.py
 	$(BIN)/python benchmarks/release_kills.py
 	$(BIN)/python benchmarks/hospitals.py

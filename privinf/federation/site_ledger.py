@@ -135,15 +135,15 @@ class SiteLedger(Ledger):
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its question, one
-    for every reply, and one for the digest of every new design; each, and the anchor after it, has reached
-    the disk before anything is read or sent. After a crash the same question gets the very bytes that it got
-    before, or is answered for the first time, and is not charged again; a half-written last line is dropped
-    if the anchor says that nothing was done on its strength. Lines are chained under a secret of the ledger,
-    which is in its first line: the file is readable by its owner alone. Before every answer the file is
-    looked at: one that was deleted, replaced or changed under a living site answers no more. Whoever puts
-    ledger and anchor back together, to one and the same earlier state, while no site has them open, is
-    noticed by those alone who remember a later head.
+    **Privacy.** One line is appended for every charge, with the digest and the position of its question,
+    one for every reply, one for every new design, and one for heads of other sites; each, and the anchor
+    after it, has reached the disk before anything is read or sent. After a crash the same question gets
+    the very bytes that it got before, or is answered for the first time, and is not charged again; a
+    half-written last line is dropped if the anchor says that nothing was done on its strength. Lines are
+    chained under a secret of the ledger, which is in its first line: the file is readable by its owner
+    alone. Before every answer the file is looked at: one that was deleted, replaced or changed under a
+    living site answers no more. Whoever puts ledger and anchor back together, to one and the same earlier
+    state, while no site has them open, is noticed by those alone who remember a later head.
 
     Examples
     --------

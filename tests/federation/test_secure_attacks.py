@@ -224,6 +224,12 @@ def test_a_total_that_no_rows_can_have_is_void_and_charged(amount, void, sign):
     assert len(ledger) == 1
 
 
+def test_mutant_totals_of_any_size_are_believed(monkeypatch):
+    monkeypatch.setattr("privinf.federation.secure.server.check_range", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_total_that_no_rows_can_have_is_void_and_charged(2_000.0, True, 1.0)
+
+
 def test_masks_that_do_not_cancel_are_no_total():
     """Of random words some entry is out of range but for a chance of far below 1e-6."""
 

@@ -31,6 +31,7 @@ from privinf.federation.askers import AskerEnd, HeadMemory
 from privinf.federation.envelope import MOST_HEADS, Envelope, SignedHead, SiteEnd
 from privinf.federation.frames import frame, receive
 from privinf.federation.secure.keys import signed_by
+from privinf.federation.site_ledger import FileJournal
 
 MADE_UP = {"simulation": True}
 KNOWN = {"roster": ROSTER, "key": ANALYST}
@@ -332,6 +333,18 @@ def test_a_ledger_that_went_back_and_grew_again_is_noticed(world):
         asked(world.federation())
     with pytest.raises(StorageError, match="site 'north': its ledger lacks lines"):
         asked(federation)
+
+
+def test_mutant_no_site_looks_for_the_head_that_it_is_told(world, monkeypatch):
+    monkeypatch.setattr(FileJournal, "knows", lambda journal, head: True)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_ledger_that_went_back_and_grew_again_is_noticed(world)
+
+
+def test_mutant_no_asker_compares_heads(monkeypatch):
+    monkeypatch.setattr(AskerEnd, "_heads_for", lambda end, site: {})
+    with pytest.raises(AssertionError):
+        test_a_site_that_lies_about_its_head_is_refused_by_the_asker()
 
 
 def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():

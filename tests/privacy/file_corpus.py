@@ -6,6 +6,7 @@ Each `Kind` says how its file is read, what it then says (to be compared), and h
 from __future__ import annotations
 
 import json
+import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,8 @@ from privinf.federation import (
     SitePolicy,
     pinned_keys,
 )
+from privinf.federation.askers import HeadMemory
+from privinf.federation.envelope import SignedHead
 from privinf.mechanisms.blocks import open_table
 from privinf.mechanisms.rows import Rows
 
@@ -236,9 +239,26 @@ def _plans() -> list[Kind]:
         ),
         Kind(
             "roster", ".json", roster.to_json().encode(), lambda path: Roster.from_json(_text(path)),
-            lambda roster: json.dumps(dict(roster.keys)).encode(), repr, "json",
+            lambda roster: json.dumps([dict(roster.keys), dict(roster.verifying)]).encode(), repr, "json",
+        ),
+        Kind(
+            "heads", ".json", _heads(), HeadMemory,
+            lambda memory: json.dumps([memory.of(key.verifying).text for key in HEAD_KEYS]).encode(),
+            repr, "json",
         ),
     ]  # fmt: skip
+
+
+HEAD_KEYS = [IdentityKey(bytes([digit]) * 32) for digit in (1, 2)]
+
+
+def _heads() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        memory = HeadMemory(f"{folder}/heads.json")
+        for key in HEAD_KEYS:
+            memory.learn("north", key.verifying, SignedHead.by(key, "north", Head(3, "ab" * 32)))
+        memory.save()
+        return Path(folder, "heads.json").read_bytes()
 
 
 def _use_plan(plan: Any) -> None:

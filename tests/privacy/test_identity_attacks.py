@@ -1,0 +1,47 @@
+"""Attacks on identity, reduced (all: `benchmarks/identity_attacks.py`): refused, and the site is named."""
+
+import pytest
+from identity_fuzzer import KINDS, attack
+from mutation import Mutant
+
+
+def test_nobody_passes_for_another(tmp_path):
+    found = attack(tmp_path, 6 * len(KINDS), 20261124)
+    assert not found.through, found.through[:5]
+    assert set(found.refused) | {"repeated"} == set(KINDS)
+    assert sum(found.refused.values()) + found.repeated == 6 * len(KINDS)
+
+
+ENVELOPE, ASKERS = "federation.envelope", "federation.askers"
+MUTANTS = {
+    "the signature of a reply is not checked": Mutant(
+        ASKERS, "AskerEnd._check", "not signed_by(verifying, signature, content)", "False"
+    ),
+    "the signature of a question is not checked": Mutant(
+        ENVELOPE, "SiteEnd.admitted", "not signed_by(asked.analyst, asked.signature, asked.signed)", "False"
+    ),
+    "no signature is one of the analyst's": Mutant(
+        ENVELOPE, "SiteEnd.admitted", "asked.signature and one.key", "one.key"
+    ),
+    "an envelope serves for any question": Mutant(
+        ENVELOPE, "SiteEnd.answer", "asked.nonce and not asked.fits(query)", "False"
+    ),
+    "an envelope serves for any site": Mutant(
+        ENVELOPE, "SiteEnd.admitted", 'asked.site not in ("", self._name)', "False"
+    ),
+    "a reply is bound to no question": Mutant(
+        ENVELOPE, "answered_text", '"question": asked.digest, "nonce": asked.nonce, ', ""
+    ),
+    "a reply is not bound to what it says": Mutant(
+        ENVELOPE, "answered_text", "message_digest(*reply.pack())", '""'
+    ),
+    "heads that nobody signed are believed": Mutant(
+        ENVELOPE, "SiteEnd._take", "not told.of(name, self._roster.verifying[name])", "False"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_attacks_see_what_is_not_checked(name, tmp_path):
+    with MUTANTS[name].applied():
+        assert attack(tmp_path, 6 * len(KINDS), 3).through
