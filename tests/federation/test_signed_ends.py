@@ -219,7 +219,7 @@ def sealed(query, site="north", key=ANALYST):
     "change",
     [
         {"site": "south"}, {"digest": "0" * 64}, {"session": "s"}, {"sequence": "7"}, {"nonce": "0" * 32},
-        {"analyst": IdentityKey().verifying}, {"signature": "0" * 128}, {"signature": ""}, {"analyst": ""},
+        {"analyst": IdentityKey(bytes([8]) * 32).verifying}, {"signature": "0" * 128}, {"signature": ""}, {"analyst": ""},
         {"head north": SignedHead.by(KEYS["north"], "north", Head(1, "0" * 64)).text},
         {"more": "x"}, {"sequence": "x"}, {"nonce": ""}, {"head north": "x"},
     ],
