@@ -35,6 +35,7 @@ from privinf.federation.site_ledger import FileJournal
 
 MADE_UP = {"simulation": True}
 KNOWN = {"roster": ROSTER, "key": ANALYST}
+STRANGER = IdentityKey(bytes([8]) * 32)
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def sealed(query, site="north", key=ANALYST):
     "change",
     [
         {"site": "south"}, {"digest": "0" * 64}, {"session": "s"}, {"sequence": "7"}, {"nonce": "0" * 32},
-        {"analyst": IdentityKey(bytes([8]) * 32).verifying}, {"signature": "0" * 128}, {"signature": ""}, {"analyst": ""},
+        {"analyst": STRANGER.verifying}, {"signature": "0" * 128}, {"signature": ""}, {"analyst": ""},
         {"head north": SignedHead.by(KEYS["north"], "north", Head(1, "0" * 64)).text},
         {"more": "x"}, {"sequence": "x"}, {"nonce": ""}, {"head north": "x"},
     ],
