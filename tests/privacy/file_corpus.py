@@ -29,7 +29,6 @@ from privinf.federation import (
     Site,
     SiteLedger,
     SitePolicy,
-    pinned_keys,
 )
 from privinf.federation.askers import HeadMemory
 from privinf.federation.envelope import SignedHead
@@ -231,7 +230,11 @@ def _plans() -> list[Kind]:
         id="patient",
         ids_sha256="ab" * 32,
     )
-    roster = pinned_keys(["north", "south"])[1]
+    owners = dict(zip(("north", "south"), HEAD_KEYS, strict=True))
+    roster = Roster(
+        {name: key.public for name, key in owners.items()},
+        {name: key.verifying for name, key in owners.items()},
+    )
     return [
         Kind(
             "plan", ".json", (plan.to_json() + "\n").encode(), pi.MixingPlan.load,
