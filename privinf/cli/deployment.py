@@ -11,18 +11,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from privinf.errors import AlignmentError, NotAvailableError, StorageError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
+from privinf.federation.envelope import Analyst
 from privinf.sealed import parse_json, read_text, save_text, unsealed
 
 BUNDLE, FEDERATION = "privinf-site-bundle", "privinf-federation"
-BUNDLE_FIELDS = ("format", "version", "name", "public", "node", "socket", "schema")
-FEDERATION_FIELDS = ("format", "version", "sites", "roster", "schema", "address", "authority")
+BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "socket", "schema")
+FEDERATION_FIELDS = (
+    "format", "version", "sites", "roster", "schema", "address", "authority", "analysts"
+)  # fmt: skip
+KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
 LOOK_EVERY = 0.25  # seconds between looks at what a process does
@@ -36,7 +40,7 @@ TAGGED = "superlink.privinf"
 def read_bundle(path: Path) -> dict[str, Any]:
     """Return what a site tells the others: name, public keys, socket, schema (StorageError if it is none)."""
     content = _record(path, "a site's bundle", BUNDLE, BUNDLE_FIELDS)
-    for field in ("name", "public", "node", "socket"):
+    for field in ("name", "public", "verifying", "node", "socket"):
         if not isinstance(content[field], str):
             raise StorageError(f"{path}: {field} must be a text")
     if not SITE_NAME.fullmatch(content["name"]):
@@ -49,9 +53,20 @@ def read_federation(path: Path) -> dict[str, Any]:
     return _record(path, "a federation", FEDERATION, FEDERATION_FIELDS)
 
 
+def analysts_of(given: Iterable[str]) -> list[dict[str, str]]:
+    """Return analysts given as NAME=KEY, as policies list them (ArgumentError if they are none)."""
+    found = []
+    for word in given:
+        name, sign, key = word.partition("=")
+        if not sign:
+            raise ArgumentError(f"{word}: write NAME=KEY, the key as privinf analyst key prints it")
+        found.append({"name": name, "key": key.strip().lower()})
+    return [{"name": one.name, "key": one.key} for one in Analyst.listed(found)]
+
+
 def _record(path: Path, what: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
     content = unsealed(parse_json(read_text(path, what), str(path)), what, fields)
-    if (content["format"], content["version"]) != (format, 1):
+    if (content["format"], content["version"]) != (format, KIT_VERSION):
         raise StorageError(f"{path} is not {what} of a version that this privinf reads")
     return content
 

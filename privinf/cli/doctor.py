@@ -69,7 +69,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     site = read_site(folder)
     try:
         reply = RemoteSite(site["socket"], timeout=5.0).handle(Query("describe"), site["name"])
-        told: dict[str, Any] = {"site": site["name"], "answers": not reply.error, "rows": reply.rows}
+        told: dict[str, Any] = {"site": site["name"], "answers": True}
+        told |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
     except PrivinfError:
         told = {"site": site["name"], "answers": False, "rows": None}
     ledger = read_site_ledger(folder / site["ledger"])
@@ -82,7 +83,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, indent=1))
         return
-    answers = f"answers, {told['rows']} rows" if told["answers"] else "does not answer"
+    rows = "its analysts alone" if told["rows"] is None else f"{told['rows']} rows"
+    answers = f"answers, {rows}" if told["answers"] else "does not answer"
     click.echo(f"site {told['site']}: {answers}")
     click.echo(f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
                f"{told['releases']} release(s); {told['left']:.4g} left")  # fmt: skip
@@ -199,11 +201,25 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
         return
     federation = read_federation(folder / site["federation"])
     roster, key = Roster.from_json(federation["roster"]), IdentityKey.load(folder / site["key"])
-    if roster.keys.get(site["name"]) != key.public:
+    wanted = key.verifying if roster.signed else None
+    if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, wanted):
         yield Finding(
             "error",
             "the roster has another key for this site, or none",
             "make the federation of the present bundles",
+        )
+    if not roster.signed:
+        yield Finding(
+            "warning",
+            "the roster has no verifying keys: replies are not signed, and privinf federation fit refuses it",
+            "make the federation of the present bundles",
+        )
+    listed = {one.key for one in read_policy(folder / site["policy"]).analysts}
+    if listed and not listed & {one["key"] for one in federation["analysts"]}:
+        yield Finding(
+            "warning",
+            "the policy lists none of the federation's analysts",
+            'list in "analysts" whom you want to answer: federation.json has their keys',
         )
     pinned = folder / "roster.json"
     if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:

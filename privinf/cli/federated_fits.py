@@ -301,5 +301,11 @@ def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:
         plan = read_plan(Path(config["plan"]), schema, simulation=bool(config["simulation"]))
         record = run_plan(plan, federation, overwrite=bool(config["overwrite"]))
     except PrivinfError as problem:
-        record = {"error": str(problem)}
-    save_text(config["told"], json.dumps(record), overwrite=True)
+        told_problem(problem, config)
+    else:
+        save_text(config["told"], json.dumps(record), overwrite=True)
+
+
+def told_problem(problem: PrivinfError, config: Mapping[str, Any]) -> None:
+    """Write why there are no results, where a run's configuration says."""
+    save_text(config["told"], json.dumps({"error": str(problem)}), overwrite=True)

@@ -16,8 +16,10 @@ import click
 
 from privinf.cli.deployment import (
     FEDERATION,
+    KIT_VERSION,
     LOOK_EVERY,
     TAGGED,
+    analysts_of,
     certificates,
     days_left,
     end,
@@ -33,9 +35,13 @@ from privinf.cli.deployment import (
 from privinf.cli.federated_fits import read_plan, run_plan
 from privinf.cli.outputs import FILE
 from privinf.errors import AlignmentError, ArgumentError
-from privinf.federation import Roster, SocketFederation
+from privinf.federation import IdentityKey, Roster, SocketFederation
+from privinf.federation.askers import EndOptions, ends_of
+from privinf.federation.checkpoint import HEADS_FILE
 from privinf.sealed import parse_json, read_text, save_text, sealed_json
 
+# In a federation's folder: by which questions are signed.
+ANALYST_KEY = "analyst.key"
 FIT = """# What is asked of the sites: privinf federation fit fit.toml
 # model = "MomentOLS", "FederatedGLM" or "DebiasedLasso"; or statistic = "column_sums", with [args] and mu
 model = "FederatedGLM"
@@ -77,16 +83,20 @@ def federation_group() -> None:
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True,
               help="How long the certificates hold.")  # fmt: skip
 @click.option("--sockets", is_flag=True, help="No Flower: all sites are daemons of this machine.")
+@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY",
+              help="Who asks, by privinf analyst key; default: a new key, FOLDER/analyst.key.")  # fmt: skip
 def init_command(
-    folder: Path, bundles: tuple[Path, ...], hosts: tuple[str, ...], port: int, days: int, sockets: bool
-) -> None:
+    folder: Path, bundles: tuple[Path, ...], hosts: tuple[str, ...], port: int, days: int, sockets: bool,
+    analysts: tuple[str, ...],
+) -> None:  # fmt: skip
     """Make a federation of the sites whose public bundles are given, in a new folder.
 
     \b
     privinf federation init hospitals *.bundle.json --host server.example
 
     federation.json in it is public, and goes to every site: the roster of keys, the schema, and the
-    certificate of the authority that signed the server's. ca.key and server.key stay where they are. Whoever
+    certificate of the authority that signed the server's. ca.key and server.key stay where they are, and so
+    does analyst.key, by which questions are signed unless --analyst names those who have a key. Whoever
     hands out the roster could put himself among the sites: let them compare its digest aloud.
     """  # noqa: D301
     if folder.exists():
@@ -94,9 +104,12 @@ def init_command(
     if not folder.absolute().parent.is_dir():
         raise ArgumentError(f"{folder.absolute().parent} is no folder")
     found = [read_bundle(path) for path in bundles]
-    roster = Roster(_by_name(found, "public"))
+    own = IdentityKey()
+    listed = analysts_of(analysts or [f"analyst={own.verifying}"])
+    roster = Roster(_by_name(found, "public"), _by_name(found, "verifying"))
     sites = {one["name"]: {"node": one["node"], "socket": one["socket"]} for one in found}
-    record = {"format": FEDERATION, "version": 1, "sites": sites, "roster": roster.to_json()}
+    record = {"format": FEDERATION, "version": KIT_VERSION, "sites": sites, "roster": roster.to_json()}
+    record |= {"analysts": listed}
     record |= {"schema": _schema(found), "address": "" if sockets else f"{hosts[0]}:{port}", "authority": ""}
     made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
@@ -114,6 +127,8 @@ def init_command(
             save_text(made / "schema.json", json.dumps(record["schema"], indent=1))
         save_text(made / "federation.json", sealed_json(record, indent=1) + "\n")
         save_text(made / "fit.toml", FIT)
+        if not analysts:
+            own.save(made / ANALYST_KEY)
         os.rename(made, folder)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -180,6 +195,8 @@ def up_command(folder: Path, listen: str) -> None:
 @click.argument("plan_file", type=FILE)
 @click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the federation; default: that of the plan.")  # fmt: skip
+@click.option("--key", "key_file", type=FILE,
+              help="Your secret key (privinf analyst key); default: the folder's analyst.key.")  # fmt: skip
 @click.option("--simulation", is_flag=True,
               help="Made-up rows: the plan may say epsilon = inf or a seed, if sites allow it.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace results that are there.")
@@ -188,8 +205,9 @@ def up_command(folder: Path, listen: str) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def fit_command(
-    plan_file: Path, folder: Path | None, simulation: bool, overwrite: bool, timeout: float, as_json: bool
-) -> None:
+    plan_file: Path, folder: Path | None, key_file: Path | None, simulation: bool, overwrite: bool,
+    timeout: float, as_json: bool,
+) -> None:  # fmt: skip
     """Fit a model to the rows of all sites, as a TOML file says.
 
     \b
@@ -197,24 +215,34 @@ def fit_command(
 
     Run it where the server runs. What a site refuses or does not answer is told with its name; what was
     charged stays charged, and a plan with a checkpoint goes on from there when the command is repeated.
+    Replies must be signed by the keys of federation.json, and heads.json beside it remembers how far each
+    site's ledger was: keep it.
     """  # noqa: D301
     folder = plan_file.parent if folder is None else folder
     record = read_federation(folder / "federation.json")
     schema = folder / "schema.json"
     plan = read_plan(plan_file, schema if schema.exists() else None, simulation=simulation)
+    ends = _ends(folder.absolute(), key_file)
     if record["address"]:
         words = {"simulation": simulation, "overwrite": overwrite, "plan": str(plan_file.absolute())}
         words |= {
             "schema": str(schema.absolute()) if schema.exists() else "",
             "sites": ",".join(record["sites"]),
         }
-        found = over_flower(folder, record, words, timeout)
+        found = over_flower(folder, record, words | ends, timeout)
     else:
         sockets = {name: one["socket"] for name, one in record["sites"].items()}
-        found = run_plan(plan, SocketFederation(sockets), overwrite=overwrite)
+        signed: EndOptions = {**ends_of(ends), "roster": Roster.from_json(record["roster"])}
+        found = run_plan(plan, SocketFederation(sockets, **signed), overwrite=overwrite)
     click.echo(json.dumps(found, indent=1) if as_json else found.get("summary", json.dumps(found, indent=1)))
     if not as_json:
         click.echo(f"written: {plan.out}.json")
+
+
+def _ends(folder: Path, key_file: Path | None) -> dict[str, str]:
+    """Return the files of an analyst's end: his key, if there is one, and what he remembers of ledgers."""
+    key = folder / ANALYST_KEY if key_file is None else key_file.absolute()
+    return {"key": str(key) if key.exists() else "", "heads": str(folder / HEADS_FILE)}
 
 
 def over_flower(
@@ -224,7 +252,8 @@ def over_flower(
     with tempfile.TemporaryDirectory(prefix="privinf") as made:
         app, told = Path(made), Path(made) / "told.json"
         (app / "fitapp").mkdir()
-        given = words | {"told": str(told)}
+        save_text(app / "roster.json", record["roster"])
+        given = words | {"told": str(told), "roster": str(app / "roster.json")}
         config = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
         save_text(app / "pyproject.toml", APP + config)
         for name, text in (
@@ -263,10 +292,10 @@ clientapp = "fitapp.client_app:app"
 [tool.flwr.app.config]
 """
 CLIENT = "from privinf.federation.flower import client_app\n\napp = client_app()\n"
-SERVER = """from privinf.cli.federated_fits import fit_over_flower
+SERVER = """from privinf.cli.federated_fits import fit_over_flower, told_problem
 from privinf.federation.flower import server_app
 
-app = server_app(fit_over_flower, timeout=180.0, patience=600.0)
+app = server_app(fit_over_flower, failed=told_problem, timeout=180.0, patience=600.0)
 """
 
 

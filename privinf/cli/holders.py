@@ -18,9 +18,11 @@ import click
 from privinf.accounting import Budget
 from privinf.cli.deployment import (
     BUNDLE,
+    KIT_VERSION,
     LOOK_EVERY,
     PAUSE,
     SITE_NAME,
+    analysts_of,
     end,
     environment,
     executable,
@@ -53,12 +55,14 @@ from privinf.sealed import save_text, sealed_json
               help="What the policy allows: masked sums, or also plain ones to a server.")  # fmt: skip
 @click.option("--min-sites", type=click.IntRange(2), default=2, show_default=True,
               help="Fewest sites over which a masked sum may go.")  # fmt: skip
+@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY",
+              help="Who alone may ask (privinf analyst key); default: who reaches the site.")  # fmt: skip
 @click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
 @click.pass_context
 def init_command(
     ctx: click.Context, name: str, data: Path, schema_file: Path | None, epsilon: float, delta: float,
-    trust: str, min_sites: int, simulation: bool, folder: Path | None,
+    trust: str, min_sites: int, analysts: tuple[str, ...], simulation: bool, folder: Path | None,
 ) -> None:  # fmt: skip
     """Make a site's folder: keys that stay in it, policy, schema, ledger, and a public bundle.
 
@@ -79,7 +83,9 @@ def init_command(
     terms = {"secure_sums": True, "min_sites": min_sites} | (
         {"trusted_server": True} if trust == "server" else {}
     )
-    policy = terms | ({"simulation": True} if simulation else {})
+    policy: dict[str, Any] = terms | ({"simulation": True} if simulation else {})
+    if analysts:
+        policy |= {"analysts": analysts_of(analysts)}
     made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
         schema = made / ("schema.toml" if schema_file is None else f"schema{schema_file.suffix}")
@@ -93,7 +99,8 @@ def init_command(
         private_text(made / "node.key", secret)
         save_text(made / "policy.json", json.dumps(policy, indent=1) + "\n")
         socket = str(folder.absolute() / f"{name}.sock")
-        bundle = {"format": BUNDLE, "version": 1, "name": name, "public": key.public, "node": public}
+        bundle: dict[str, Any] = {"format": BUNDLE, "name": name, "public": key.public}
+        bundle |= {"version": KIT_VERSION, "verifying": key.verifying, "node": public}
         bundle |= {"socket": socket, "schema": None if known.blank else known.to_dict()}
         save_text(made / f"{name}.bundle.json", sealed_json(bundle, indent=1) + "\n")
         words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}

@@ -138,6 +138,24 @@ class EndOptions(TypedDict, total=False):
     heads: str | PathLike[str] | None
 
 
+def ends_of(config: Mapping[str, Any]) -> EndOptions:
+    """Return roster, key and heads by the files that a configuration names; an absent or empty one is none.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be read, or is not what it should be.
+    """
+    found: EndOptions = {}
+    if path := config.get("roster"):
+        found["roster"] = Roster.from_json(read_text(path, "a roster"))
+    if path := config.get("key"):
+        found["key"] = IdentityKey.load(path)
+    if path := config.get("heads"):
+        found["heads"] = path
+    return found
+
+
 class AskerEnd:
     """What a federation does with every question and reply, where it was given a roster or a key.
 

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from privinf.doors import doors
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions
+from privinf.federation.askers import AskerEnd, CheckingEnds, EndOptions, ends_of
 from privinf.federation.envelope import Envelope, Fields, SiteEnd
 from privinf.federation.messages import LONGEST_ERROR, Message, Query, Reply, check_alike, lasting
 from privinf.federation.rounds import refusal_of
@@ -41,13 +41,7 @@ class FlowerOptions(EndOptions, total=False):
 
 
 def engine(name: str) -> Any:
-    """Return a module of flwr.
-
-    Raises
-    ------
-    NotAvailableError
-        It is not installed; the message names the extra that brings it.
-    """
+    """Return a module of flwr (NotAvailableError, which names the extra that brings it, if it is absent)."""
     try:
         return import_module(f"flwr.{name}")
     except ImportError:
@@ -238,6 +232,8 @@ def client_app(reach: Reach | None = None) -> Any:
 def server_app(
     analysis: Callable[[FlowerFederation, dict[str, Any]], None],
     sites: Sequence[str] | None = None,
+    *,
+    failed: Callable[[PrivinfError, dict[str, Any]], None] | None = None,
     **options: Unpack[FlowerOptions],
 ) -> Any:
     """Return the ServerApp that runs an analysis.
@@ -248,8 +244,11 @@ def server_app(
         Gets the federation and the run's configuration (``flwr run --run-config``).
     sites : sequence of str, optional
         As for `FlowerFederation`; by default those of the run's configuration, ``sites="north,south"``.
+    failed : callable (problem, configuration), optional
+        Told why there is no federation, or why the analysis ended, before that is raised.
     options
-        As for `FlowerFederation`.
+        As for `FlowerFederation`. Roster, key and heads may also be files at the server that the run's
+        configuration names: ``roster="roster.json" key="ada.key" heads="heads.json"``.
 
     Raises
     ------
@@ -261,7 +260,13 @@ def server_app(
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:
         config = dict(context.run_config)
-        analysis(FlowerFederation(grid, _named(config) if sites is None else sites, **options), config)
+        try:
+            words: FlowerOptions = {**options, **ends_of(config)}
+            analysis(FlowerFederation(grid, _named(config) if sites is None else sites, **words), config)
+        except PrivinfError as problem:
+            if failed is not None:
+                failed(problem, config)
+            raise
 
     return app
 
@@ -306,13 +311,7 @@ def packed(message: Message, envelope: Fields | None = None) -> Any:
 
 
 def unpacked(content: Mapping[str, Any]) -> Message:
-    """Return the message in a RecordDict.
-
-    Raises
-    ------
-    StorageError
-        It holds none.
-    """
+    """Return the message in a RecordDict (StorageError if it holds none)."""
     try:
         text = content["message"]["text"]
         return text, {name: array.numpy() for name, array in content["arrays"].items()}

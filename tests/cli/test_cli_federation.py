@@ -17,17 +17,22 @@ import statsmodels.api as sm
 from click.testing import CliRunner
 
 import privinf as pi
+from privinf.accounting.journal import Anchor
 from privinf.cli import main
 from privinf.cli.deployment import certificates, days_left, node_key
 from privinf.cli.federated_fits import read_plan, run_plan
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import (
+    IdentityKey,
     InProcessFederation,
+    Roster,
     Site,
+    SiteDaemon,
     SiteLedger,
     SitePolicy,
     pinned_keys,
 )
+from privinf.sealed import sealed_json
 
 NAMES = ("north", "south", "west")
 SCHEMA = {"ill": (0, 1), "age": (18, 90), "dose": (0, 10)}
@@ -78,23 +83,23 @@ def init(name, *more):
     return run("site", "init", name, "--data", f"{name}.csv", "--schema", "schema.json", *budget, *more)
 
 
-def made_federation(*more):
+def made_federation(*more, joined=()):
     for name in NAMES:
         assert init(name, *more).exit_code == 0
     bundles = [f"{name}/{name}.bundle.json" for name in NAMES]
-    made = run("federation", "init", "hospitals", *bundles, "--sockets")
+    made = run("federation", "init", "hospitals", *bundles, "--sockets", *joined)
     assert made.exit_code == 0, made.output
     for name in NAMES:
         Path(name, "federation.json").write_bytes(Path("hospitals/federation.json").read_bytes())
 
 
 @contextlib.contextmanager
-def sites_up():
-    """Start the three sites by `site up`, each in a process of its own; end them by SIGTERM."""
+def sites_up(names=NAMES):
+    """Start sites by `site up`, each in a process of its own; end them by SIGTERM."""
     command = [sys.executable, "-m", "privinf", "site", "up"]
     started = [
         subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for name in NAMES
+        for name in names
     ]
     try:
         for process in started:
@@ -107,7 +112,64 @@ def sites_up():
         ended = [process.wait(60) for process in started]
         for process in started:
             process.communicate()
-    assert ended == [0, 0, 0]
+    assert ended == [0] * len(names)
+
+
+def plan(**words):
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in words.items())
+    Path("hospitals/fit.toml").write_text(
+        f'model = "MomentOLS"\nformula = "ill ~ age + dose"\nepsilon = 1.0\ndelta = 1e-6\n{text}'
+    )
+
+
+def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(folder):
+    made_federation()
+    ledgers = [Path(name, f"{name}.ledger").resolve() for name in NAMES]
+    anchors = [Anchor.of(path, None).path for path in ledgers]
+    kept = {path: path.read_bytes() for path in (*ledgers, *anchors)}
+    with sites_up():
+        plan(out="first")
+        fitted = run("federation", "fit", "hospitals/fit.toml")
+        assert fitted.exit_code == 0, fitted.output
+    for path, content in kept.items():  # of all sites: the analyst alone remembers
+        path.write_bytes(content)
+    with sites_up():
+        plan(out="second")
+        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "put the latest copy back")
+        assert not Path("hospitals/second.json").exists()
+        os.rename("hospitals/heads.json", "heads.json")
+        assert run("federation", "fit", "hospitals/fit.toml").exit_code == 0  # nobody remembers
+    os.rename("heads.json", "hospitals/heads.json")
+    own = IdentityKey()
+    roster = Roster.from_json(json.loads(Path("hospitals/federation.json").read_text())["roster"])
+    forged = Roster({**roster.keys, "north": own.public}, {**roster.verifying, "north": own.verifying})
+    policy = SitePolicy(secure_sums=True)
+    site = Site(table("north"), pi.Schema(SCHEMA), policy=policy, key=own, roster=forged)
+    with sites_up(("south", "west")), SiteDaemon(site, "north", "north/north.sock").started():
+        refused(run("federation", "fit", "hospitals/fit.toml"), "site 'north'", "is not signed by the key")
+    assert len(site.ledger) == 0
+
+
+def test_only_listed_analysts_are_answered(folder):
+    key = {name: run("analyst", "key", f"{name}.key").stdout.strip() for name in ("ada", "bob")}
+    ada = ["--analyst", f"ada={key['ada']}"]
+    made_federation("--min-sites", "3", *ada, joined=ada)
+    assert not Path("hospitals/analyst.key").exists()
+    assert "nothing is wrong" in run("site", "doctor", "north").output
+    plan(out="fit")
+    with sites_up():
+        asked = ["federation", "fit", "hospitals/fit.toml"]
+        refused(run(*asked), "none of them signed this question")
+        refused(run(*asked, "--key", "bob.key"), "none of them signed this question")
+        assert "answers, its analysts alone" in run("site", "status", "north").output
+        fitted = run(*asked, "--key", "ada.key")
+        assert fitted.exit_code == 0, fitted.output
+    told = json.loads(Path("hospitals/federation.json").read_text())
+    assert told["analysts"] == [{"name": "ada", "key": key["ada"]}]
+    told |= {"analysts": [{"name": "bob", "key": key["bob"]}]}
+    del told["sha256"]
+    Path("north/federation.json").write_text(sealed_json(told))
+    assert "lists none of the federation's analysts" in run("site", "doctor", "north").output
 
 
 def test_nine_commands_from_nothing_to_a_fitted_model(folder):
@@ -140,10 +202,12 @@ def test_nine_commands_from_nothing_to_a_fitted_model(folder):
 def test_no_secret_leaves_the_sites_folder(folder):
     made_federation()
     secrets = [Path(name, f"{name}.key").read_text().split()[0] for name in NAMES]
+    secrets.append(Path("hospitals/analyst.key").read_text().split()[0])
     secrets += [Path(name, "node.key").read_text().splitlines()[1] for name in NAMES]
     for path in Path("hospitals").rglob("*"):
-        if path.is_file():
+        if path.is_file() and path.name != "analyst.key":
             assert not any(secret in path.read_text() for secret in secrets)
+    assert Path("hospitals/analyst.key").stat().st_mode & 0o077 == 0
     for name in NAMES:
         assert not any(secret in Path(name, f"{name}.bundle.json").read_text() for secret in secrets)
         for file in (f"{name}.key", "node.key", f"{name}.ledger"):
@@ -254,10 +318,10 @@ def spoil(what):
             (site / "policy.json").write_text('{"secure_sums": true, "min_sites": 4}')
         case "roster":
             other = {name: key.public for name, key in pinned_keys(NAMES)[0].items()}
-            (site / "roster.json").write_text(pi.federation.Roster(other).to_json())
+            (site / "roster.json").write_text(Roster(other).to_json())
         case "other key":
             (site / "north.key").unlink()
-            pi.federation.IdentityKey().save(site / "north.key")
+            IdentityKey().save(site / "north.key")
         case "schema":
             schema = pi.Schema({**SCHEMA, "age": (0, 100)})
             (site / "schema.json").write_text(json.dumps(schema.to_dict()))
@@ -327,15 +391,17 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
         (["federation", "init", "new", "schema.json"], "is not a site's bundle"),
         (["federation", "init", "new", "one.json", "one.json"], "name of one site"),
         (["federation", "init", "new", "path.json", "one.json"], "letters, digits"),
+        (["federation", "init", "new", "old.json", "one.json"], "of a version that this privinf reads"),
+        (["federation", "init", "new", "one.json", "--analyst", "ada"], "write NAME=KEY"),
+        (["site", "init", "new", "--data", "north.csv", "--analyst", "ada=1"], "is no public key of Ed25519"),
     ],
 )
 def test_init_refuses_in_one_line(folder, given, told):
-    from privinf.sealed import sealed_json
-
     Path("full").mkdir()
-    one = {"format": "privinf-site-bundle", "version": 1, "name": "one", "public": "1" * 64, "node": "n",
-           "socket": "s", "schema": None}  # fmt: skip
+    one = {"format": "privinf-site-bundle", "version": 2, "name": "one", "public": "1" * 64,
+           "verifying": "1" * 64, "node": "n", "socket": "s", "schema": None}  # fmt: skip
     Path("one.json").write_text(sealed_json(one))
+    Path("old.json").write_text(sealed_json(one | {"version": 1}))
     Path("path.json").write_text(sealed_json(one | {"name": "../one"}))
     budget = ["--epsilon", "4", "--delta", "1e-6"] if given[0] == "site" else []
     before = sorted(os.listdir())

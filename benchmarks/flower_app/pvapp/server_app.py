@@ -1,4 +1,4 @@
 from privinf.federation.flower import server_app
-from pvapp.analysis import fit
+from pvapp.analysis import failed, fit
 
-app = server_app(fit, timeout=90.0, patience=600.0)
+app = server_app(fit, failed=failed, timeout=90.0, patience=600.0)
