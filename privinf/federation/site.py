@@ -35,8 +35,9 @@ from privinf.federation.secure.site import (
     quantised,
     read_terms,
 )
+from privinf.federation.sessions import Journal
 from privinf.federation.site_designs import SiteDesigns
-from privinf.federation.site_ledger import Journal, SiteLedger
+from privinf.federation.site_ledger import SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.rows import as_rows, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock

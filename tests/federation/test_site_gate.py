@@ -21,7 +21,7 @@ from privinf.federation import (
     SitePolicy,
     TrustedServer,
 )
-from privinf.federation.site_ledger import Journal
+from privinf.federation.sessions import Journal
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import SiteOp
