@@ -3,7 +3,8 @@
 A line is ``<tag> <JSON object>``; its tag is the HMAC-SHA256, under the secret in the first line, of the tag
 before it and its own text. The last tag stands for all lines; with their number it is the `Head`. An anchor,
 a small file in another folder, says which head was the last: a journal that was cut or put back to an older
-copy does not hold it. Local disks only: the lock on the file itself is the system's flock.
+copy does not hold it. What a line says under "private" is not under its tag, so that no head depends on it.
+Local disks only: the lock on the file itself is the system's flock.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from privinf.sealed import parse_json, read_text, sealed_json, unsealed, written
 from privinf.validation import check_path
 
 CHAINED_VERSION = 2
+PRIVATE = "private"
 ANCHOR, ANCHOR_FIELDS = "privinf-anchor", ("format", "version", "id", "path", "count", "tag")
 
 
@@ -96,8 +98,18 @@ class Anchor:
 def encoded(secret: str, before: str, line: Mapping[str, Any]) -> tuple[bytes, str]:
     """Return a line as it is written after the tag of the line before it, and its own tag."""
     text = json.dumps(line, sort_keys=True, allow_nan=False)
-    tag = tag_after(secret, before, text)
+    tag = tag_after(secret, before, chained(line, text))
     return f"{tag} {text}\n".encode(), tag
+
+
+def chained(line: Mapping[str, Any], text: str) -> str:
+    """Return what of a line its tag is of: its text, without what is private in it."""
+    if PRIVATE not in line:
+        return text
+    if text != json.dumps(line, sort_keys=True, allow_nan=False):
+        return ""  # written by somebody else
+    public = {name: value for name, value in line.items() if name != PRIVATE}
+    return json.dumps(public, sort_keys=True, allow_nan=False)
 
 
 def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -112,7 +124,7 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
         first = lines[0] if lines else line
         if not isinstance(line, dict) or not isinstance(first.get("secret"), str):
             break
-        if tag != tag_after(first["secret"], tags[-1] if tags else "", text):
+        if tag != tag_after(first["secret"], tags[-1] if tags else "", chained(line, text)):
             break
         lines.append(line)
         tags.append(tag)

@@ -10,7 +10,7 @@ import click
 from privinf.cli.doctor import doctor_command, status_command
 from privinf.cli.federations import federation_group
 from privinf.cli.fits import fit_command, report_command, study_command
-from privinf.cli.holders import init_command, up_command
+from privinf.cli.holders import init_command, rebase_command, up_command
 from privinf.cli.inputs import read_toml
 from privinf.cli.ledgers import ledger_group
 from privinf.cli.outputs import FILE, SafeGroup
@@ -87,5 +87,5 @@ COMMANDS = (
 )  # fmt: skip
 for one in COMMANDS:
     main.add_command(one)
-for one in (init_command, up_command, doctor_command, status_command):
+for one in (init_command, up_command, rebase_command, doctor_command, status_command):
     site_group.add_command(one)

@@ -35,11 +35,12 @@ from privinf.cli.deployment import (
 )
 from privinf.cli.doctor import FOLDER, findings, read_site
 from privinf.cli.inputs import read_schema_file
+from privinf.cli.ledgers import anchor_option, json_option
 from privinf.cli.outputs import FILE
 from privinf.cli.schemas import suggest_command
-from privinf.cli.sites import serve_command
+from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_rows
 from privinf.errors import ArgumentError
-from privinf.federation import IdentityKey, Roster, SiteLedger
+from privinf.federation import IdentityKey, Roster, Site, SiteLedger
 from privinf.sealed import save_text, sealed_json
 
 
@@ -156,6 +157,53 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
             schema_file=folder / site["schema"], formula=None, policy_file=folder / site["policy"],
             key_file=folder / site["key"], roster_file=folder / "roster.json",
         )  # fmt: skip
+
+
+@click.command("rebase")
+@click.argument("folder", type=FOLDER, required=False)
+@click.option("--data", type=click.Path(path_type=Path), help="The rows as they are now.")
+@click.option("--schema", "schema_file", type=FILE, help="The schema as it is now.")
+@click.option("--policy", "policy_file", type=FILE, help="The policy as it is now.")
+@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of privinf site serve.")
+@anchor_option
+@json_option
+def rebase_command(
+    folder: Path | None, data: Path | None, schema_file: Path | None, policy_file: Path | None,
+    ledger_file: Path | None, anchor: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Record that a site's rows, schema or policy are meant to be others than those of its ledger.
+
+    \b
+    privinf site rebase north
+    privinf site rebase --data rows.csv --schema schema.json --policy policy.json --ledger north.ledger
+
+    A ledger remembers what it was first served with, and site up and site serve refuse anything else: a file
+    that was cut, rows in another order. Stop the site first. All charges stay, since the people may be the
+    same; questions that were charged before are not answered from new rows.
+    """  # noqa: D301
+    parts = [data, schema_file, policy_file, ledger_file]
+    if folder is not None:
+        site = read_site(folder)
+        own = [folder / site[word] for word in ("data", "schema", "policy", "ledger")]
+        parts = [own_path if given is None else given for given, own_path in zip(parts, own, strict=True)]
+    rows_file, schema_path, policy_path, ledger_path = parts
+    if rows_file is None or schema_path is None or policy_path is None or ledger_path is None:
+        raise ArgumentError("name the site's folder, or --data, --schema, --policy and --ledger")
+    schema, policy = read_schema_file(schema_path), read_policy(policy_path)
+    rows = site_rows(rows_file, schema)
+    with opened_ledger(ledger_path, anchor) as ledger:
+        before = ledger.journal.pin
+        Site(rows, schema, policy=policy, ledger=ledger, rebase=True)
+        now, changed = ledger.journal.pin, ledger.journal.latest_change
+    assert now is not None
+    done = "pinned" if before is None else "rebased" if now != before else "unchanged"
+    told = {"done": done, "changed": list(changed) if done == "rebased" else [], "rows": now.rows}
+    told |= {"rows_before": None if before is None else before.rows}
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    what = f" ({', '.join(changed)})" if done == "rebased" else ""
+    click.echo(f"{ledger_path}: {done}{what}, {now.rows} rows; all charges stay")
 
 
 @contextmanager

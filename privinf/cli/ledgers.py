@@ -18,7 +18,7 @@ from privinf.accounting.journal import Anchor
 from privinf.cli.outputs import FILE, NEW_FILE, check_free
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
-from privinf.federation.site_ledger import FORMAT, read_site_ledger
+from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
 from privinf.sealed import parse_json, read_bytes
 
 anchor_option = click.option(
@@ -81,7 +81,9 @@ def show_command(path: Path, as_json: bool) -> None:
 
     Of either kind of ledger, also while a site has its own open.
     """  # noqa: D301
-    told = _told(read_site_ledger(path) if _is_site(path) else LedgerFile(path))
+    site = _is_site(path)
+    told = _told(read_site_ledger(path) if site else LedgerFile(path))
+    told |= {"bound": read_pins(path)} if site else {}
     if as_json:
         click.echo(json.dumps(told, allow_nan=False))
         return
@@ -92,6 +94,9 @@ def show_command(path: Path, as_json: bool) -> None:
     click.echo(f"{told['releases']} release(s) about one {told['name']}")
     for label, one in told["by_label"].items():
         click.echo(f"  {label}: {one['releases']}, epsilon {one['epsilon']:.4g}")
+    for pin in told.get("bound", ()):
+        what = f"rebased: other {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows in order"
+        click.echo(f"{what}; {pin['rows']} rows")
 
 
 def _told(ledger: Ledger) -> dict[str, Any]:

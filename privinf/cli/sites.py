@@ -18,6 +18,8 @@ from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger
 from privinf.federation.secure.masking import PairKeys
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.catalogue import SITE_OPS, look_up
+from privinf.mechanisms.rows import Rows
+from privinf.schema import Schema
 from privinf.sealed import parse_json, read_text, save_text
 
 FLAGS = tuple(one.name for one in fields(SitePolicy) if one.default is False)
@@ -184,7 +186,8 @@ def serve_command(
         --ledger clinic.ledger \\
         --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
 
-    The ledger is made before, once: privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6.
+    The ledger is made before, once: privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6. The
+    first start binds it to these rows, schema and policy; a change is recorded by privinf site rebase.
     Rows, key and ledger stay in this process. Run it under an account of its own that alone can read these
     files; whoever may open the socket (the account itself, or --group) may ask, and the policy and the
     ledger's limit decide. What happens is logged to the standard error, a line of JSON for each question.
@@ -192,7 +195,7 @@ def serve_command(
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     content = _content(name, data, files)
     with ExitStack() as stack:
-        ledger = stack.enter_context(_ledger(ledger_file, anchor))
+        ledger = stack.enter_context(opened_ledger(ledger_file, anchor))
         site = Site(**content, ledger=ledger)
         for column, reason in site.defects.items():
             click.echo(f"Warning: {column} is not offered: {reason}", err=True)
@@ -212,10 +215,16 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
     schema, formula = read_schema_file(files["schema_file"]), files["formula"]
     design = schema if formula is None else schema.design(formula)
+    rows = site_rows(data, schema)
+    return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
+
+
+def site_rows(data: Path, schema: Schema) -> Rows:
+    """Return the declared columns of a site's file (SchemaError if it has no rows)."""
     rows = table_rows(data, [*schema.columns], schema)
     if not len(rows):
         raise SchemaError(f"{data.name} has no rows: a site needs at least one")
-    return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
+    return rows
 
 
 def read_policy(path: Path) -> SitePolicy:
@@ -254,7 +263,7 @@ def _identity(
     return key, roster
 
 
-def _ledger(path: Path, anchor: Path | None) -> SiteLedger:
+def opened_ledger(path: Path, anchor: Path | None) -> SiteLedger:
     """Open a ledger that is there: serving makes none, or a restart could begin anew."""
     try:
         return SiteLedger.open(path, anchor=anchor)

@@ -30,6 +30,7 @@ class Journal:
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
+        self._outdated: set[str] = set()
         self.peers: dict[str, SignedHead] = {}
 
     def introduce(self, digest: str, most: int) -> None:
@@ -55,10 +56,16 @@ class Journal:
         Raises
         ------
         NotAvailableError
-            Another question was asked at this position of the session, or later in it.
+            Another question was asked at this position of the session, or later in it; or the question was
+            charged for other rows than the site has now.
         BudgetExceededError
             The ledger's limit would be passed; nothing is remembered.
         """
+        if digest in self._outdated:
+            raise NotAvailableError(
+                "this question was charged before the site's rows or schema were changed (privinf site "
+                "rebase), and its answer would be another one: begin a new session"
+            )
         if digest in self._charged:
             return
         if query.sequence <= self._last.get(query.session, -1):

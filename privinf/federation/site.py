@@ -21,6 +21,7 @@ from privinf.errors import (
     UnavailableColumnsWarning,
     UnforeseenError,
 )
+from privinf.federation.binding import Bound
 from privinf.federation.envelope import Analyst
 from privinf.federation.messages import Query, Reply
 from privinf.federation.policy import SitePolicy
@@ -44,6 +45,7 @@ from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import Reach, SiteOp
 from privinf.schema import Design, Schema
 from privinf.typing import Floats, Table
+from privinf.validation import check_flag
 from privinf.version import __version__
 
 NOTHING: Floats = np.empty(0)
@@ -78,9 +80,13 @@ class Site:
         What the holder allows; the default sends nothing but a description of the columns.
     ledger : Ledger, optional
         The holder's own account; by default a new one. A limit there is enforced by the site. With a
-        `SiteLedger` what was charged and sent outlives the process.
+        `SiteLedger` what was charged and sent outlives the process, and the ledger is bound to these rows,
+        in their order, and to schema and policy.
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
+    rebase : bool
+        Whether a `SiteLedger` may be bound to other rows, schema or policy than before: it records that, and
+        keeps all charges.
 
     Raises
     ------
@@ -88,6 +94,8 @@ class Site:
         There are no rows, or y and X differ in length.
     SchemaError
         The rows do not fit the design, or have missing or infinite values; the response has no bounds.
+    StorageError
+        The ledger is bound to others (`rebase`), or is not what it was (`SiteLedger`).
 
     Warns
     -----
@@ -128,6 +136,7 @@ class Site:
         ledger: Ledger | None = None,
         key: IdentityKey | None = None,
         roster: Roster | None = None,
+        rebase: bool = False,
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
             raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
@@ -138,7 +147,10 @@ class Site:
         self.policy = SitePolicy() if policy is None else policy
         self.ledger = check_ledger(ledger)
         self._designs = SiteDesigns(opened, schema)
-        self._journal = self.ledger.journal if isinstance(self.ledger, SiteLedger) else Journal(self.ledger)
+        self._journal = Journal(self.ledger)
+        if isinstance(self.ledger, SiteLedger):
+            bound = Bound.of(self.size, self._designs.digest, schema, self.policy)
+            self._journal = self.ledger.journal.bind(bound, rebase=check_flag(rebase, "rebase"))
         self._reaches: OrderedDict[tuple[SiteOp, str, bool], Reach] = OrderedDict()
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)

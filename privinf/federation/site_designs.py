@@ -82,6 +82,10 @@ class SiteDesigns:
         """Why columns are unavailable: for the holder alone."""
         return dict(self._opened.defects)
 
+    def digest(self, key: bytes) -> str:
+        """Return the digest of the rows under a key: for the holder's ledger alone."""
+        return self._opened.digest(key)
+
     def check_again(self) -> None:
         """Raise SchemaError if the rows were changed into what cannot be opened: for the holder alone."""
         self._opened.check_again()

@@ -1,9 +1,9 @@
-"""What a site remembers of its answers: in memory, or in a file that is on disk before a reply leaves."""
+"""A site's ledger in a file: charges and answers are on disk before a reply leaves."""
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import Account, check_budget, door_to, enlist
 from privinf.doors import doors
 from privinf.errors import ArgumentError, StorageError
+from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead
 from privinf.federation.messages import Query, Reply
 from privinf.federation.sessions import Journal
@@ -49,15 +50,18 @@ class SiteLedger(Ledger):
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its question,
-    one for every reply, one for every new design, and one for heads of other sites; each, and the anchor
-    after it, has reached the disk before anything is read or sent. After a crash the same question gets
-    the very bytes that it got before, or is answered for the first time, and is not charged again; a
-    half-written last line is dropped if the anchor says that nothing was done on its strength. Lines are
-    chained under a secret of the ledger, which is in its first line: the file is readable by its owner
-    alone. Before every answer the file is looked at: one that was deleted, replaced or changed under a
-    living site answers no more. Whoever puts ledger and anchor back together, to one and the same earlier
-    state, while no site has them open, is noticed by those alone who remember a later head.
+    **Privacy.** One line is appended for every charge, with the digest and the position of its question, one
+    for every reply, one for every new design, one for heads of other sites, and one for what the site is made
+    of; each, and the anchor after it, has reached the disk before anything is read or sent. After a crash the
+    same question gets the very bytes that it got before, or is answered for the first time, and is not
+    charged again; a half-written last line is dropped if the anchor says that nothing was done on its
+    strength. Lines are chained under a secret of the ledger, which is in its first line: the file is readable
+    by its owner alone. It is bound to the rows, in their order, the schema and the policy of the site that it
+    is given to first: what another is made of is refused until `Site(..., rebase=True)` or ``privinf site
+    rebase`` records the change; that these first rows are all cannot be known. Before every answer the file
+    is looked at: one that was deleted, replaced or changed under a living site answers no more. Whoever puts
+    ledger and anchor back together, to one and the same earlier state, while no site has them open, is
+    noticed by those alone who remember a later head.
 
     Examples
     --------
@@ -143,6 +147,8 @@ class FileJournal(Journal):
         self.path = path
         limit = None if budget is None else budget.to_dict()
         header = None if name is None else {"name": name, "budget": limit}
+        self.pin: Pin | None = None
+        self.rebases, self.latest_change = 0, tuple[str, ...]()
         self._chain = Chain(path, FORMAT, anchor, header)
         try:
             self._take_up(budget)
@@ -191,6 +197,8 @@ class FileJournal(Journal):
         if "session" in line:
             self._last[line["session"]] = int(line["sequence"])
             self._charged.add(line["digest"])
+        if "bound" in line:
+            self._rebound(Pin.read(line), line.get("rebase", ()))
         if "design" in line:
             self._designs.setdefault(str(line["design"]), len(self._designs))
         for name, text in line.get("heads", {}).items():
@@ -212,6 +220,35 @@ class FileJournal(Journal):
 
     def _note(self, design: str) -> None:
         self.append({"design": design})
+
+    def bind(self, site: Bound, *, rebase: bool) -> FileJournal:
+        """Pin what the site is made of, or compare it with what was pinned; return this journal.
+
+        Raises
+        ------
+        StorageError
+            It is made of something else, and `rebase` does not say that this is meant.
+        """
+        secret = str(self._chain.lines[0]["secret"])
+        changed = () if self.pin is None else self.pin.changed(site, secret)
+        if self.pin is not None and changed and not rebase:
+            raise StorageError(
+                f"the ledger {self.path} is of other {self.pin.told(changed, site.rows)}: put back what it "
+                "was opened with, or record the change, which keeps all charges: privinf site rebase"
+            )
+        if self.pin is None or changed:
+            pin = Pin.of(site, secret)
+            self.append(pin.line(changed))
+            self._rebound(pin, changed)
+        return self
+
+    def _rebound(self, pin: Pin, changed: Collection[str]) -> None:
+        """Take up a pin; what was charged for other rows is not answered from these."""
+        self.pin = pin
+        if changed:
+            self.rebases, self.latest_change = self.rebases + 1, tuple(changed)
+        if {"rows", "schema"}.intersection(changed):
+            self._outdated |= self._charged
 
     def witness(self, heads: Mapping[str, SignedHead]) -> None:
         """Keep heads of other sites: on disk when this returns."""
@@ -235,11 +272,24 @@ def read_site_ledger(path: Path) -> Ledger:
     StorageError
         It is damaged, or no site's ledger of version 2.
     """
-    content = read_bytes(path, "a site's ledger", most=None)
-    lines, _ = verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)
+    lines = _lines_of(path)
     account = _account_of(lines[0], path)
     account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
     return door_to(account)
+
+
+def read_pins(path: Path) -> list[Mapping[str, Any]]:
+    """Return what a site's ledger was bound to, in order: `rows`, and what was `changed` by a rebase.
+
+    Digests are left out: they stay in the file.
+    """
+    found = [line for line in _lines_of(path) if "bound" in line]
+    return [{"rows": line["bound"]["rows"], "changed": line.get("rebase", [])} for line in found]
+
+
+def _lines_of(path: Path) -> list[dict[str, Any]]:
+    content = read_bytes(path, "a site's ledger", most=None)
+    return verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)[0]
 
 
 def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -11,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
-from privinf.mechanisms.rows import Rows, needed, unit_codes
-from privinf.schema import Design, Schema
+from privinf.mechanisms.rows import BLOCK, Rows, needed, unit_codes
+from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
 from privinf.typing import ColumnLike, Floats, Label
 
@@ -51,12 +54,13 @@ class OpenedRows:
     **Privacy.** Holds raw rows. Not pickled and not shown.
     """
 
-    __slots__ = ("_design", "_matrix", "_reader", "_response", "_size", "defects", "ordered")
+    __slots__ = ("_declared", "_design", "_matrix", "_reader", "_response", "_size", "defects", "ordered")
 
     def __init__(self, rows: Rows, schema: Schema | Design) -> None:
         self._design = schema if isinstance(schema, Design) and schema.schema is None else None
         self._matrix: Floats | None = None
         self._reader: Reader | None = None
+        self._declared: Schema | None = None
         self.defects: Mapping[str, str] = MappingProxyType({})
         rows = rows.opened(_declared(schema), schema.schema if isinstance(schema, Design) else schema)
         self.ordered = rows.ordered
@@ -85,6 +89,7 @@ class OpenedRows:
         declared = schema.schema if isinstance(schema, Design) else schema
         assert declared is not None
         unit_codes(declared, rows)
+        self._declared = declared
         self._reader = Reader(rows.features, declared, rows.missing)
         self.defects = MappingProxyType(self._reader.defects(declared.columns))
         if isinstance(schema, Design):
@@ -102,6 +107,47 @@ class OpenedRows:
                 _numbers(self._response)
         except SchemaError as error:
             raise SchemaError(f"the rows were changed after they were given: {error}") from None
+
+    def digest(self, key: bytes) -> str:
+        """Return the HMAC-SHA256, under a key, of all declared columns that could be opened, row after row.
+
+        Numbers count as doubles, factors by their levels' texts, so that a table has one digest, whichever
+        file it stands in and in whatever blocks it was read. Rows without places of their own are sorted.
+
+        **Privacy.** A function of every row: it stays with the holder, as its key does.
+        """
+        named = self._columns()
+        order = None if self.ordered else np.lexsort([values for values, _ in named.values()])
+        whole = hmac.new(key, f"{self._size} rows".encode(), hashlib.sha256)
+        for name, (values, levels) in sorted(named.items()):
+            one = hmac.new(key, json.dumps([name, levels is None]).encode(), hashlib.sha256)
+            for start in range(0, self._size, BLOCK):
+                part = slice(start, start + BLOCK)
+                block = values[part] if order is None else values[order[part]]
+                one.update(
+                    (block + 0.0).astype("<f8").tobytes() if levels is None else levels[block].tobytes()
+                )
+            whole.update(one.digest())
+        return whole.hexdigest()
+
+    def _columns(self) -> dict[str, tuple[Any, Any]]:
+        """Return values of each column, with digests of a factor's levels by its codes."""
+        found: dict[str, tuple[Any, Any]] = {}
+        if self._response is not None:
+            found["response"] = self._response, None
+        if self._reader is None:
+            assert self._matrix is not None
+            return found | {f"column {j}": (column, None) for j, column in enumerate(self._matrix.T)}
+        assert self._declared is not None
+        for name, declared in self._declared.columns.items():
+            if name in self.defects:
+                continue
+            if isinstance(declared, Factor):
+                texts = [hashlib.sha256(repr(level).encode()).digest() for level in declared.levels]
+                found[f"column {name}"] = self._reader.codes(name), np.array(texts, dtype="S32")
+            else:
+                found[f"column {name}"] = self._reader.number(name), None
+        return found
 
     @property
     def unavailable(self) -> tuple[str, ...]:

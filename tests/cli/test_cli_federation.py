@@ -196,6 +196,7 @@ def test_nine_commands_from_nothing_to_a_fitted_model(folder):
         assert "epsilon 2 of 4" in run("site", "status", "north").output
     with SiteLedger("north/north.ledger") as ledger:
         assert len(ledger) == 1
+    assert "unchanged" in run("site", "rebase", "north").output
     assert "does not answer" in run("site", "status", "north").output
 
 

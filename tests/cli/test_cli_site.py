@@ -118,6 +118,27 @@ def test_a_daemon_from_files_is_killed_and_started_again(folder):
         assert ledger.budget == Budget(epsilon=4.0, delta=1e-6)
 
 
+def test_other_rows_are_not_served_until_it_is_recorded(folder):
+    parts = [word for name in ("--data", "--schema", "--policy", "--ledger") for word in (name, CALL[name])]
+    first = json.loads(run("rebase", *parts, "--json").output)
+    assert first == {"done": "pinned", "changed": [], "rows": 50, "rows_before": None}
+    assert "unchanged" in run("rebase", *parts).output
+    whole = (folder / "rows.csv").read_text()
+    (folder / "rows.csv").write_text(whole[:-9])
+    (folder / "policy.json").write_text('{"trusted_server": true}')
+    refused = run(*words())
+    assert refused.exit_code == 2
+    assert "50 then, 50 now" in " ".join(refused.output.split())
+    assert "privinf site rebase" in refused.output
+    assert run("rebase", "--ledger", "north.ledger").exit_code == 2
+    done = run("rebase", *parts).output
+    assert "rebased (rows, policy), 50 rows; all charges stay" in done
+    with running():
+        assert run("rebase", *parts).exit_code == 2  # while it is open
+    shown = CliRunner().invoke(main, ["ledger", "show", "north.ledger"], prog_name="privinf").output
+    assert "rebased: other rows, policy; 50 rows" in shown
+
+
 def test_a_policy_that_lists_its_designs(folder):
     printed = run("design", "y ~ u + g", "--schema", "schema.json")
     known = Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1})

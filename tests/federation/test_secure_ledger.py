@@ -155,7 +155,7 @@ def test_a_torn_last_line_is_dropped_and_other_damage_is_told(tmp_path):
         assert [entry.loss.mu for entry in ledger.entries] == [0.5, 0.1]
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
-    assert len(lines) == 4
+    assert len(lines) == 5
     for damaged in (
         whole[:-1],
         whole[:-20],

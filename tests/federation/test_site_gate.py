@@ -317,7 +317,7 @@ def test_the_count_outlives_the_process_and_ledgers_without_designs_load(tmp_pat
     with SiteLedger(path) as ledger:
         assert not Site(table(), SCHEMA, policy=policy, ledger=ledger)._journal._designs
         stricter = SitePolicy(trusted_server=True, new_designs=0)
-        site = Site(table(), SCHEMA, policy=stricter, ledger=ledger)
+        site = Site(table(), SCHEMA, policy=stricter, ledger=ledger, rebase=True)
         assert site.handle(design_query(SCHEMA.design("y ~ age")), "north").error
 
 

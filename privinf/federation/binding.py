@@ -1,0 +1,126 @@
+"""What a site's ledger is bound to: rows in order, schema and policy, by digests that never leave."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any
+
+from privinf.accounting.journal import PRIVATE
+from privinf.federation.policy import SitePolicy
+from privinf.schema import Design, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a site is made of.
+
+    Attributes
+    ----------
+    rows : int
+        How many there are; public.
+    digest : callable
+        Returns the digest of the rows under a key (`OpenedRows.digest`).
+    schema, policy : mapping
+        JSON-ready.
+    """
+
+    rows: int
+    digest: Callable[[bytes], str]
+    schema: Mapping[str, Any]
+    policy: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, rows: int, digest: Callable[[bytes], str], schema: Schema | Design, policy: SitePolicy
+    ) -> Bound:
+        """Return what a site of this schema and policy is made of.
+
+        Of a policy what its holder says counts, and not what a later version may say by default.
+        """
+        declared = schema if isinstance(schema, Schema) or schema.schema is None else schema.schema
+        said = {
+            one.name
+            for one in fields(policy)
+            if one.default is MISSING or getattr(policy, one.name) != one.default
+        }
+        terms = {name: value for name, value in asdict(policy).items() if name in said}
+        return cls(rows, digest, declared.to_dict(), terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A line of a ledger that says what it is bound to.
+
+    Attributes
+    ----------
+    rows : int
+    schema, policy, data : str
+        Digests under keys that follow from the ledger's secret and the salt.
+    salt : str
+        New with every pin.
+
+    Notes
+    -----
+    **Privacy.** `data` is a function of rows. It stands beside what is chained, so that no head of the
+    ledger, which is sent, depends on rows, be it by a keyed digest.
+    """
+
+    rows: int
+    schema: str
+    policy: str
+    salt: str
+    data: str
+
+    @classmethod
+    def of(cls, site: Bound, secret: str, salt: str | None = None) -> Pin:
+        """Return the pin of a site; one that was made with a salt is found again with it."""
+        salt = secrets.token_hex(16) if salt is None else salt
+
+        def key(what: str) -> bytes:
+            return hmac.new(secret.encode(), f"{what} {salt}".encode(), hashlib.sha256).digest()
+
+        def digest(what: str, content: Mapping[str, Any]) -> str:
+            text = json.dumps(content, sort_keys=True)
+            return hmac.new(key(what), text.encode(), hashlib.sha256).hexdigest()
+
+        data = site.digest(key("rows"))
+        return cls(site.rows, digest("schema", site.schema), digest("policy", site.policy), salt, data)
+
+    @classmethod
+    def read(cls, line: Mapping[str, Any]) -> Pin:
+        """Return the pin that a line holds (KeyError, TypeError or ValueError if it holds none)."""
+        told = line["bound"]
+        found = cls(
+            int(told["rows"]), told["schema"], told["policy"], told["salt"], line[PRIVATE]["rows_digest"]
+        )
+        if not all(isinstance(text, str) for text in (found.schema, found.policy, found.salt, found.data)):
+            raise TypeError("digests are texts")
+        return found
+
+    def line(self, changed: tuple[str, ...]) -> dict[str, Any]:
+        """Return the ledger's line, which says what its holder has changed since the pin before."""
+        told = {"rows": self.rows, "schema": self.schema, "policy": self.policy, "salt": self.salt}
+        rebase = {"rebase": list(changed)} if changed else {}
+        return {"bound": told, PRIVATE: {"rows_digest": self.data}, **rebase}
+
+    def changed(self, site: Bound, secret: str) -> tuple[str, ...]:
+        """Return what a site has that is not what was pinned: "rows", "schema", "policy"."""
+        now = Pin.of(site, secret, self.salt)
+        other = {
+            "rows": (now.rows, now.data) != (self.rows, self.data),
+            "schema": now.schema != self.schema,
+            "policy": now.policy != self.policy,
+        }
+        return tuple(name for name, differs in other.items() if differs)
+
+    def told(self, changed: tuple[str, ...], rows: int) -> str:
+        """Return in words what has changed, for the holder; numbers of rows are public."""
+        count = f"rows ({self.rows} then, {rows} now" + (
+            ", other or in another order)" if rows == self.rows else ")"
+        )
+        return " and ".join(count if name == "rows" else name for name in changed)
