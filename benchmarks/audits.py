@@ -26,7 +26,7 @@ from privinf.schema import Design
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "benchmarks" / "results" / "audits.md"
-LOCAL, CENTRAL, RESPONSES = 300_000, 10_000, 1_000_000
+LOCAL, CENTRAL, RESPONSES, WHOLE = 300_000, 10_000, 1_000_000, 2_000
 TOTAL_MU = 3.0
 
 HEAD = """# Audits
@@ -112,7 +112,7 @@ def honest(t, table: Table) -> None:
     table.audit("residual moments (HC0)", t.residual_scores(CENTRAL, TOTAL_MU), TOTAL_MU, TOTAL_MU)
     for name in t.WHOLE:
         for pair in t.NEIGHBOURS:
-            scores = t.learned_scores(t.fitted_worlds(name, pair, 2000))
+            scores = t.learned_scores(t.fitted_worlds(name, pair, WHOLE))
             table.audit(f"whole fit, {name}, {pair}", scores, 2.5)
 
 
@@ -169,7 +169,7 @@ def mutants(t, table: Table) -> None:
     for levels in (2, 5):
         scores = t.response_scores(levels, SimulationNoise(1), RESPONSES, used=1.5)
         table.audit(f"randomized response with 1.5 epsilon, k = {levels}", scores, 1.0, None, "epsilon", True)
-    leak = t.learned_scores(t.fitted_worlds("central", "leverage", 2000, leak=True))
+    leak = t.learned_scores(t.fitted_worlds("central", "leverage", WHOLE, leak=True))
     table.audit("a fit that shows one number of the rows", leak, 2.5, mutant=True)
 
 

@@ -157,7 +157,7 @@ def homogeneous(scale: float) -> None:
         HOMOGENEOUS, max(10, int(500 * scale)),
         {"overall": 0.93, "most": 0.97, "each": 0.91, "most each": 0.98, "ratio": WIDEST, "found": 0.99},
         f"Asked: coverage in [93%, 97%], each target in [91%, 98%], width of each at most {WIDEST} times the "
-        "non-private one, all signals selected in 99% of the fits.",
+        "non-private one, all signals selected in 99% of the fits.", scale,
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def robust(scale: float) -> None:
         "robust", "The same fit under other errors, features and signals", ROBUST,
         max(10, int(200 * scale)), {"overall": 0.91, "each": 0.88, "ratio": WIDEST},
         f"Asked: coverage at least 91%, each target at least 88%, width of each target at most {WIDEST} times "
-        "the non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).",
+        "the non-private one (heteroskedasticity-robust, `LassoDesign.sampling_variance`).", scale,
     )  # fmt: skip
 
 
@@ -178,6 +178,7 @@ def _coverage(
     replications: int,
     asked: dict[str, float],
     note: str,
+    scale: float,
 ) -> None:
     stored = checkpointed(RESULTS / f"lasso_{name}.csv", jobs_of(cells, replications), fits_of_draw)
     stored = stored[stored["draw"] * PER_DRAW + stored["replication"] < replications]
@@ -190,7 +191,7 @@ def _coverage(
         "N = 60,000, p = 800, s = 15 coefficients of size 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
         f"The seconds are those of the processor in the fits. X is drawn anew after {PER_DRAW} fits, responses and noise for every fit. Non-private width: that of "
-        "the debiased lasso with the true precision matrix. Standard error over fits. " + note,
+        "the debiased lasso with the true precision matrix. Standard error over fits. " + note, scale,
     )  # fmt: skip
 
 
@@ -340,7 +341,7 @@ def joint(scale: float) -> None:
         "joint", "The paper's sizes under one joint budget, five targets", rows, stored["seconds"].sum(),
         "Everything released counted: n rows on each machine, all s coefficients shared, intervals of five "
         "columns from all rows together. The paper's length is that of one machine's interval with a budget of "
-        f"its own. X is drawn anew after {JOINT_DRAW} fits, responses and noise for every fit.",
+        f"its own. X is drawn anew after {JOINT_DRAW} fits, responses and noise for every fit.", scale,
     )  # fmt: skip
 
 
@@ -391,15 +392,14 @@ def every(scale: float) -> None:
         "all", "Intervals of all 800 columns under one joint budget", [row], stored["seconds"].sum(),
         "N = 60,000, s = 15, eps = .8, delta = 1/(2N), everything released counted. Standard errors over data "
         "sets. Memory is the peak of the process that drew the data (366 MB) and fitted, two at a time; seconds by the "
-        "clock count what else ran, those of the processor (one thread) are judged.",
+        "clock count what else ran, those of the processor (one thread) are judged.", scale,
     )  # fmt: skip
 
 
-def write(name: str, title: str, rows: list[dict], seconds: float, note: str) -> None:
+def write(name: str, title: str, rows: list[dict], seconds: float, note: str, scale: float = 1.0) -> None:
     """Write one table; the seconds of fits are those of the processor."""
-    write_table(
-        RESULTS / f"lasso_{name}.md", title, f"benchmarks/verify_lasso.py --only {name}", rows, seconds, note
-    )
+    command = f"benchmarks/verify_lasso.py --only {name}" + (f" --scale {scale:g}" if scale != 1.0 else "")
+    write_table(RESULTS / f"lasso_{name}.md", title, command, rows, seconds, note)
 
 
 TABLES = {

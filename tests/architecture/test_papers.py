@@ -11,9 +11,9 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 ITEMS = {
     "Paper 1": """
         Theorem 2.2, Lemma 3.1, Algorithm 1, Algorithm 2, Corollary 3.2, Section 5, Lemma 6.1, Lemma
-        6.2, Theorem 6.3, Corollary 6.4, Algorithm 3, Algorithm 4, Theorem 7.2, Corollary 7.3, Lemma
-        7.4, Corollary 7.5, Theorem 8.1, Corollary 9.1, Theorem 9.2, Figure 1, Table 1, Table 2,
-        Lemma A.1, Lemma B.1, Lemma C.1, Theorem C.2, Lemma D.1, Lemma D.2, Lemma D.3, Appendix E,
+        6.2, Theorem 6.3, Corollary 6.4, Definition 7.1, Algorithm 3, Algorithm 4, Theorem 7.2,
+        Corollary 7.3, Lemma 7.4, Corollary 7.5, Theorem 8.1, Corollary 9.1, Theorem 9.2, Figure 1, Table 1,
+        Table 2, Lemma A.1, Lemma B.1, Lemma C.1, Theorem C.2, Lemma D.1, Lemma D.2, Lemma D.3, Appendix E,
         Appendix F""",
     "Paper 2": """
         Proposition 2.3, Proposition 2.4, Proposition 2.5, Proposition 2.6, Algorithm 1, Figure 1,
@@ -25,8 +25,8 @@ ITEMS = {
         Lemma 3.1, Algorithm 1, Algorithm 2, Lemma 3.2, Theorem 3.3, Lemma A.1, Lemma A.2, Lemma
         A.3, Theorem A.4""",
     "Paper 4": """
-        Proposition 2.2, Proposition 2.3, Definition 3.1, Theorem 3.3, Definition 3.5, Theorem 4.2,
-        Example 1, Theorem 5.1, Theorem 5.2, Algorithm 1, Theorem 5.3, Theorem 5.5, Example 2,
+        Proposition 2.2, Proposition 2.3, Definition 3.1, Theorem 3.3, Remark 3.4, Definition 3.5,
+        Theorem 4.2, Example 1, Theorem 5.1, Theorem 5.2, Algorithm 1, Theorem 5.3, Theorem 5.5, Example 2,
         Example 3, Figure 1, Figure 2, Lemma B.1, Proposition B.2, Proposition B.3, Proposition B.4,
         Proposition D.1, Lemma D.2, Lemma D.3, Example 4, Figure 3, Figure 4, Figure 5, Figure 6,
         Figure 7, Figure 8, Theorem A.9, Theorem A.10""",
@@ -52,17 +52,34 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def defines(page, name):
+    """Return whether a file of Python defines every part of a name."""
+    text = page.read_text()
+    parts = [rf"^\s*(?:(?:def|class)\s+{part}\b|{part}\s*[:=])" for part in name.split(".")]
+    return all(re.search(part, text, re.MULTILINE) for part in parts)
+
+
 def broken(text):
-    """Return the links of the text that open nothing, or whose name in code font is not in what they open."""
+    """Return the links of the text that open nothing, or open a file without the name in code font."""
     found = []
     for label, target in LINK.findall(text):
         path, _, anchor = target.partition("#")
         page = (PAGE.parent / path).resolve()
         there = page.exists() and (not anchor or anchor in anchors(page))
         if there and label.startswith("`"):
-            there = label.strip("`").rpartition(".")[2] in page.read_text()
+            there = defines(page, label.strip("`"))
         if not there:
             found.append(f"[{label}]({target})")
+    return found
+
+
+def homeless(text):
+    """Return names in code font without a link, where an item is, that no file linked there defines."""
+    found = []
+    for row in (row for table in sections(text).values() for row in table):
+        pages = [(PAGE.parent / target.partition("#")[0]).resolve() for _, target in LINK.findall(row[2])]
+        names = re.findall(r"`([A-Za-z_]\w*)`", LINK.sub("", row[2]))
+        found += [name for name in names if not any(defines(page, name) for page in pages if page.is_file())]
     return found
 
 
@@ -97,8 +114,20 @@ def test_an_open_row_is_seen():
 
 def test_links_open_what_they_name():
     assert broken(PAGE.read_text()) == []
+    assert homeless(PAGE.read_text()) == []
 
 
 def test_a_broken_link_is_seen():
     wrong = "[x](nowhere.md) [`no_such_name`](tests.md) [y](tests.md#no-such-heading)"
     assert len(broken(wrong + " [z](tests.md)")) == 3
+
+
+def test_a_function_that_was_renamed_is_seen():
+    file = "(../privinf/mechanisms/peeling.py)"
+    assert broken(f"[`peeling_cost`]{file}") == []
+    assert len(broken(f"[`peeling_cos`]{file} [`peeling_costs`]{file} [`Ledger.peeling_cost`]{file}")) == 3
+    table = "\n## Paper 1: x\n| a | b | c | d | e |\n|---|---|---|---|---|\n"
+    rows = [
+        f"{table}| L | x | [`peeling_cost`]{file} `{name}` | y | |\n" for name in ("peeling_cost", "gone")
+    ]
+    assert [homeless(row) for row in rows] == [[], ["gone"]]

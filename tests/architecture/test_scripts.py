@@ -107,13 +107,37 @@ def test_make_runs_every_command_once_and_no_other():
     run = {script for script, _ in lines} | {"benchmarks/bench.py"}
     assert makers - run == {"benchmarks/walks.py"}, "of no target of make (walks.py compares two trees)"
     assert {script for script in run - makers if script.startswith("benchmarks/")} == {
-        "benchmarks/peers/install.py"
-    }
+        "benchmarks/peers/install.py", "benchmarks/small.py"
+    }  # fmt: skip
     assert len(set(lines)) == len(lines), "one command in two targets"
     for script, words in lines:
         assert (ROOT / script).exists(), script
         text = (ROOT / script).read_text()
         assert [w for w in re.findall(r"--[\w-]+", words) if w not in text] == [], f"{script}{words}"
+
+
+def test_every_command_of_verify_has_its_smallest_run(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    small = importlib.import_module("small")
+    listed = small.commands(MAKEFILE)
+    assert {Path(script).stem for script, _ in listed} == set(small.SCALE)
+    verified = {
+        script
+        for script, _ in COMMAND.findall(MAKEFILE.partition("\nverify:")[2].partition("\ngauntlet:")[0])
+    }
+    others = {script for script in verified - {script for script, _ in listed} if "/peers/" not in script}
+    assert others == {f"vignettes/{path.name}" for path in (ROOT / "vignettes").glob("[0-9]*.py")}
+    for script, words in listed:
+        text, (more, constants) = (ROOT / script).read_text(), small.SCALE[Path(script).stem]
+        assert "\nif __name__ ==" in text
+        options = re.findall(r"--[\w-]+", f"{words} {more}")
+        assert [word for word in options if word not in text] == [], script
+        names = constants.partition("=")[0].replace(",", " ").split()
+        assert [name for name in names if not re.search(rf"^[A-Z_, ]*\b{name}\b.*=", text, re.M)] == [], (
+            script
+        )
+    assert small.smallest("benchmarks/far_group.py", " 200") == ["2"]
+    assert "--fresh" in small.smallest("benchmarks/verify_lasso.py", " $(FRESH)")
 
 
 def test_stored_numbers_belong_to_a_command():

@@ -1,0 +1,148 @@
+"""Every script of the `make verify` targets at its smallest scale, to its end, in a copy of the tree.
+
+``python benchmarks/small.py [WORD ...]`` (`make verify-smallest`): with words only commands that hold one of them.
+Pages and fits of the repository stay as they are. What ends with an error fails the run; so few draws prove nothing, and
+a script that says so by its exit status has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from shutil import copyfile
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = re.compile(r"^(verify[\w-]*):.*\n((?:\t.*\n)+)", re.MULTILINE)
+COMMAND = re.compile(r"^\t\$\(BIN\)/python ((?:benchmarks|tests)/\S+\.py)(.*)$", re.MULTILINE)
+# Tests, other tools that need the network, and this.
+NOT_HERE = ("verify-quick", "verify-peers", "verify-smallest")
+LONGEST = 1200  # seconds
+# Words, and constants of scripts that have no word for it.
+SCALE: dict[str, tuple[str, str]] = {
+    "audits": ("", "LOCAL, CENTRAL, RESPONSES, WHOLE = 3_000, 200, 20_000, 40"),
+    "test_accounting_oracle": ("", "CASES = 4"),
+    "calibrate_identification": ("", "REPLICATIONS = 100"),
+    "verify": ("--scale 0.002", ""),
+    "small_samples": ("2", ""),
+    "tuning": ("", "SPLITS, SINGLE = range(1), (1.0, 10.0)"),
+    "one_curator": ("--replications 4", ""),
+    "one_release": ("--replications 20", ""),
+    "formulas": ("", "FITS = 2"),
+    "effects": ("", "FITS, HARDER_FITS, DRAWS, TOTAL_DRAWS = 2, 2, 20, 20"),
+    "effects_reported": ("", "FITS, HAND_FITS = 2, 2"),
+    "far_group": ("2", ""),
+    "logistic": ("--replications 2", ""),
+    "score_tests": ("--draws 10 --fits 10", ""),
+    "find_bounds": ("2", ""),
+    "bought_fits": ("2", ""),
+    "quantiles": ("10", ""),
+    "tests_size": ("", "DRAWS = 20"),
+    "tests_published": ("", "DRAWS = 10"),
+    "statsmodels_tests": ("", ""),
+    "planner": ("--fits 2", ""),
+    "audits_mixing": ("", "MANY, AGAIN, FITS = 1_000, 300, 40"),
+    "verify_mixing": ("--scale 0.002", ""),
+    "simultaneous": ("--fits 4", ""),
+    "mixing_speed": ("", "N = 30_000"),
+    "release_memory": ("--scale 0.002", ""),
+    "audits_examples": ("", "DRAWS, PEOPLE = 20_000, 2_000"),
+    "verify_examples": ("--scale 0.002", ""),
+    "audits_lasso": ("--scale 0.01", ""),
+    "top_k": ("", "REPEATS = 4"),
+    "verify_lasso": ("--scale 0.004", ""),
+    "lasso_paper": ("--scale 0.01", ""),
+    "sparse_mean": ("--scale 0.1", ""),
+    "lasso_gauntlet": ("--replications 1", ""),
+    "secure_sum": ("", "ROUNDS = 2"),
+    "verify_moments_federated": ("--replications 2", ""),
+    "verify_federated": ("--replications 2", ""),
+    "lasso_secure": ("--scale 0.004", ""),
+    "verify_dome": ("--scale 0.01", ""),
+    "hostile_frames": ("--count 1000 --replies 200", ""),
+    "identity_attacks": ("--count 20 --totals 10", ""),
+    "flower_tls": ("", ""),
+    "release_kills": ("--kills 2", ""),
+    "hospitals": ("", ""),
+    "verify_hc0": ("--replications 4", ""),
+    "verify_settled": ("--replications 4", ""),
+    "last_bits": ("--tries 2000 --keep 4", ""),
+    "replay": ("--drawn 1", ""),
+    "redraws": ("", "REPEATS, RESTARTS = 40, 4"),
+    "fuzz_files": ("--each 2 --typed 2", ""),
+    "fuzz_queries": ("--count 200", ""),
+    "fuzz_arguments": ("--calls 100", ""),
+}
+
+
+def commands(makefile: str) -> list[tuple[str, str]]:
+    """Return script and words of every command of the targets; vignettes have `vignettes/quick.py`, other tools the network."""
+    parts = [text for name, text in TARGET.findall(makefile) if name not in NOT_HERE]
+    return [(script, words.strip()) for part in parts for script, words in COMMAND.findall(part)]
+
+
+def smallest(script: str, words: str) -> list[str]:
+    """Return the words of a script's smallest run."""
+    kept = words.replace("$(FRESH)", "--fresh").partition("#")[0].split()
+    if "--report" in kept:
+        return kept
+    few = [word for word in kept if not word.isdigit()]
+    return [*few, *SCALE[Path(script).stem][0].split()]
+
+
+def copied(folder: Path) -> None:
+    """Copy the tree, and give constants their small values where a script would run."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, check=True, text=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(ROOT / name, folder / name)
+    for script in {script for script, _ in commands((ROOT / "Makefile").read_text(encoding="utf-8"))}:
+        path, constants = folder / script, SCALE[Path(script).stem][1]
+        text = path.read_text(encoding="utf-8")
+        path.write_text(
+            text.replace("\nif __name__ ==", f"\n{constants}\n\nif __name__ =="), encoding="utf-8"
+        )
+
+
+def run(folder: Path, script: str, words: list[str]) -> bool:
+    """Run a script, say how it ended, and return whether it did."""
+    began, path = time.time(), os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        done = subprocess.run(
+            [sys.executable, script, *words], cwd=folder, env=os.environ | {"PYTHONPATH": path}, text=True,
+            capture_output=True, timeout=LONGEST,
+        )  # fmt: skip
+        error = done.stderr
+        ended = not done.returncode or not any(sign in error for sign in ("Traceback (most recent", "usage:"))
+        said = f"ended with {done.returncode}" if ended else "FAILED"
+    except subprocess.TimeoutExpired:
+        ended, error, said = False, "", f"FAILED: longer than {LONGEST} s"
+    print(f"{script} {' '.join(words)}: {said} after {time.time() - began:.0f} s", flush=True)
+    if not ended:
+        print(error[-2000:], flush=True)
+    return ended
+
+
+def main(words: list[str]) -> int:
+    """Run the commands; the number of those that failed is the exit status."""
+    asked = [
+        (script, smallest(script, more))
+        for script, more in commands((ROOT / "Makefile").read_text(encoding="utf-8"))
+        if not words or any(word in f"{script} {more}" for word in words)
+    ]
+    with tempfile.TemporaryDirectory(prefix="smallest-") as made:
+        copied(Path(made))
+        ended = [run(Path(made), script, more) for script, more in asked]
+    print(f"{sum(ended)} of {len(ended)} scripts ran to their end")
+    return len(ended) - sum(ended)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
