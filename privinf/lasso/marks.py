@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
@@ -43,6 +42,13 @@ ROBUST_NOTE = (
 LEVEL, FOUND = 0.05, 0.8
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 WHOLE_NUMBERS = ("columns", "kept", "standing_out")
+# So many kept columns that were seen by luck say that others of their size were not.
+MANY_FADING = 3
+FADING = (
+    "Not to be trusted: sparsity is in doubt. {} of the {} columns that are kept have effects below {:.2g} "
+    "standard errors, which are seen with a probability of less than {:.1g}: others of their size are likely "
+    "to have been missed. "
+)
 EXHAUSTED_SEARCH = (
     "Not to be trusted: more columns matter than are kept. Outside the {} that are kept {} (z = {:.2f}, "
     "p = {:.2g} over {} columns), and more are likely to. Keep {} or more; if columns still stand out then, "
@@ -109,20 +115,6 @@ class NeighbourMarks:
         return plain if warning is None else plain | {"warning": warning}
 
 
-def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: float) -> pd.DataFrame:
-    """Return the shares with intervals of level ``1 - alpha``, a row for each target."""
-    share, sd = (np.array(settings[name], dtype=np.float64) for name in ("explained", "explained_sd"))
-    reach = upper_quantile(alpha / 2.0) * sd
-    table = {
-        "neighbours": np.array(settings["neighbours"], dtype=np.int64),
-        "explained": np.clip(share, 0.0, 1.0),
-        "lower": np.clip(share - reach, 0.0, 1.0),
-        "upper": np.clip(share + reach, 0.0, 1.0),
-        "last_quarter": np.array(settings["last"], dtype=np.float64),
-    }
-    return pd.DataFrame(table, list(names))
-
-
 @dataclass(frozen=True, slots=True)
 class MissedColumnTest:
     """Test that no column outside the fit has an effect.
@@ -156,6 +148,8 @@ class MissedColumnTest:
         coefficient of each target, user units.
     bias_in_errors : float
         The largest of these in standard errors of the target.
+    faint : int
+        Columns that a fit chose itself and that are below `seen_from`; three and more bring a warning.
     """
 
     column: str
@@ -170,6 +164,7 @@ class MissedColumnTest:
     correlation: float
     bias: tuple[float, ...]
     bias_in_errors: float
+    faint: int = 0
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
@@ -179,6 +174,7 @@ class MissedColumnTest:
         bias = tuple(float(value) for value in settings["bias"])
         found = tuple(str(name) for name in settings["found"])
         exhausted = bool(settings["exhausted"])
+        plain["faint"] = int(settings.get("faint", 0))
         return cls(column=str(settings["column"]), bias=bias, found=found, exhausted=exhausted, **plain)
 
     def settings(self) -> dict[str, Any]:
@@ -191,6 +187,11 @@ class MissedColumnTest:
         return self.pvalue < LEVEL
 
     @property
+    def doubtful(self) -> bool:
+        """Whether more columns are likely to matter than were found: intervals come with a warning."""
+        return self.exhausted or self.faint >= MANY_FADING
+
+    @property
     def note(self) -> str:
         """What the summary says."""
         bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
@@ -199,10 +200,13 @@ class MissedColumnTest:
         first = (self.statistic, self.pvalue, self.columns)
         if self.exhausted:
             return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
+        kept = self.kept + len(self.found)
+        doubt = FADING.format(self.faint, kept, self.seen_from, FOUND) * self.doubtful
         if self.found:
-            return FOUND_LATER.format(self.kept, out, *first) + f"{bias}."
+            return f"{doubt}{FOUND_LATER.format(self.kept, out, *first)}{bias}."
         dropped = NOT_KEPT.format(self.standing_out) * (self.standing_out > 0)
-        return NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias) + dropped
+        seen = NOTHING_SEEN.format(*first[2:], self.column, *first[:2], self.seen_from, FOUND, bias)
+        return f"{doubt}{seen}{dropped}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +262,7 @@ def test_of(
     sampling: Floats,
     errors: Floats,
     unit: Floats,
+    automatic: bool,
 ) -> MissedColumnTest:
     """Return the test in names and user units.
 
@@ -279,11 +284,14 @@ def test_of(
         Standard errors of the targets: without privacy, and whole.
     unit : ndarray, shape (k,)
         What divides the targets' coefficients.
+    automatic : bool
+        Whether all kept columns stood out: a number that was asked for is filled up.
     """
     statistics, (seen, correlation), fixed = suspects.statistics, sight, {rows.constant, *found}
     column = max(statistics, key=lambda j: statistics[j])
     dropped = [t for j, t in known.items() if j not in fixed | {*kept}]
     bias = correlation * seen * sampling
+    faint = [j for j in {*kept, *found} - {rows.constant} if known.get(j, math.inf) < suspects.seen_from]
     return MissedColumnTest(
         column=rows.names[column],
         statistic=statistics[column],
@@ -297,6 +305,7 @@ def test_of(
         correlation=correlation,
         bias=tuple(float(value) for value in bias / unit),
         bias_in_errors=float((bias / errors).max()),
+        faint=len(faint) if automatic else 0,
     )
 
 

@@ -313,7 +313,7 @@ def missed_column_test(
     return test_of(
         suspects, found, exhausted, rows, fit.support, known,
         _sight(suspects.seen_from, sums, fit, debiased, plan, releases), np.sqrt(parts.sampling), errors,
-        sums.units.scale[list(targets)],
+        sums.units.scale[list(targets)], plan.automatic,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import found_correlation
-from privinf.lasso.marks import critical_value
+from privinf.lasso.marks import MissedColumnTest, critical_value
 from privinf.lasso.missed import PICK, find_suspects
 from privinf.lasso.picks import pick_clip
 from privinf.lasso.plan import check_plan, largest_sparsity
@@ -164,6 +164,34 @@ def test_few_missed_columns_join_the_fit_and_mark_nothing():
         warnings.simplefilter("error", WeakIdentificationWarning)
         fit.conf_int()
     assert "joined the fit" in " ".join(str(fit.summary()).split())
+
+
+def graded(effects, **more):
+    """Columns with these effects; the fit chooses how many it keeps, unless it is told."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6_000, P))
+    y = X[:, : len(effects)] @ np.array(effects) + rng.standard_normal(6_000)
+    model = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-8, 8))
+    return model.fit(epsilon=3.0, targets=[0, P - 1], rng=0, **more)
+
+
+def test_effects_that_fade_into_the_noise_mark_the_intervals():
+    """What was missed is not seen: columns that were kept by luck say that it is there."""
+    fading = 0.5 * 0.85 ** np.arange(30) * (-1.0) ** np.arange(30)
+    fit = graded(fading)
+    test = fit.missed_column_test
+    assert not test.exhausted
+    assert test.faint >= 3
+    with pytest.warns(WeakIdentificationWarning, match=f"{test.faint} of the .* likely to have been missed"):
+        fit.conf_int()
+    assert "sparsity is in doubt" in " ".join(str(fit.summary()).split())
+    assert graded([0.5, -0.5, 0.5]).missed_column_test.faint == 0
+    told = graded([0.5, -0.5, 0.5], sparsity=8).missed_column_test
+    assert told.faint == 0  # five of the eight are noise, and were asked for
+    assert not told.doubtful
+    stored = {name: value for name, value in test.settings().items() if name != "faint"}
+    assert MissedColumnTest.of(test.settings()) == test
+    assert MissedColumnTest.of(stored).faint == 0
 
 
 def test_nothing_is_marked_where_nothing_was_missed_and_the_summary_says_what_could_be():

@@ -158,7 +158,11 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     price = prices.neighbours / len(chosen)
     correlation = found_correlation(sums.n, len(rows.names), count, price, 1.0)
-    missed = None if suspects is None else _missed(rows, sums, fit, chosen, suspects, debiased, correlation)
+    missed = (
+        None
+        if suspects is None
+        else _missed(rows, sums, fit, chosen, suspects, debiased, correlation, plan.automatic)
+    )
     return _results(rows, plan, sums, fit, chosen, debiased, missed, report)
 
 
@@ -170,6 +174,7 @@ def _missed(
     suspects: Suspects,
     debiased: DebiasedLogistic,
     correlation: float,
+    automatic: bool,
 ) -> MissedColumnTest:
     """Return the test that no column was missed."""
     support, sampling = fit.point.support, np.diag(debiased.sampling)
@@ -181,7 +186,7 @@ def _missed(
     return test_of(
         suspects, suspects.found, suspects.exhausted, rows, kept, known,
         (suspects.seen_from, correlation), np.sqrt(sampling),
-        np.sqrt(sampling + np.diag(debiased.privacy)), sums.sparse.units.scale[chosen],
+        np.sqrt(sampling + np.diag(debiased.privacy)), sums.sparse.units.scale[chosen], automatic,
     )  # fmt: skip
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -19,19 +19,12 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.inference.estimate import Estimate
+from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.extras import Extras, with_bias_bound
-from privinf.lasso.marks import (
-    EXPLAINED_NOTE,
-    MissedColumnTest,
-    ScoreTail,
-    explained_table,
-    sentence,
-    tail_notes,
-)
+from privinf.lasso.marks import EXPLAINED_NOTE, MissedColumnTest, ScoreTail, sentence, tail_notes
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
@@ -179,7 +172,7 @@ class LassoResults(JointResults):
     def _warn_if_weak(self, asked: str) -> None:
         if "tail" in self._settings and (ratio := self.score_tail.ratio) > HEAVY:
             warn(f"{asked}: {HEAVY_TAIL.format(ratio)}", HeavyTailWarning)
-        if "missed" in self._settings and (missed := self.missed_column_test).exhausted:
+        if "missed" in self._settings and (missed := self.missed_column_test).doubtful:
             warn(f"{asked}: {missed.note}", WeakIdentificationWarning)
         for text in changed_target(self._settings):
             warn(f"{asked}: {text}", ChangedTargetWarning)
@@ -222,6 +215,20 @@ class LassoResults(JointResults):
         ):
             with suppress(NotAvailableError):
                 getattr(self, name)
+
+
+def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: float) -> pd.DataFrame:
+    """Return the shares with intervals of level ``1 - alpha``, a row for each target."""
+    share, sd = (np.array(settings[name], dtype=np.float64) for name in ("explained", "explained_sd"))
+    reach = upper_quantile(alpha / 2.0) * sd
+    table = {
+        "neighbours": np.array(settings["neighbours"], dtype=np.int64),
+        "explained": np.clip(share, 0.0, 1.0),
+        "lower": np.clip(share - reach, 0.0, 1.0),
+        "upper": np.clip(share + reach, 0.0, 1.0),
+        "last_quarter": np.array(settings["last"], dtype=np.float64),
+    }
+    return pd.DataFrame(table, list(names))
 
 
 def lasso_results(
