@@ -25,7 +25,7 @@ from tables import RESULTS
 
 from privinf.accounting import calibrate_mu
 from privinf.bounds.finding import LEAST_SIGNAL
-from privinf.inference.quantiles import find_range
+from privinf.inference.quantiles import range_search
 from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
 from privinf.noise import SimulationNoise
 
@@ -41,8 +41,13 @@ def run(x: np.ndarray, mu: float, source: SimulationNoise) -> tuple[float, float
         noisy = noisy_prefixes(cell_counts(x, edges), scale, source)
         return NoisyCDF.of(edges, noisy, scale, len(x))
 
-    found = find_range(look, CLIP)
-    return found.low, found.high, found.most
+    search = range_search(CLIP)
+    asked = next(search)
+    try:
+        while True:
+            asked = search.send(look(*asked))
+    except StopIteration as end:
+        return end.value.low, end.value.high, end.value.most
 
 
 def cell(law: Law, n: int, mu: float, runs: int) -> str:

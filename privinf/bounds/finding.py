@@ -1,6 +1,6 @@
 """Bounds and levels bought with privacy: where nearly all rows lie, and which labels are common.
 
-Numbers get noisy distribution functions (`privinf.inference.quantiles.find_range`), texts noisy counts
+Numbers get noisy distribution functions (`privinf.inference.quantiles.range_search`), texts noisy counts
 (`privinf.mechanisms.distribution`); what comes out is a schema.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -26,14 +25,15 @@ from privinf.accounting import (
 )
 from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
 from privinf.doors import door, warn
-from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
-from privinf.inference.quantiles import Range, find_range
-from privinf.mechanisms.blocks import column_kinds, table_rows
-from privinf.mechanisms.distribution import NoisyCDF, NoisyLevels, OpenColumns, OpenLabels
+from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
+from privinf.inference.quantiles import Range, range_search
+from privinf.mechanisms.blocks import table_rows
+from privinf.mechanisms.columns import column_kinds
+from privinf.mechanisms.distribution import Cells, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
-from privinf.typing import ColumnKind, Floats, SpendingWords, Table
+from privinf.typing import ColumnKind, SpendingWords, Table
 from privinf.validation import check_count, check_fraction
 
 # n mu of one column, below which no bound is worth its price.
@@ -83,6 +83,7 @@ def find_bounds(
         n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
         rows: nothing was spent, and no row counted. No level of a column was common enough, or too many of
         its rows are more than 2^43 from 0: it was.
+        Or a stream, which can be read only once.
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
@@ -104,6 +105,9 @@ def find_bounds(
     Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
     (1, 1e-6) for one column. If what is left to pool is rare itself, it counts as the most common level.
 
+    A table that is not in memory is read by three passes as a rule, four at most, and one more for each
+    column of texts.
+
     **Privacy.** Reads all rows of these columns; replace-one, n is public. Looks are Gaussian, the edges of
     later ones follow from earlier releases; levels pass a threshold (`privinf.mechanisms.distribution`).
 
@@ -120,26 +124,22 @@ def find_bounds(
     max_rows = check_count(max_rows, "max_rows")
     budget = Spending.of(spending, ledger)
     named = None if columns is None else checked_names(columns)
-    rows = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
-    kinds = _kinds(column_kinds(rows), named)
+    table = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
+    kinds = _kinds(column_kinds(table, named), named)
     texts = [name for name, kind in kinds.items() if kind == "levels"]
-    numbers = [name for name in kinds if name not in texts]
     event = _unseen(budget, len(texts), len(kinds), grouped=unit is not None)
-    held = OpenColumns(rows, numbers, unit=unit, max_rows=max_rows)
-    labels = {name: OpenLabels(rows, name) for name in texts}
-    _check_signal(held.n / max_rows, budget.mu / math.sqrt(len(kinds)), len(kinds))
-    part, entries = 1.0 / len(kinds), list[LedgerEntry]()
+    part = 1.0 / len(kinds)
     each = budget.mu * math.sqrt(part)
+    numbers = [name for name in kinds if name not in texts]
     whole: list[Loss] = [GaussianLoss(each * math.sqrt(len(numbers)))] if numbers else []
     if not math.isinf(each):
         whole += [ThresholdLoss(each, event)] * len(texts)
     budget.ledger.check(whole)
-
-    def look(name: str, edges: Floats, share: float) -> NoisyCDF:
-        found, recorded = held.cdf(name, edges, part * share, budget, LABEL)
-        entries.extend(recorded)
-        return found
-
+    searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
+    labels = {name: OpenLabels(table, name) for name in texts}
+    n = _same({*searches.counted(), *(one.n for one in labels.values())})
+    _check_signal(n / max_rows, each, len(kinds))
+    ranges, entries = searches.released(part, budget)
     found: dict[str, tuple[Declaration, list[float]]] = {}
     for name in kinds:
         if name in labels:
@@ -147,17 +147,55 @@ def find_bounds(
             entries += recorded
             found[name] = _pooled(name, shown, shares[1])
         else:
-            one = _checked(name, find_range(partial(look, name), shares[0]), shares[0])
+            one = _checked(name, ranges[name], shares[0])
             found[name] = (
                 Numeric(one.low, one.high),
                 [one.low, one.high, shares[0], one.most, math.nan, one.moves],
             )
-    table = {name: row for name, (_, row) in found.items()}
-    clips = pd.DataFrame.from_dict(table, "index", columns=CLIP_COLUMNS)
+    told = {name: row for name, (_, row) in found.items()}
+    clips = pd.DataFrame.from_dict(told, "index", columns=CLIP_COLUMNS)
     return FoundSchema(
         {name: declared for name, (declared, _) in found.items()}, clips=clips, unit=unit, max_rows=max_rows,
         privacy=PrivacyReport.of(entries, budget.ledger, delta=budget.delta),
     )  # fmt: skip
+
+
+class _Searches:
+    """Searches for the ranges of columns, whose next looks are counted by one pass over rows together."""
+
+    def __init__(self, held: OpenColumns, names: Sequence[str], clip: float) -> None:
+        self._held, self._searches = held, {name: range_search(clip) for name in names}
+        self._asked = {name: next(search) for name, search in self._searches.items()}
+        self._cells = dict[str, Cells]()
+
+    def counted(self) -> tuple[int, ...]:
+        """Count what is asked for, and return the number of rows; nothing where there is no column."""
+        if not self._asked:
+            return ()
+        self._cells = self._held.cells({name: edges for name, (edges, _) in self._asked.items()})
+        return (self._held.n,)
+
+    def released(self, part: float, budget: Spending) -> tuple[dict[str, Range], list[LedgerEntry]]:
+        """Release what was counted, and look on, each column for a share of the budget's mu^2."""
+        ranges, entries = dict[str, Range](), list[LedgerEntry]()
+        while self._asked:
+            for name, (_, share) in list(self._asked.items()):
+                looked, lines = self._held.release(name, self._cells[name], part * share, budget, LABEL)
+                entries += lines
+                try:
+                    self._asked[name] = self._searches[name].send(looked)
+                except StopIteration as end:
+                    ranges[name] = end.value
+                    del self._asked[name]
+            self.counted()
+        return ranges, entries
+
+
+def _same(sizes: set[int]) -> int:
+    """Return the number of rows that all passes found."""
+    if len(sizes) > 1:
+        raise AlignmentError("the table was changed while it was read: start again")
+    return sizes.pop()
 
 
 def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[str, ColumnKind]:

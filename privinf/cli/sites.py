@@ -221,7 +221,8 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
 
 def site_rows(data: Path, schema: Schema) -> Rows:
     """Return the declared columns of a site's file (SchemaError if it has no rows)."""
-    rows = table_rows(data, [*schema.columns], schema)
+    names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
+    rows = table_rows(data, names, schema).opened(names, schema)
     if not len(rows):
         raise SchemaError(f"{data.name} has no rows: a site needs at least one")
     return rows

@@ -54,9 +54,12 @@ class TableByPasses:
 
     @staticmethod
     def takes(rows: Rows, design: Design) -> bool:
-        """Whether these are such rows, each of a person of its own."""
+        """Whether these are such rows, each of a person; NotAvailableError for a stream of them."""
         alone = design.schema is not None and design.schema.unit is None
-        return alone and not rows.in_memory and rows.response is None and bool(rows.features.repeatable)
+        if not alone or rows.in_memory or rows.response is not None:
+            return False
+        rows.refuse_once()
+        return True
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ isotonic regression is what rows can have. A count is *seen* where it passes som
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -202,16 +202,18 @@ def _cut(edges: Floats, beyond: Floats, sds: Floats, n: int, bound: float) -> fl
     return float(widths @ most[:outer] + rest)
 
 
-def find_range(look: Callable[[Floats, float], Distribution], clip: float) -> Range:
-    """Return the range of a column that leaves out a share `clip`, by two looks at it, or three.
+def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, Range]:
+    """Find the range of a column that leaves out a share `clip`, by two looks at it, or three.
 
-    `look` releases it at public edges for a share of mu^2: .3 for signed powers of 2; then .7, or, where all
-    rows lie within two octaves, .2 for a second look and .5. Either way they add up to 1.
+    Yields public edges and a share of mu^2 for which the distribution is released there: .3 for signed powers
+    of 2; then .7, or, where all rows lie within two octaves, .2 for a second look and .5. Either way they add
+    up to 1.
     """
-    search, rest = Search.of(look(signed_powers(), 0.3)), 0.7
+    search, rest = Search.of((yield signed_powers(), 0.3)), 0.7
     if search.narrow:
-        search, rest = search.narrowed(look(np.linspace(search.low, search.high, NARROW + 1), 0.2)), 0.5
-    return range_at(look(search.last_edges(), rest), clip)
+        search = search.narrowed((yield np.linspace(search.low, search.high, NARROW + 1), 0.2))
+        rest = 0.5
+    return range_at((yield search.last_edges(), rest), clip)
 
 
 # ---- quantiles

@@ -26,8 +26,7 @@ from privinf.mechanisms.rows import (
 )
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
-from privinf.schema.arrays import kinds_of
-from privinf.typing import ColumnKind, Integers, Missing, Table
+from privinf.typing import Integers, Missing, Table
 from privinf.validation import READ_ROWS, check_count
 
 T = TypeVar("T")
@@ -241,7 +240,7 @@ class RecordBlocks(Generic[T]):
         for part in self._parts():
             n += len(part)
             yield self._encoded(part, seen)
-        check_levels(self._design, seen)
+        check_levels(self._design.schema, needed(self._design), seen)
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
         if self.n not in (0, n):
@@ -281,7 +280,7 @@ def encoded_blocks(
 def table_rows(
     data: Table, names: Sequence[str] | None, schema: Schema | None = None, missing: Missing = "raise"
 ) -> Rows:
-    """Return columns of a table of any kind as rows in memory; of all its columns where `names` is None.
+    """Return a table of any kind as rows, read when they are needed; `names` are columns that it must have.
 
     Raises
     ------
@@ -293,14 +292,8 @@ def table_rows(
     rows = as_rows(data, missing)
     if isinstance(rows.features, Source) and names is not None:
         unit = [] if schema is None or schema.unit is None else [schema.unit]
-        names = [*names, *unit]
-        require_columns(rows.features, names)
-    return rows.opened(names, schema)
-
-
-def column_kinds(rows: Rows) -> dict[str, ColumnKind]:
-    """Return the kind of each column of a table in memory, by its type (see `kinds_of`)."""
-    return kinds_of(rows.features)
+        require_columns(rows.features, [*names, *unit])
+    return rows
 
 
 def read_roster(data: Table, id: str) -> tuple[int, str]:

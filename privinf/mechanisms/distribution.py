@@ -20,7 +20,9 @@ several groups, each with an L h of its own, are moved most by a record that cha
 two columns of L have no negative product, and sqrt(2 sum f^2) bounds both (2.56 at 1024).
 
 Exactness. f is rounded to multiples of 2^-22, the sensitivity is that of the rounded f, and what undoes it is
-A L^-1 of the rounded L. Entries of L h are integers times 2^-22, at most n: exact in doubles below 2^31 rows.
+A L^-1 of the rounded L. Entries of L h are integers times 2^-22. They are added up of two words of the
+counts, 20 digits each: no term is negative and none of the sums passes 2^20 sum f < 2^30, which doubles hold
+with 22 digits more. So they are exact for 2^40 rows, and L h is rounded once, to the grid of its noise.
 
 **Levels.** Each label that occurs gets its count plus noise of sd sigma = sqrt(2)/mu, and is shown where that
 passes
@@ -41,9 +43,10 @@ The discrete Gaussian on the noise's grid has the Gaussian's tail up to half a s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pandas as pd
@@ -52,17 +55,28 @@ from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.gaussian import PUBLIC_N, PUBLIC_ROWS, Line, Spending
-from privinf.mechanisms.rows import as_rows, unit_codes
+from privinf.mechanisms.columns import ColumnPasses
+from privinf.mechanisms.gaussian import (
+    PUBLIC_N,
+    PUBLIC_ROWS,
+    Line,
+    Spending,
+    after_the_charge,
+    check_room,
+    noisy_total,
+)
+from privinf.mechanisms.pushdown.databases import unfit
+from privinf.mechanisms.rows import as_rows
+from privinf.mechanisms.sums import ExactSum
 from privinf.noise import NoiseSource
 from privinf.schema import Schema
-from privinf.schema.reading import Reader
 from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
 
 ROOT_DIGITS = 22
 CELL_LIMIT = 1 << 14
-MOST_ROWS = (1 << 31) - 1
+MOST_ROWS = 1 << 40
+WORD_DIGITS = 20
 ROOT_TWO = math.sqrt(2.0)
 # Of the sd, what the grid may take of the tail.
 GRID_ROOM = 2.0**-18
@@ -124,17 +138,17 @@ class NoisyCDF:
 
 
 class OpenColumns:
-    """Some columns of numbers of one table, read and checked once, of which distributions are released.
+    """Some columns of numbers of one table, of which distributions are released, by a pass over rows each.
 
     `schema` declares them where missing values are imputed. With `unit`, the column that tells whose row it
     is, one person has up to `max_rows`. What is wrong with the rows is a SchemaError or AlignmentError, for
-    the holder.
+    the holder; a stream, which can be read only once, is refused.
 
     **Privacy.** Holds raw rows; replace-one, the number of rows is public. A person's rows add up: the
     sensitivity is multiplied by `max_rows`.
     """
 
-    __slots__ = ("_max_rows", "_reader", "_unit", "n")
+    __slots__ = ("_charged", "_max_rows", "_passes", "_unit")
 
     def __init__(
         self,
@@ -145,33 +159,63 @@ class OpenColumns:
         unit: str | None = None,
         max_rows: int = 1,
     ) -> None:
-        held = as_rows(rows).opened([*names, *([] if unit is None else [unit])], schema)
-        frame = held.features
-        self._reader = Reader(frame, schema, held.missing)
-        self._reader.open(names)
-        if unit is not None:
-            unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), held)
-        self._unit, self._max_rows, self.n = unit, max_rows, len(frame)
-        if not 2 <= self.n <= MOST_ROWS:
-            raise SchemaError(f"a distribution function needs between 2 and {MOST_ROWS} rows")
+        self._passes = ColumnPasses(as_rows(rows), names, schema, often=True, unit=unit, max_rows=max_rows)
+        self._unit, self._max_rows, self._charged = unit, max_rows, False
+        if self._passes.known:
+            self._check_size()
 
     def cdf(
         self, name: str, edges: Floats, share: float, spending: Spending, label: str
     ) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
         """Release the distribution function of a column at public edges, for a share of the call's mu^2."""
-        edges = _checked(edges)
-        line = self._line(f"{label}, distribution of {name}", len(edges) + 1, share, spending)
+        return self.release(name, self.cells({name: edges})[name], share, spending, label)
+
+    def cells(self, edges: Mapping[str, Floats]) -> dict[str, Cells]:
+        """Count the rows in the cells that public edges of columns make, by one pass: for `release`."""
+        checked = {name: _checked(one) for name, one in edges.items()}
+        counts = after_the_charge(partial(self._count, checked)) if self._charged else self._count(checked)
+        self._check_size()
+        return {name: Cells(one, counts[name]) for name, one in checked.items()}
+
+    def _check_size(self) -> None:
+        if not 2 <= self.n <= MOST_ROWS:
+            raise SchemaError(f"a distribution function needs between 2 and {MOST_ROWS} rows")
+
+    def _count(self, edges: dict[str, Floats]) -> dict[str, Integers]:
+        if self._passes.pushed is not None:
+            from privinf.mechanisms.pushdown import cell_numbers
+
+            found, n = cell_numbers(self._passes.pushed, self._passes.schema, edges)
+            self._passes.counted(n)
+            return found
+        found = {name: np.zeros(len(one) + 1, dtype=np.int64) for name, one in edges.items()}
+        for reader in self._passes.readers():
+            for name, one in edges.items():
+                found[name] += cell_counts(reader.number(name), one)
+        return found
+
+    @property
+    def n(self) -> int:
+        """Number of rows, once some were counted."""
+        return self._passes.n
+
+    def release(
+        self, name: str, cells: Cells, share: float, spending: Spending, label: str
+    ) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
+        """Release the distribution function of counted cells, for a share of the call's mu^2."""
+        line = self._line(f"{label}, distribution of {name}", len(cells.counts), share, spending)
         scale, entry = line.calibrated(spending.source)
-        recorded = spending.ledger.spend(entry)
-        cells = cell_counts(self._reader.number(name), edges)
-        return NoisyCDF.of(edges, noisy_prefixes(cells, scale, spending.source), scale, self.n), recorded
+        check_room(float(self.n), scale, spending.source)
+        recorded, self._charged = spending.ledger.spend(entry), True
+        noisy = noisy_prefixes(cells.counts, scale, spending.source)
+        return NoisyCDF.of(cells.edges, noisy, scale, self.n), recorded
 
     def _line(self, label: str, cells: int, share: float, spending: Spending) -> Line:
         return Line(
             label=label, mechanism="gaussian", mu=math.sqrt(share) * spending.mu, trust="central",
             sensitivity=self._max_rows * prefix_sensitivity(cells),
             derivation="replace-one distance of two columns of the square root of prefix sums",
-            dimension=cells, reach=float(self.n), unit=self._unit or "record",
+            dimension=cells, unit=self._unit or "record",
             assumptions=(PUBLIC_N,) if self._unit is None else (PUBLIC_N, PUBLIC_ROWS),
         )  # fmt: skip
 
@@ -179,15 +223,45 @@ class OpenColumns:
         raise TypeError("raw rows are not pickled: pickle what was released instead")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cells:
+    """Un-noised numbers of rows in the cells that increasing edges make; not shown, not pickled."""
+
+    edges: Floats
+    counts: Integers
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("un-noised counts are not pickled: pickle what was released instead")
+
+
 def cell_counts(values: Floats, edges: Floats) -> Integers:
     """Return how many values lie in each cell; an edge belongs to the cell below it."""
     return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
 
 
+class _Prefixes:
+    """L h, exact for up to 2^40 rows."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self, cells: Integers) -> None:
+        f, self._total = root(len(cells)), ExactSum((len(cells),))
+        for power, word in ((WORD_DIGITS, cells >> WORD_DIGITS), (0, cells & ((1 << WORD_DIGITS) - 1))):
+            sums = np.ldexp(lfilter(f, [1.0], word.astype(np.float64)), ROOT_DIGITS)
+            self._total.add_integers(sums.astype(np.int64).astype(object) * (1 << power))
+
+    def floats(self) -> Floats:
+        """Return the doubles nearest to the sums."""
+        return self._total.floats(np.full(self._total.shape, 2.0**-ROOT_DIGITS))
+
+    def steps(self, grid: float) -> Integers:
+        """Return the sums in steps of a grid, rounded once."""
+        return self._total.steps(np.full(self._total.shape, 2.0**-ROOT_DIGITS), grid)
+
+
 def noisy_prefixes(cells: Integers, scale: float, source: NoiseSource) -> Floats:
     """Return L h + N(0, scale^2)."""
-    exact = lfilter(root(len(cells)), [1.0], cells.astype(np.float64))
-    return exact if scale == 0.0 else source.perturb(exact, scale)
+    return noisy_total(_Prefixes(cells), scale, source)
 
 
 def _checked(edges: Floats) -> Floats:
@@ -212,22 +286,22 @@ class NoisyLevels:
 
 
 class OpenLabels:
-    """One column of labels, read and checked once: texts without gaps (else SchemaError, for the holder).
+    """The labels of one column, counted by one pass: texts without gaps (else SchemaError, for the holder).
 
-    **Privacy.** Holds raw rows; replace-one, the number of rows is public, one row a person.
+    **Privacy.** Holds un-noised counts; replace-one, the number of rows is public, one row a person.
     """
 
     __slots__ = ("_counts", "_labels", "_name", "n")
 
     def __init__(self, rows: Table, name: str) -> None:
-        column = as_rows(rows).opened([name]).features[name]
-        if column.isna().any():
-            raise SchemaError(f"column {name!r} has missing values; clean the rows first")
-        values = column.to_numpy(dtype=object)
-        if not all(isinstance(value, str) for value in values):
-            raise SchemaError(f"column {name!r} must hold texts to have its levels found")
-        self._name, self.n = name, len(values)
-        self._labels, self._counts = _counted(values)
+        passes, counts = ColumnPasses(as_rows(rows), [name], numbers=False), Counter[str]()
+        if passes.pushed is not None:
+            raise unfit("levels are found")
+        for frame in passes.frames():
+            counts.update(_counted(name, frame[name]))
+        self._name, self.n = name, counts.total()
+        self._labels = sorted(counts)
+        self._counts = np.array([counts[label] for label in self._labels], dtype=np.int64)
 
     def levels(
         self, share: float, delta: float, spending: Spending, label: str
@@ -262,6 +336,12 @@ def show_above(sd: float, delta: float) -> float:
     return 1.0 + sd * (GRID_ROOM - float(ndtri(delta)))
 
 
-def _counted(values: np.ndarray) -> tuple[list[str], Integers]:
-    codes, labels = pd.factorize(values, sort=True)
-    return [str(label) for label in labels], np.bincount(codes, minlength=len(labels)).astype(np.int64)
+def _counted(name: str, column: pd.Series) -> dict[str, int]:
+    """Return how often each label stands in a part of a column."""
+    if column.isna().any():
+        raise SchemaError(f"column {name!r} has missing values; clean the rows first")
+    values = column.to_numpy(dtype=object)
+    if not all(isinstance(value, str) for value in values):
+        raise SchemaError(f"column {name!r} must hold texts to have its levels found")
+    codes, labels = pd.factorize(values)
+    return dict(zip(map(str, labels), np.bincount(codes, minlength=len(labels)).tolist(), strict=True))

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, Sensitivity, calibrate_mu
 from privinf.accounting.ledger import check_ledger
 from privinf.doors import door, warn
-from privinf.errors import ArgumentError, LargeDeltaWarning, SensitivityError
-from privinf.mechanisms.sums import EXACT_BITS
+from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, SensitivityError
 from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
-from privinf.noise.lattice import LARGEST_STEP
+from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
+from privinf.releases import CHARGE_STANDS
 from privinf.schema import Design
-from privinf.typing import Calibration, Floats, Relation, RngLike, SourceName, SpendingWords, TrustModel
+from privinf.typing import (
+    Calibration,
+    Floats,
+    Integers,
+    Relation,
+    RngLike,
+    SourceName,
+    SpendingWords,
+    TrustModel,
+)
 from privinf.validation import check_choice, check_positive, check_words
+
+T = TypeVar("T")
 
 # The grid of secure noise ends at 2^45 steps, and noise spans at least 2^20 of them.
 REACH = 2.0**24
@@ -280,8 +292,8 @@ def noisy_scalar(
 
 
 def check_room(largest: float, scale: float, source: NoiseSource) -> None:
-    """Raise SensitivityError if doubles may not hold a sum, of size up to `largest`, exactly on the grid."""
-    if scale > 0.0 and source.secure and largest / grid_step(scale) > 2.0**EXACT_BITS:
+    """Raise SensitivityError if integers of 64 bits may not hold an exact sum, of size up to `largest`."""
+    if scale > 0.0 and source.secure and largest / grid_step(scale) >= LARGEST_SUM:
         raise SensitivityError(
             "the total does not fit into the fixed-point grid of so little noise: spend less, or epsilon=inf "
             "for no noise"
@@ -296,3 +308,36 @@ def warn_of_large_delta(delta: float | None, n: int) -> None:
             "such a claim; name a delta far below 1/n",
             LargeDeltaWarning,
         )
+
+
+class ExactTotal(Protocol):
+    """A sum over rows, of integers or, for no noise, in doubles."""
+
+    def floats(self) -> Floats:
+        """Return the sum, each entry the double nearest to it."""
+
+    def steps(self, grid: float) -> Integers:
+        """Return the sum in steps of a grid, each entry rounded once."""
+
+
+def noisy_total(sums: ExactTotal, scale: float, source: NoiseSource) -> Floats:
+    """Return a sum over all rows plus N(0, scale^2) on each entry.
+
+    Exact sums are integers, which with a secure source are rounded once, to the grid of the noise: neither
+    the order of the records nor the size of the blocks can move them.
+    """
+    if scale == 0.0:
+        return sums.floats()
+    if not source.secure:
+        return source.perturb(sums.floats(), scale)
+    step = grid_step(scale)
+    return np.asarray(source.gaussian_steps(sums.steps(step), scale / step) * step, dtype=np.float64)
+
+
+def after_the_charge(read: Callable[[], T]) -> T:
+    """Return what a later pass over rows finds; an error of it says that the charge stands."""
+    try:
+        return read()
+    except PrivinfError as error:
+        problem = type(error)(f"{error}. {CHARGE_STANDS}")
+    raise problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,16 +18,17 @@ from privinf.doors import doors
 from privinf.errors import (
     ArgumentError,
     NotAvailableError,
-    PrivinfError,
     SchemaError,
     SensitivityError,
 )
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,
+    after_the_charge,
     assumed,
     check_room,
     max_rows,
+    noisy_total,
     unit_name,
     warn_of_large_delta,
 )
@@ -34,12 +36,10 @@ from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, weight_bound
 from privinf.mechanisms.statistics.block import SMALLEST
-from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
-from privinf.mechanisms.statistics.ops import PlainSums
 from privinf.mechanisms.sums import BLOCK_ROWS
-from privinf.noise import NoiseSource, grid_step
-from privinf.releases import CHARGE_STANDS, Release, rows_target, write_rows
+from privinf.noise import NoiseSource
+from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.typing import AnyPath, Floats, Missing, MomentsCov, SpendingWords, Trust
@@ -213,7 +213,7 @@ class Moments:
             if units:
                 told["residual_clip"], law["units"] = plan.residual / unit, units
             asked[1] = replace(asked[1], args={**asked[1].args, **told})
-            second = _after_the_charge(asked[1], passes, exact=scales[1] > 0.0)
+            second = after_the_charge(partial(asked[1].over, passes, exact=scales[1] > 0.0))
             arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
             law |= {
                 "residual_bound": math.inf if law["noise_free"] else unit,
@@ -318,29 +318,6 @@ def _design_of_columns(
     if formula is not None or not isinstance(schema, Schema):
         raise ArgumentError("columns= goes with a Schema and without a formula")
     return columns_design(schema, columns, radius=radius)
-
-
-def noisy_total(sums: MomentSums | PlainSums, scale: float, source: NoiseSource) -> Floats:
-    """Return a sum over all rows plus N(0, scale^2) on each entry.
-
-    Exact sums are integers, which with a secure source are rounded once, to the grid of the noise: neither
-    the order of the records nor the size of the blocks can move them.
-    """
-    if scale == 0.0:
-        return sums.floats()
-    if not source.secure or isinstance(sums, PlainSums):
-        return source.perturb(sums.floats(), scale)
-    step = grid_step(scale)
-    return np.asarray(source.gaussian_steps(sums.steps(step), scale / step) * step, dtype=np.float64)
-
-
-def _after_the_charge(asked: OwnSum, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:
-    """Return the sum of a later pass; what goes wrong in it is told with the charge, which stands."""
-    try:
-        return asked.over(passes, exact=exact)
-    except PrivinfError as error:
-        problem = type(error)(f"{error}. {CHARGE_STANDS}")
-    raise problem
 
 
 def _law(trust: Trust, weight: float, scale: float, budget: Spending) -> dict[str, Any]:

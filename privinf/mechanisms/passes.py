@@ -33,8 +33,7 @@ class RowPasses:
     ----------
     design : Design
     rows : Rows
-        Of a table that is not in memory every pass reads it. What can be read once and needs more passes, and
-        tables in which a unit has several rows, are collected.
+        Of a table that is not in memory every pass reads it. Tables whose schema names a unit are collected.
     weights : str, optional
         Column of public observation weights.
     passes : int
@@ -91,7 +90,9 @@ class RowPasses:
         self._plain = False
         schema = design.schema
         streamed = not rows.in_memory and rows.response is None and schema is not None and schema.unit is None
-        if streamed and (rows.features.repeatable or passes + (not self._alone) == 1):
+        if streamed:
+            if passes + (not self._alone) > 1:
+                rows.refuse_once()
             self._rows = rows
             return
         self._hold(rows.opened(needed(design, weights), design.schema), together)
@@ -179,7 +180,7 @@ class RowPasses:
             yield block
             start += len(block)
         self._counted(start)
-        check_levels(self._design, self.seen)
+        check_levels(self._design.schema, needed(self._design), self.seen)
 
     def part(self) -> Iterator[SiteBlock]:
         """Yield the rows of a table that is not in memory, be it a part of one: whose rows can be few."""

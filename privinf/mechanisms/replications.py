@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from privinf.mechanisms.moments import Moments, noisy_total
+from privinf.mechanisms.gaussian import noisy_total
+from privinf.mechanisms.moments import Moments
 from privinf.mechanisms.passes import OwnSum, RowPasses
 from privinf.mechanisms.rows import Rows
 from privinf.noise import SimulationNoise

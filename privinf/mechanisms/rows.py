@@ -64,6 +64,13 @@ class Rows:
         """Whether the rows are in memory: a data frame or arrays."""
         return isinstance(self.features, IN_MEMORY)
 
+    def refuse_once(self) -> None:
+        """Raise NotAvailableError for what can be read only once, where it is needed again."""
+        if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
+            from privinf.mechanisms.tables import ONCE
+
+            raise NotAvailableError(ONCE.format(self.features.name))
+
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
         """Return the rows in memory: of a table that is not, those of `columns` that it has, or all.
 
@@ -332,11 +339,10 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
     return np.asarray(codes, dtype=np.int64)
 
 
-def check_levels(design: Design, seen: set[str]) -> None:
+def check_levels(schema: Schema | None, names: Iterable[str], seen: set[str]) -> None:
     """Raise SchemaError for a factor of whose declared levels no part of the table had any."""
-    schema = design.schema
     declarations = {} if schema is None else schema.columns
-    for name in needed(design):
+    for name in names:
         declared = declarations.get(name)
         if isinstance(declared, Factor) and declared.other is not None and name not in seen:
             raise SchemaError(NO_DECLARED_LEVEL.format(name))

@@ -13,7 +13,8 @@ import pandas as pd
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
+from privinf.mechanisms.columns import AskedSums, SampleQuestion, range_of
 from privinf.mechanisms.gaussian import (
     PUBLIC_N,
     WORDS,
@@ -24,37 +25,19 @@ from privinf.mechanisms.gaussian import (
     warn_of_large_delta,
 )
 from privinf.mechanisms.peeling import solve_peeling_scale
-from privinf.mechanisms.rows import Rows, unit_codes
+from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.samples import (
     SAMPLE_STATISTICS,
-    Sample,
+    EntrySums,
     SampleStatistic,
     Weighted,
-    weighted_sums,
 )
 from privinf.noise import NoiseSource, get_source, grid_step
-from privinf.schema import Factor, Schema
-from privinf.schema.reading import Reader
-from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SampleKind, SpendingWords
+from privinf.schema import Schema
+from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
 from privinf.validation import check_choice, check_fraction, check_positive, check_words
 
 SEVERAL_ROWS = "one {0} has up to {1} rows, which are dependent: give one row a {0}, or fit pi.OLS"
-
-
-@dataclass(frozen=True, slots=True)
-class SampleQuestion:
-    """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
-
-    `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
-    of the columns `by` is a cell, the last column's levels running fastest. `center`, user units, is what
-    signed ranks are about.
-    """
-
-    kind: SampleKind
-    values: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    label: str = "sums"
-    center: float = 0.0
 
 
 @doors
@@ -167,76 +150,23 @@ def release_sample(
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-    named = (*question.values, *question.by, *([] if schema.unit is None else [schema.unit]))
-    rows = rows.opened(named, schema)
-    unit_codes(schema, rows)
-    sample = _opened(rows, schema, question)
-    if len(sample) < 2:
+    asked = AskedSums(schema, question)
+    scale, entry = price.calibrated(question.label, statistic, asked.cells, schema.unit or "record")
+    total, n = asked.over(rows, price.weighted, exact=scale > 0.0)
+    if n < 2:
         raise AlignmentError("a test needs two records at least")
-    warn_of_large_delta(price.delta, len(sample))
-    scale, entry = price.calibrated(question.label, statistic.derivation, schema.unit or "record")
+    warn_of_large_delta(price.delta, n)
     weights = np.array(price.weighted.weights)
-    check_room(len(sample) * float(weights.max()), scale, price.source)
+    check_room(n * float(weights.max()), scale, price.source)
     recorded = price.ledger.spend(entry)
-    noisy = _noised(statistic, price, sample, scale)
+    noisy = _noised(price, total, scale)
     sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
-    ranges = np.array([_range(schema, name) for name in question.values]).reshape(-1, 2)
+    ranges = np.array([range_of(schema, name) for name in question.values]).reshape(-1, 2)
     return SampleSums(
-        question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", len(sample),
-        ranges[:, 0], ranges[:, 1], tuple(_levels(schema, name) for name in question.by),
-        recorded, PrivacyReport.of(recorded, ledger, delta=price.delta)
+        question, noisy / weights, sd / weights, "laplace" if price.laplace else "gaussian", n,
+        ranges[:, 0], ranges[:, 1], asked.levels, recorded,
+        PrivacyReport.of(recorded, ledger, delta=price.delta),
     )  # fmt: skip
-
-
-# ---- opening
-
-
-def _opened(rows: Rows, schema: Schema, question: SampleQuestion) -> Sample:
-    reader = Reader(rows.features, schema, rows.missing)
-    reader.open(dict.fromkeys((*question.values, *question.by)))
-    values = np.empty((len(reader), len(question.values)))
-    for place, name in enumerate(question.values):
-        values[:, place] = _scaled(reader, schema, name)
-    if question.kind == "signed ranks":
-        middle, half = _range(schema, question.values[0])
-        values -= (question.center - middle) / half
-    codes, cells = np.zeros(len(reader), dtype=np.int64), 1
-    for name in question.by:
-        codes = codes * len(_levels(schema, name)) + reader.codes(name)
-        cells *= len(_levels(schema, name))
-    return Sample(values, codes, cells)
-
-
-def _scaled(reader: Reader, schema: Schema, name: str) -> Floats:
-    """Return a column in units of half its public range, about its middle, clipped to [-1, 1]."""
-    middle, half = _range(schema, name)
-    declared = schema[name]
-    two = isinstance(declared, Factor) and declared.categorical
-    values = reader.codes(name).astype(np.float64) if two else reader.number(name)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.clip((np.clip(values, middle - half, middle + half) - middle) / half, -1.0, 1.0))
-
-
-def _range(schema: Schema, name: str) -> tuple[float, float]:
-    """Return middle and half of the public range of a column; of two levels that of 0 and 1."""
-    declared = schema[name]
-    if isinstance(declared, Factor) and declared.categorical:
-        if len(declared.levels) != 2:
-            raise SchemaError(
-                f"column {name!r} has {len(declared.levels)} levels: a number, or two levels, is needed"
-            )
-        return 0.5, 0.5
-    bounds = schema.interval(name)
-    return 0.5 * bounds.low + 0.5 * bounds.high, 0.5 * bounds.high - 0.5 * bounds.low
-
-
-def _levels(schema: Schema, name: str) -> tuple[Any, ...]:
-    declared = schema[name]
-    if not isinstance(declared, Factor):
-        raise SchemaError(
-            f"column {name!r} has no declared levels: list them, as in {{{name!r}: ['a', 'b']}}"
-        )
-    return tuple(declared.levels)
 
 
 # ---- noise
@@ -276,9 +206,11 @@ class Price:
         """Whether the noise has Laplace's law."""
         return isinstance(self.loss, PureLoss)
 
-    def calibrated(self, label: str, derivation: str, unit: str) -> tuple[float, LedgerEntry]:
+    def calibrated(
+        self, label: str, statistic: SampleStatistic, cells: int, unit: str
+    ) -> tuple[float, LedgerEntry]:
         """Return the noise's scale, in weighted units, and the ledger line."""
-        entries, source = len(self.weighted.weights), self.source
+        entries, source, derivation = statistic.touched(cells), self.source, statistic.derivation
         if isinstance(self.loss, GaussianLoss):
             line = Line(
                 label=label, mechanism="gaussian", sensitivity=self.weighted.sensitivity,
@@ -315,17 +247,20 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
     return alone and sd < statistic.l2.sensitivity / total_mu(words)
 
 
-def _noised(statistic: SampleStatistic, price: Price, sample: Sample, scale: float) -> Floats:
-    """Return the weighted sums with noise: exact sums of steps, and integer noise, where it is secure."""
+def _noised(price: Price, total: EntrySums | Floats, scale: float) -> Floats:
+    """Return the weighted sums with noise: exact sums in steps, and integer noise, where it is secure."""
     source = price.source
     if scale == 0.0 or not source.secure:
-        total = weighted_sums(statistic, price.weighted, sample, 0.0)
+        values = total if isinstance(total, np.ndarray) else total.floats()
         if scale == 0.0:
-            return total
-        return total + source.laplace(scale, total.shape) if price.laplace else source.perturb(total, scale)
+            return values
+        if not price.laplace:
+            return source.perturb(values, scale)
+        return values + source.laplace(scale, values.shape)
     step = grid_step(scale)
-    total = weighted_sums(statistic, price.weighted, sample, step)
+    steps = np.rint(total / step).astype(np.int64) if isinstance(total, np.ndarray) else total.steps(step)
     if price.laplace:
-        return np.asarray(total + source.laplace(scale, total.shape))
-    steps = source.gaussian_steps((total / step).astype(np.int64), scale / step)
+        steps = steps + (source.laplace(scale, steps.shape) / step).astype(np.int64)
+    else:
+        steps = source.gaussian_steps(steps, scale / step)
     return np.asarray(steps * step, dtype=np.float64)

@@ -32,7 +32,8 @@ from scipy import stats as laws
 
 from privinf.doors import door
 from privinf.errors import ArgumentError
-from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.samples import SampleSums
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import rank, score_interval

@@ -13,9 +13,10 @@ from privinf.accounting import Ledger, PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError, SensitivityError
 from privinf.mechanisms.blocks import table_rows
+from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.gaussian import WORDS
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.samples import SampleQuestion, SampleSums, release_sample, sample_rows
+from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import number, privacy_facts

@@ -13,7 +13,8 @@ from scipy import stats as laws
 
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.samples import SampleQuestion, SampleSums, joined_rows
+from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.samples import SampleSums, joined_rows
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import GroupLaw, clip_cautions, contrast_weights

@@ -11,7 +11,7 @@ from privinf.accounting import PrivacyReport
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import quantile_interval
-from privinf.mechanisms.samples import SampleQuestion
+from privinf.mechanisms.columns import SampleQuestion
 from privinf.schema.declared import checked_names
 from privinf.stats.base import SampleWords, asked_columns, check_level
 from privinf.stats.means import described

@@ -26,7 +26,8 @@ from scipy.special import log_ndtr, ndtr
 from privinf.doors import door, doors
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
-from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.samples import SampleSums
 from privinf.schema import Factor
 from privinf.stats import base
 from privinf.stats.quantiles import clipped_sums

@@ -24,7 +24,8 @@ from scipy.optimize import brentq
 
 from privinf.doors import door
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.samples import SampleSums
 from privinf.stats.association import asked_table, cell_rows, table_law
 from privinf.stats.base import (
     Asked,

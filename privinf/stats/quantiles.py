@@ -24,9 +24,10 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
+from privinf.mechanisms.columns import SampleQuestion
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import WORDS, Spending
-from privinf.mechanisms.samples import SEVERAL_ROWS, SampleQuestion, SampleSums
+from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
 from privinf.stats.base import (
     Asked,
     ConfidenceInterval,
@@ -77,8 +78,8 @@ class ColumnLooks:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
         told: Any = {word: words[word] for word in WORDS if word in words}
         budget, bounds = Spending.of(told, words.get("ledger")), schema.interval(name)
-        held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
         budget.ledger.check(GaussianLoss(budget.mu))
+        held = OpenColumns(asked.rows, (name,), schema=schema, unit=schema.unit)
         return cls(held, name, bounds.low, bounds.high, budget)
 
     def first(self, share: float, label: str) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:

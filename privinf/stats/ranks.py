@@ -33,7 +33,8 @@ from scipy import stats as laws
 
 from privinf.doors import door
 from privinf.errors import SchemaError
-from privinf.mechanisms.samples import SampleQuestion, SampleSums
+from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.samples import SampleSums
 from privinf.stats import base
 from privinf.stats.comparisons import asked_groups, asked_pair
 from privinf.stats.groups import MADE_UP, rank

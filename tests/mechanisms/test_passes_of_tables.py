@@ -38,6 +38,12 @@ def frame():
     )  # fmt: skip
 
 
+def again(data):
+    """Return a table, a stream being spooled, that can be read as often as a fit needs."""
+    handle = pi.open_rows(data, progress=False)
+    return data if handle.repeatable else pi.open_rows(data, spool=True, progress=False)
+
+
 def digest(release):
     arrays = (release.arrays[name].tobytes() for name in sorted(release.arrays))
     return hashlib.sha256(b"".join(arrays)).hexdigest()
@@ -54,7 +60,7 @@ def test_one_digest_over_all_sources(formula, rows, frame, tmp_path, monkeypatch
         for number, (kind, make) in enumerate(KINDS.items()):
             folder = tmp_path / f"{number} {rows} {schema is PUBLIC} {len(options)}"
             folder.mkdir()
-            found[kind] = digest(mechanism.release(make(frame, folder), **options, **SPEND))
+            found[kind] = digest(mechanism.release(again(make(frame, folder)), **options, **SPEND))
         assert len(found) > 10
         assert len(set(found.values())) == 1, found
 
@@ -78,7 +84,7 @@ def test_fits_by_passes_have_one_digest_over_all_sources(name, frame, tmp_path, 
         (folder := tmp_path / str(number)).mkdir()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fit = model.from_formula(FITS[name], make(frame, folder), schema=SCHEMA).fit(**spend)
+            fit = model.from_formula(FITS[name], again(make(frame, folder)), schema=SCHEMA).fit(**spend)
         found[source] = fit.params.to_numpy().tobytes() + fit.bse.to_numpy().tobytes()
     assert len(found) > 10
     assert len(set(found.values())) == 1, found
@@ -157,11 +163,10 @@ def test_sums_collect_nothing(kind, formula, frame, tmp_path, monkeypatch):
     assert fit.nobs == len(frame)
 
 
-def test_a_stream_that_is_needed_twice_is_collected_or_spooled(frame, tmp_path, monkeypatch):
+def test_a_stream_that_is_needed_twice_is_refused_or_spooled(frame, tmp_path, monkeypatch):
     mechanism = pi.Moments(SCHEMA, "y ~ x")
     robust = SPEND | {"cov_type": "HC0"}
     expected = digest(mechanism.release(frame, **robust))
-    assert digest(mechanism.release(KINDS["Arrow stream"](frame, tmp_path), **robust)) == expected
     monkeypatch.setattr(reading, "MOST_MEMORY", 1)
     ledger = pi.Ledger()
     with pytest.raises(NotAvailableError, match=r"open_rows\(data, spool=True\)"):

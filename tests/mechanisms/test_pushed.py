@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +17,20 @@ from privinf.errors import (
     ArgumentError,
     BudgetExceededError,
     NotAvailableError,
+    PrivinfError,
     SchemaError,
     StorageError,
 )
+from privinf.mechanisms import pushdown
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.columns import AskedSums, SampleQuestion
+from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, query, smallest
 from privinf.mechanisms.pushdown.expressions import Expressions
 from privinf.mechanisms.pushdown.questions import Question
 from privinf.mechanisms.rows import as_rows
+from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 CASES = range(30)
@@ -283,9 +289,9 @@ def test_what_a_query_is_not_made_for_is_refused(database):
     schema = pi.Schema(dict.fromkeys(names, (-1, 1)))
     model = pi.Moments(schema, f"x0 ~ {' + '.join(names[1:])}")
 
-    def run(layers):
+    def run(layers, by):
         assert len(layers[-1]) == 1 + 60 + 60 * 61 // 2 + 60
-        return [100, *[0] * (len(layers[-1]) - 1)]
+        return [[100, *[0] * (len(layers[-1]) - 1)]]
 
     kinds = dict.fromkeys(names, "number")
     source = PushedSource("the table", kinds, DIALECTS["duckdb"], run)
@@ -341,6 +347,120 @@ def test_an_empty_table_has_too_few_rows(database):
         pi.MomentOLS.from_formula("y ~ x", of_table(database, table(0)), schema=SCHEMA).fit(mu=1.0)
 
 
+# ---- means, tests and distributions
+
+SAMPLES = (
+    SampleQuestion("one sample", ("x",)),
+    SampleQuestion("groups", ("w",), ("g",)),
+    SampleQuestion("cells", (), ("g", "k")),
+    SampleQuestion("pairs", ("x", "y")),
+)
+
+
+def told_of_samples(case, data):
+    """Return the un-noised integers of sums over samples, and counts of cells, or how they are refused."""
+    numbers = [name for name in case.schema.columns if name.startswith("x")]
+    questions = [
+        SampleQuestion("one sample", (numbers[0],)),
+        SampleQuestion("groups", (numbers[-1],), ("g",)),
+        SampleQuestion("cells", (), ("g", "k")),
+        SampleQuestion("pairs", (numbers[0], numbers[-1])),
+    ]
+    found = []
+    for question in questions:
+        weighted = SAMPLE_STATISTICS[question.kind].l2
+        try:
+            sums, n = AskedSums(case.schema, question).over(as_rows(data, case.missing), weighted, exact=True)
+            found.append((sums._total.integers().tolist(), n))
+        except PrivinfError as problem:
+            found.append((type(problem).__name__, str(problem)))
+    for name in numbers:
+        low, high = case.schema[name].low, case.schema[name].high
+        edges = np.unique(np.concatenate([np.linspace(low, high, 40), [0.0, 5e-324, 1e300]]))
+        try:
+            held = OpenColumns(as_rows(data, case.missing), [name], schema=case.schema)
+            found.append((held.cells({name: edges})[name].counts.tolist(), held.n))
+        except PrivinfError as problem:
+            found.append((type(problem).__name__, str(problem)))
+    return found
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_sums_of_samples_in_duckdb_are_those_of_numpy(database, seed):
+    case = pushing.random_case(seed)
+    expected = told_of_samples(case, case.arrow().to_pandas())
+    assert told_of_samples(case, in_duckdb(database, case)) == expected
+
+
+def test_sums_of_samples_in_postgres_are_those_of_numpy(server):
+    for seed in CASES:
+        case = pushing.random_case(seed)
+        expected = told_of_samples(case, case.arrow().to_pandas())
+        assert told_of_samples(case, in_postgres(server, case)) == expected, seed
+
+
+def test_a_cell_or_a_step_that_is_off_is_caught(database, monkeypatch):
+    """Mutants: gaps in no level, an edge in the cell above it, the ends of steps not held."""
+    cases = [case for case in map(pushing.random_case, CASES) if case.missing != "raise"][:3]
+    expected = [told_of_samples(case, case.arrow().to_pandas()) for case in cases]
+
+    def differ():
+        return [told_of_samples(case, in_duckdb(database, case)) for case in cases] != expected
+
+    assert not differ()
+    held, cases_of = Question._held, Question._cases
+    mutants = {
+        (Question, "_held"): lambda self, name, place: held(self, name, max(place, 1)),
+        (Question, "_cases"): lambda self, value, low, high, inside, gap, below, above: cases_of(
+            self, value, low, high, inside, gap, above, above
+        ),
+        (Question, "_gaps"): lambda self, value, instead: [],
+        (pushdown, "_ladder"): lambda dialect, edges, start=0: "0",
+    }
+    for (owner, name), wrong in mutants.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, wrong)
+            assert differ(), name
+
+
+def test_tests_over_a_database_are_those_over_its_rows(database):
+    frame = table(3000)
+    frame["b"] = (frame["y"] > 3.0).astype(int)
+    schema, spend = SCHEMA.fill({"b": (0, 1)}), {"mu": 1.0, "rng": 3}
+    asked = [
+        lambda **k: pi.stats.mean("x", **k),
+        lambda **k: pi.stats.ttest_1samp("x", 0.0, clip="auto", **k),
+        lambda **k: pi.stats.anova_oneway("y", "g", **k),
+        lambda **k: pi.stats.proportion_confint("b", **k),
+        lambda **k: pi.stats.chi2_contingency("g", "k", **k),
+        lambda **k: pi.stats.pearsonr("x", "y", **k),
+        lambda **k: pi.stats.quantile("w", [0.25, 0.5], **k),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for test in asked:
+            told = [
+                str(test(data=data, schema=schema, **spend))
+                for data in (
+                    frame,
+                    of_table(database, frame),
+                    pi.open_rows(database.sql("select * from frame")),
+                )
+            ]
+            assert told[0] == told[1] == told[2]
+        found = [pi.find_bounds(data, ["x", "y"], **spend) for data in (frame, of_table(database, frame))]
+    assert found[0] == found[1]
+    ledger = pi.Ledger()
+    for refused in (
+        lambda data: pi.stats.wilcoxon("x", data=data, schema=schema, mu=1.0, ledger=ledger),
+        lambda data: pi.stats.mean("x", data=data, schema=schema, epsilon=np.inf, ledger=ledger),
+        lambda data: pi.find_bounds(data, ["g"], epsilon=1.0, delta=1e-6, ledger=ledger),
+    ):
+        with pytest.raises(NotAvailableError, match="leave push_down"):
+            refused(of_table(database, frame))
+    assert not ledger.entries
+
+
 @pytest.mark.parametrize("name", sorted(DIALECTS))
 def test_queries_are_of_their_dialect(name):
     """Compiled, and run in DuckDB and PostgreSQL alone: texts that parse, without LEAST or GREATEST."""
@@ -353,9 +473,16 @@ def test_queries_are_of_their_dialect(name):
     class Stop(Exception):
         pass
 
-    def run(layers):
-        asked.append(layers)
+    def run(layers, by):
+        asked.append((layers, by))
         raise Stop
+
+    def parsed():
+        text = query(DIALECTS[name], "SELECT * FROM held", *asked.pop())
+        (tree,) = sqlglot.parse(text, read=name)
+        used = {type(node).__name__ for node in tree.walk()}
+        assert not used & {"Least", "Greatest", "Ln", "Exp", "Pow", "Command"}
+        return used | {"wide" for wide in ("DECIMAL", "NUMERIC") if wide in text}
 
     source = PushedSource("the table", kinds, DIALECTS[name], run)
     schema = SCHEMA.fill({"b": [True, False]})
@@ -365,21 +492,20 @@ def test_queries_are_of_their_dialect(name):
     for one in model._asked(1.0, reach, q2, robust=True):
         with pytest.raises(StorageError):
             one.over(passes, exact=True)
-        text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
-        (parsed,) = sqlglot.parse(text, read=name)
-        used = {type(node).__name__ for node in parsed.walk()}
-        assert not used & {"Least", "Greatest", "Ln", "Exp", "Pow", "Command"}
-        assert {"Case", "Floor", "Sum"} <= used
+        assert {"Case", "Floor", "Sum"} <= parsed()
     passes = RowPasses(model.design, as_rows(source), stream=1)
     for fit in ("whitened.meat", "whitened.counts", "curved.step"):
         args = pushing.fit_args(fit, model.design, np.random.default_rng(3)) | {"bits": 20}
         with pytest.raises(StorageError):
             passes.push([(SITE_OPS[fit], args)])
-        text = query(DIALECTS[name], "SELECT * FROM held", asked.pop())
-        (parsed,) = sqlglot.parse(text, read=name)
-        used = {type(node).__name__ for node in parsed.walk()}
-        assert not used & {"Least", "Greatest", "Ln", "Exp", "Pow", "Command"}
-        assert {"Case", "Floor", "Sum"} <= used
+        assert {"Case", "Floor", "Sum"} <= parsed()
+    for question in SAMPLES:
+        with pytest.raises(StorageError):
+            AskedSums(schema, question).over(as_rows(source), SAMPLE_STATISTICS[question.kind].l2, exact=True)
+        assert {"Case", "Sum", "Group"} <= parsed()
+    with pytest.raises(StorageError):
+        OpenColumns(source, ["x"], schema=schema).cells({"x": np.linspace(-1.0, 1.0, 40)})
+    assert {"Case", "Count", "Group"} <= parsed()
 
 
 def test_products_too_small_for_a_double_are_known():

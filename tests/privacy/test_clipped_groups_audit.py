@@ -46,16 +46,16 @@ MUTANTS = {
         "clipped_release",
         "clip = choose(found, ",
         "clip = choose(replace(found, counts=np.cumsum(np.histogram("
-        "looks.held._reader.number(name), 1024, (-1.0, 2.0))[0])[:-1].astype(float)), ",
+        "looks.held._passes._reader.number(name), 1024, (-1.0, 2.0))[0])[:-1].astype(float)), ",
     ),
     "values outside of the clip": Mutant(
         "mechanisms.statistics.samples",
         "_parts",
-        "np.clip(sample.values[part], -1.0, 1.0)",
+        "np.clip(sample.values[part], -one, one)",
         "1.2 * sample.values[part]",
     ),
     "the first look uncharged": Mutant(
-        "mechanisms.distribution", "OpenColumns.cdf", "spending.ledger.spend(entry)", "()"
+        "mechanisms.distribution", "OpenColumns.release", "spending.ledger.spend(entry)", "()"
     ),
 }
 

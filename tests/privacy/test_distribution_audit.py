@@ -77,10 +77,12 @@ MUTANTS = {
         HERE, "prefix_sensitivity", "- 2.0 * lagged[1:]", "- 2.4 * lagged[1:]"
     ),
     "cells in place of prefixes charged": Mutant(
-        HERE, "noisy_prefixes", "root(len(cells))", "np.ones(len(cells))"
+        HERE, "_Prefixes.__init__", "root(len(cells))", "np.ones(len(cells))"
     ),
-    "a charge forgotten": Mutant(HERE, "OpenColumns.cdf", "spending.ledger.spend(entry)", "(entry,)"),
-    "values in the release": Mutant(HERE, "OpenColumns.cdf", "scale, self.n)", "scale, int(cells[0]))"),
+    "a charge forgotten": Mutant(HERE, "OpenColumns.release", "spending.ledger.spend(entry)", "(entry,)"),
+    "values in the release": Mutant(
+        HERE, "OpenColumns.release", "noisy, scale, self.n)", "noisy, scale, int(cells.counts[0]))"
+    ),
 }
 
 

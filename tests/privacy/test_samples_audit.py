@@ -9,6 +9,7 @@ from math import comb
 import numpy as np
 import pandas as pd
 import pytest
+from mutation import Mutant
 from scipy.spatial.distance import pdist
 
 import privinf as pi
@@ -16,11 +17,13 @@ from privinf.accounting import Budget, Ledger
 from privinf.audit import audit_mechanism, gaussian_log_ratio
 from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableError, SchemaError
 from privinf.mechanisms import samples
+from privinf.mechanisms.columns import AskedSums, ColumnPasses, SampleQuestion
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.samples import Price, SampleQuestion, release_sample
+from privinf.mechanisms.samples import Price, release_sample
 from privinf.mechanisms.statistics.samples import (
     PAIR_WEIGHTS,
     SAMPLE_STATISTICS,
+    EntrySums,
     Sample,
     Weighted,
     weighted_sums,
@@ -37,24 +40,32 @@ def one_record(values, cell, cells):
     return Sample(np.array([values]).reshape(1, -1), np.array([cell]), cells)
 
 
-def farthest(kind, norm, statistic=None):
+def summed(statistic, weighted, sample):
+    """Return the exact sums of steps of 2^-20."""
+    sums = EntrySums(statistic, weighted, sample.cells)
+    sums.update(Sample(np.floor(sample.values * 2.0**20 + 0.5), sample.codes, sample.cells))
+    return sums.floats()
+
+
+def farthest(kind, norm, statistic=None, add=summed):
     """Return how far replacing a record moves the sum, over many pairs of records, far ones among them."""
     statistic = SAMPLE_STATISTICS[kind] if statistic is None else statistic
     root = 3.0 - math.sqrt(5.0)  # |u + v| where the parabola is critical
     values = np.concatenate([np.linspace(-1.0, 1.0, 21), [-9.0, 9.0, 1.0 - root, root - 1.0]])
     weighted = getattr(statistic, norm)
     found = [
-        weighted_sums(statistic, weighted, one_record(record, cell, CELLS[kind]), 0.0)
+        add(statistic, weighted, one_record(record, cell, CELLS[kind]))
         for record in product(values, repeat=COLUMNS[kind])
         for cell in range(CELLS[kind])
     ]  # fmt: skip
     return pdist(np.array(found).reshape(len(found), -1), "euclidean" if norm == "l2" else "cityblock").max()
 
 
+@pytest.mark.parametrize("add", [summed, weighted_sums])
 @pytest.mark.parametrize(("kind", "norm"), NORMS)
-def test_the_stated_sensitivity_is_reached_and_never_passed(kind, norm):
+def test_the_stated_sensitivity_is_reached_and_never_passed(kind, norm, add):
     stated = getattr(SAMPLE_STATISTICS[kind], norm).sensitivity
-    assert stated * (1.0 - 1e-9) <= farthest(kind, norm) <= stated * (1.0 + 1e-12)
+    assert stated * (1.0 - 1e-9) <= farthest(kind, norm, add=add) <= stated * (1.0 + 1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +79,7 @@ def every_small_table():
 
         def total(table):
             values, codes = np.array([[v] for v, _ in table]), np.array([g for _, g in table])
-            return weighted_sums(statistic, weighted, Sample(values, codes, groups), 0.0).ravel()
+            return weighted_sums(statistic, weighted, Sample(values, codes, groups)).ravel()
 
         sums = {table: total(table) for table in product(records, repeat=n)}
         power = 2 if norm == "l2" else 1
@@ -115,11 +126,29 @@ def test_heavier_weights_than_are_proved_are_caught(kind, weights):
 
 
 def test_values_outside_of_their_bounds_are_caught_where_nothing_clips(monkeypatch):
-    def unclipped(sample):
+    def unclipped(sample, one):
         yield sample.values, sample.codes
 
     monkeypatch.setattr("privinf.mechanisms.statistics.samples._parts", unclipped)
     assert farthest("one sample", "l2") > 2.1
+    assert farthest("one sample", "l2", add=weighted_sums) > 2.1
+
+
+def test_steps_end_at_the_bounds_whatever_the_value():
+    """Mutant: a grid that is not held at its ends."""
+    values = np.array([-1e308, -1.5, -1.0 - 2e-16, -1.0, 0.3, 1.0, 1.0 + 3e-16, 7.0, 1e308])
+    rows = Rows(pd.DataFrame({"x": np.concatenate([values, 5.0 * values[1:-1]])}))
+    for low, high in ((-1.0, 1.0), (0.0, 3.0), (1e11, 1e11 + 0.3), (-1e-300, 2e-300)):
+        asked = AskedSums(pi.Schema({"x": (low, high)}), QUESTIONS["one sample"])
+        (reader,) = ColumnPasses(rows, ["x"]).readers()
+        steps = asked.sample(reader, exact=True).values
+        assert (np.abs(steps) <= 2.0**20).all()
+        assert (steps == np.rint(steps)).all()
+        assert (steps.min(), steps.max()) == (-(2.0**20), 2.0**20)
+    unheld = Mutant("mechanisms.sums", "on_grid", "np.clip(out, -FULL_SCALE, FULL_SCALE, out=out)", "out")
+    with unheld.applied():
+        asked = AskedSums(SCHEMA, QUESTIONS["one sample"])
+        assert np.abs(asked.sample(reader, exact=True).values).max() > 2.0**20
 
 
 # ---- pairs, in exact arithmetic
@@ -171,7 +200,7 @@ def test_the_polynomial_of_the_proof_is_the_squared_distance():
     corner = max(bernstein(a, b, (Fraction(-1), Fraction(1)), (Fraction(-1), Fraction(1))))
     assert corner == 4 * (1 + a * a)
     first, second = np.array([u, v]), np.array([du, dv])
-    entries = [SAMPLE_STATISTICS["pairs"].entries(one[None])[0] for one in (first, second)]
+    entries = [np.ravel(SAMPLE_STATISTICS["pairs"].entries(one[None], 1.0)) for one in (first, second)]
     moved = np.sum((np.array(SAMPLE_STATISTICS["pairs"].l2.weights) * (entries[0] - entries[1])) ** 2)
     d, s = np.abs(first - second), np.abs(first + second)
     grown = np.maximum(d, 2.0 - s) - 1.0  # with d + s = 2
@@ -227,14 +256,15 @@ def clean(kind, world):
 def audited(kind, seeded=True, count=5000):
     """Audit what the door draws for its worst pair of records, opened once."""
     statistic = SAMPLE_STATISTICS[kind]
-    worlds = [samples._opened(rows_of(kind, world), SCHEMA, QUESTIONS[kind]) for world in (0, 1)]
-    means = [weighted_sums(statistic, statistic.l2, one, 0.0).ravel() for one in worlds]
+    asked = AskedSums(SCHEMA, QUESTIONS[kind])
+    worlds = [asked.over(rows_of(kind, world), statistic.l2, exact=True)[0] for world in (0, 1)]
+    means = [clean(kind, world) * np.tile(statistic.l2.weights, CELLS.get(kind, 1)) for world in (0, 1)]
     scores = []
     for world, sample in enumerate(worlds):
         words = {"mu": 3.0} | ({"rng": np.random.default_rng((5, world))} if seeded else {})
         price = Price.of(statistic, words, "auto", None)
-        scale = price.calibrated("sums", statistic.derivation, "record")[0]
-        drawn = np.array([samples._noised(statistic, price, sample, scale).ravel() for _ in range(count)])
+        scale = price.calibrated("sums", statistic, asked.cells, "record")[0]
+        drawn = np.array([samples._noised(price, sample, scale).ravel() for _ in range(count)])
         scores.append(gaussian_log_ratio(drawn, *means, statistic.l2.sensitivity / 3.0))
     return audit_mechanism(
         lambda world, size, rng: scores[world], lambda x: x, draws=count, rng=0, mu=3.0, exact_mu=3.0

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privinf.mechanisms.pushdown.databases import unfit
-from privinf.mechanisms.rows import Rows, check_levels
+import numpy as np
+
+from privinf.errors import AlignmentError
+from privinf.mechanisms.pushdown.databases import Dialect, Layer, case, unfit
+from privinf.mechanisms.pushdown.questions import ALL_ROWS, Question
+from privinf.mechanisms.rows import Rows, check_levels, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
+from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.ops import Accumulator, SiteOp
-from privinf.schema import Design
+from privinf.mechanisms.statistics.samples import EntrySums, SampleStatistic
+from privinf.mechanisms.sums import FULL_SCALE, VALUE_BITS
+from privinf.schema import Design, Schema
+from privinf.typing import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +66,95 @@ class Elsewhere:
         names = tuple((op.name, args) for op, args in asked)
         task = PartitionTask(self.design, self.rows.missing, self.weights, self.stream, self.passes, names)
         n, seen = add_partitions(self.rows, task, found)
-        check_levels(self.design, set(seen))
+        check_levels(self.design.schema, needed(self.design), set(seen))
         return found, [n]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleColumn:
+    """How a column of a sample is put on its grid, and its public ends."""
+
+    grid: ColumnGrid
+    ends: tuple[float, float]
+
+
+def add_entries(
+    rows: Rows, schema: Schema, values: Mapping[str, SampleColumn], by: Sequence[str], sums: EntrySums
+) -> int:
+    """Add all rows of a table in a database to sums of samples, and return how many there are.
+
+    `values` are columns, of which a database makes integers; every combination of the levels of `by` is a
+    cell. Raises as `traced.add_pushed`.
+    """
+    source = rows.features
+    asked, dialect = Question(source, schema, [*values, *by], rows.missing), source.dialect
+    steps = [asked.sample_steps(name, one.grid, one.ends) for name, one in values.items()]
+    layers, texts = _entries(dialect, sums.statistic, steps, asked.kept)
+    last = [f"{dialect.integer(text)} AS _z{place}" for place, text in enumerate(texts) if text is not None]
+    told = [
+        ALL_ROWS if text is None else dialect.total.format(f"_z{place}") for place, text in enumerate(texts)
+    ]
+    n, found = asked.counted([*layers, [f"{asked.cell(by)} AS _cell", *asked.kept, *last]], told)
+    whole = np.zeros(sums.shape, dtype=object)
+    for cell, numbers in found.items():
+        ones = [1 << 2 * VALUE_BITS if text is None else 1 for text in texts]
+        whole[cell] = [number * one for number, one in zip(numbers, ones, strict=True)]
+    sums.take(n, whole)
+    return n
+
+
+def _entries(
+    dialect: Dialect, statistic: SampleStatistic, steps: Sequence[tuple[str, int, int]], kept: Sequence[str]
+) -> tuple[list[Layer], list[str | None]]:
+    """Return layers below a statistic's entries, and their texts above these; None where all rows add 2^40.
+
+    `steps` are the integers of columns, with their ends; `kept` are columns that go all the way up.
+    """
+    if not steps:
+        return [], [None]
+    from privinf.mechanisms.pushdown.expressions import Expressions, layers_of
+    from privinf.mechanisms.pushdown.traced import Traced
+
+    made = Expressions(dialect)
+    values: Any = Traced(made, [made.column(*one) for one in steps])
+    assert statistic.entries is not None
+    entries: list[Any] = list(statistic.entries(values, FULL_SCALE))
+    nodes = [node for one in entries for node in one.nodes.flat]
+    layers, shown = layers_of([node for node in nodes if not node.known], kept)
+    read = [f"{text} AS {name}" for text, name in made.columns.items()]
+    return [[*kept, *read], *layers], [None if node.known else shown[node] for node in nodes]
+
+
+def cell_numbers(
+    rows: Rows, schema: Schema | None, edges: Mapping[str, Floats]
+) -> tuple[dict[str, Integers], int]:
+    """Return how many rows of a table in a database lie in each cell of columns' edges, and of how many.
+
+    Raises as `traced.add_pushed`; AlignmentError for a table that changes between the columns.
+    """
+    source, found, sizes = rows.features, dict[str, Integers](), set[int]()
+    for name, one in edges.items():
+        asked = Question(source, schema, [name], rows.missing)
+        cell = f"{_ladder(source.dialect, one.tolist())} AS _cell"
+        n, numbers = asked.counted(
+            [[*asked.kept, f"{asked.finite(name)} AS _x"], [*asked.kept, cell]], [ALL_ROWS]
+        )
+        found[name] = np.zeros(len(one) + 1, dtype=np.int64)
+        for place, (number,) in numbers.items():
+            found[name][place] = number
+        sizes.add(n)
+    if len(sizes) > 1:
+        raise AlignmentError("the table has other rows than when it was read first: start again")
+    return found, sizes.pop()
+
+
+def _ladder(dialect: Dialect, edges: Sequence[float], start: int = 0) -> str:
+    """Return how many edges are below the number _x, by halves."""
+    if not edges:
+        return str(start)
+    half = len(edges) // 2
+    below, above = (
+        _ladder(dialect, edges[:half], start),
+        _ladder(dialect, edges[half + 1 :], start + half + 1),
+    )
+    return case([(f"_x <= {dialect.number(edges[half])}", below)], above)

@@ -180,8 +180,8 @@ class PushedSource(Source):
     kinds : mapping of str to str
         What its columns hold: "number", "decimal", "truth", "text" or something else.
     dialect : Dialect
-    ask : callable (layers) -> sequence
-        Runs a query and returns its one row.
+    ask : callable (layers, by) -> sequence of sequences
+        Runs a query and returns its rows: one, or one for each value of the column `by`.
 
     Notes
     -----
@@ -194,7 +194,11 @@ class PushedSource(Source):
     pushes = True
 
     def __init__(
-        self, name: str, kinds: Mapping[str, str], dialect: Dialect, ask: Callable[[Sequence[Layer]], Any]
+        self,
+        name: str,
+        kinds: Mapping[str, str],
+        dialect: Dialect,
+        ask: Callable[[Sequence[Layer], str], Any],
     ) -> None:
         self.name: str = name
         self.kinds, self.dialect, self._ask = kinds, dialect, ask
@@ -215,9 +219,14 @@ class PushedSource(Source):
         return None
 
     def totals(self, layers: Sequence[Layer]) -> list[int]:
-        """Return the numbers of a query's one row; StorageError, without the database's text, if it fails."""
+        """Return the numbers of a query's one row; errors as for `grouped`."""
+        return self.grouped(layers, "")[0]
+
+    def grouped(self, layers: Sequence[Layer], by: str) -> list[list[int]]:
+        """Return the numbers of a query's rows; StorageError, without the database's text, if it fails."""
         try:
-            return [0 if value is None else int(value) for value in self._ask(layers)]
+            rows = self._ask(layers, by)
+            return [[0 if value is None else int(value) for value in row] for row in rows]
         except (PrivinfError, MemoryError):
             raise
         except Exception:  # of any database: what it says can show values
@@ -250,11 +259,11 @@ def pushed_source(data: Table) -> PushedSource:
 
 
 def _relation(data: Any) -> PushedSource:
-    def ask(layers: Sequence[Layer]) -> Any:
+    def ask(layers: Sequence[Layer], by: str) -> Any:
         found = data
         for layer in layers[:-1]:
             found = found.project(", ".join(layer))
-        return found.aggregate(", ".join(layers[-1])).fetchone()
+        return found.aggregate(", ".join(layers[-1]), by).fetchall()
 
     kinds = {name: _duckdb_kind(str(one)) for name, one in zip(data.columns, data.dtypes, strict=True)}
     return PushedSource("the DuckDB relation", kinds, DIALECTS["duckdb"], ask)
@@ -281,9 +290,9 @@ def _ibis(data: Any) -> PushedSource:
             f"PostgreSQL are: {LEAVE_OUT}"
         )
 
-    def ask(layers: Sequence[Layer]) -> Any:
-        cursor = database.raw_sql(query(dialect, database.compile(data), layers))
-        found = cursor.fetchone()
+    def ask(layers: Sequence[Layer], by: str) -> Any:
+        cursor = database.raw_sql(query(dialect, database.compile(data), layers, by))
+        found = cursor.fetchall()
         if database.name == "postgres":
             cursor.connection.rollback()
         return found
@@ -297,10 +306,12 @@ def _ibis_kind(kind: Any) -> str:
     return next((one for one, test in tests.items() if getattr(kind, f"is_{test}")()), "other")
 
 
-def query(dialect: Dialect, table: str, layers: Sequence[Layer]) -> str:
-    """Return the text of a query over a table, or over what a query gives in brackets."""
+def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -> str:
+    """Return the text of a query over a table, or over what a query gives in brackets; `by` groups rows."""
     text, fence = f"({table})", ""
     for depth, layer in enumerate(layers):
+        if by and depth == len(layers) - 1:
+            fence = f" GROUP BY {by}"
         text = f"(SELECT {', '.join(layer)} FROM {text} AS t{depth}{fence})"
         fence = dialect.fence
     return text[1:-1]

@@ -22,7 +22,7 @@ from privinf.mechanisms.pushdown.databases import Layer, PushedSource, case, cou
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.sums import EXACT_BITS
-from privinf.schema import Design, Factor
+from privinf.schema import Design, Factor, Schema
 from privinf.schema.declared import DAYS
 from privinf.schema.reading import INFINITE, MISSING_VALUES, NO_DECLARED_LEVEL, NOT_NUMBERS, OUTSIDE_LEVELS
 from privinf.schema.terms import Column
@@ -35,13 +35,15 @@ GAP, UNDECLARED = -2, -1  # in place of a level's place
 
 
 class Question:
-    """What is asked of a table, by a design whose one public column is the constant, and what is refused."""
+    """What is asked of columns of a table, numbers without a schema, and what is refused of its rows."""
 
-    __slots__ = ("_design", "_factors", "_missing", "_names", "_source", "dialect", "kept")
+    __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "kept")
 
-    def __init__(self, source: PushedSource, design: Design, missing: Missing) -> None:
-        self._source, self._design, self._missing, self.dialect = source, design, missing, source.dialect
-        self._names = list(dict.fromkeys((*design.inputs, *design.outcome.column.inputs)))
+    def __init__(
+        self, source: PushedSource, schema: Schema | None, names: Sequence[str], missing: Missing
+    ) -> None:
+        self._source, self._schema, self._missing, self.dialect = source, schema, missing, source.dialect
+        self._names = list(dict.fromkeys(names))
         self.kept = [f"_v{place}" for place in range(len(self._names))]
         require_columns(source, self._names)
         self._factors: dict[str, Factor] = {}
@@ -50,14 +52,13 @@ class Question:
 
     def _check(self, name: str) -> None:
         """Check declaration and type of a column."""
-        assert self._design.schema is not None
-        declared, kind = self._design.schema[name], self._source.kinds[name]
+        declared, kind = None if self._schema is None else self._schema[name], self._source.kinds[name]
         if isinstance(declared, Factor):
             self._factors[name] = declared
             large = any(not isinstance(one, str) and abs(one) >= 2**EXACT_BITS for one in declared.levels)
             if large or kind not in ("number", "truth", "text"):
                 raise unfit(f"column {name!r} has levels that a database may tell apart in another way")
-        elif declared.unit == DAYS:
+        elif declared is not None and declared.unit == DAYS:
             raise unfit(f"column {name!r} holds dates")
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
@@ -110,27 +111,6 @@ class Question:
 
     # ---- columns
 
-    def _told(self, at: int | None) -> tuple[Column, float, float]:
-        """Return a column of the design, or with None the response, and its bounds."""
-        design = self._design
-        if at is not None:
-            return design.columns[at], float(design.low[at]), float(design.high[at])
-        assert design.outcome.bounds is not None
-        return design.outcome.column, design.outcome.bounds.low, design.outcome.bounds.high
-
-    def value(self, at: int | None) -> str:
-        """Return a column of the design, or with None the response, in its bounds."""
-        column, low, high = self._told(at)
-        if self._number(column):
-            return self._held_value(column.inputs[0], low, high)
-        places, values = self._cells(column, at)
-        return self._by_cell(column, places, [self.dialect.number(v) for v in np.clip(values, low, high)])
-
-    def check_columns(self) -> None:
-        """Raise NotAvailableError for a column of which no query is made."""
-        for at in (None, *range(len(self._design.columns))):
-            self.value(at)
-
     def values(self) -> Layer:
         """Return the columns as doubles, or as places of their levels."""
         texts = []
@@ -150,19 +130,6 @@ class Question:
                 for place, level in enumerate(declared.levels)
             ]
         return case(branches, str(UNDECLARED))
-
-    def steps(self, at: int | None, grid: ColumnGrid) -> tuple[str, int, int]:
-        """Return the integers, in doubles, of a column or with None of the response, and their ends."""
-        column, low, high = self._told(at)
-        if self._number(column):
-            return self._of_number(column.inputs[0], grid, low, high)
-        places, values = self._cells(column, at)
-        steps = grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]
-        text = self._by_cell(column, places, list(map(self.dialect.number, steps)))
-        return text, int(steps.min()), int(steps.max())
-
-    def _number(self, column: Column) -> bool:
-        return column.plain and column.inputs[0] not in self._factors
 
     def _of_number(self, name: str, grid: ColumnGrid, low: float, high: float) -> tuple[str, int, int]:
         """Return floor(v factor + shift) between the ends of a column, and where it has no value."""
@@ -205,8 +172,104 @@ class Question:
         return self.kept[self._names.index(name)]
 
     def _stand_in(self, name: str) -> float:
-        assert self._design.schema is not None
-        return self._design.schema.interval(name).middle
+        return 0.0 if self._schema is None else self._schema.interval(name).middle
+
+    def _held(self, name: str, place: int) -> str:
+        """Return the condition that a row counts as having a level."""
+        declared, places = self._factors[name], [place]
+        if place == 0:
+            places.append(GAP)
+        if declared.other is not None and declared.levels[place] == declared.other:
+            places.append(UNDECLARED)
+        return f"{self._value(name)} IN ({', '.join(map(str, places))})"
+
+    # ---- samples
+
+    def sample_steps(self, name: str, grid: ColumnGrid, ends: tuple[float, float]) -> tuple[str, int, int]:
+        """Return the integers, in doubles, of a column between public ends, or of 0 and 1 for two levels."""
+        if name not in self._factors:
+            return self._of_number(name, grid, *ends)
+        declared = self._factors[name]
+        numbers = range(2) if declared.categorical else map(float, declared.levels)
+        values = np.array([[float(one)] for one in numbers])
+        steps = grid.put(values, np.empty(values.shape), finite=True)[:, 0]
+        text = self._by_level(name, list(map(self.dialect.number, steps)))
+        return text, int(steps.min()), int(steps.max())
+
+    def cell(self, names: Sequence[str]) -> str:
+        """Return the number of the cell that a row's levels make, the last column's running fastest."""
+        texts, stride = ["0"], 1
+        for name in reversed(names):
+            size = len(self._factors[name].levels)
+            texts.append(f"{stride} * {self._by_level(name, list(map(str, range(size))))}")
+            stride *= size
+        return " + ".join(texts)
+
+    def _by_level(self, name: str, results: list[str]) -> str:
+        """Return the result that stands at the level of a row."""
+        branches = [(self._held(name, place), result) for place, result in enumerate(results[:-1])]
+        return f"({case(branches, results[-1])})"
+
+    def finite(self, name: str) -> str:
+        """Return a column's value, and what stands in for a missing one."""
+        if name in self._factors:
+            raise unfit(f"column {name!r} has levels, whose distribution is asked for")
+        value = self._value(name)
+        return case(self._gaps(value, self._stand_in(name)), value)
+
+    def counted(self, layers: Sequence[Layer], sums: Sequence[str]) -> tuple[int, dict[int, list[int]]]:
+        """Return the number of rows, all checked, and sums over those of each number `_cell` of a layer."""
+        defects = self.defects()
+        asked = ["_cell", *named("_s", [ALL_ROWS, *defects, *sums])]
+        rows = self._source.grouped([self.values(), *layers, asked], "_cell")
+        start = 2 + len(defects)
+        n = self.checked([sum(row[place] for row in rows) for place in range(1, start)])
+        return n, {row[0]: row[start:] for row in rows}
+
+
+class DesignQuestion(Question):
+    """What is asked of a table, by a design whose one public column is the constant."""
+
+    __slots__ = ("_design",)
+
+    def __init__(self, source: PushedSource, design: Design, missing: Missing) -> None:
+        self._design = design
+        names = (*design.inputs, *design.outcome.column.inputs)
+        super().__init__(source, design.schema, names, missing)
+
+    def _told(self, at: int | None) -> tuple[Column, float, float]:
+        """Return a column of the design, or with None the response, and its bounds."""
+        design = self._design
+        if at is not None:
+            return design.columns[at], float(design.low[at]), float(design.high[at])
+        assert design.outcome.bounds is not None
+        return design.outcome.column, design.outcome.bounds.low, design.outcome.bounds.high
+
+    def value(self, at: int | None) -> str:
+        """Return a column of the design, or with None the response, in its bounds."""
+        column, low, high = self._told(at)
+        if self._number(column):
+            return self._held_value(column.inputs[0], low, high)
+        places, values = self._cells(column, at)
+        return self._by_cell(column, places, [self.dialect.number(v) for v in np.clip(values, low, high)])
+
+    def check_columns(self) -> None:
+        """Raise NotAvailableError for a column of which no query is made."""
+        for at in (None, *range(len(self._design.columns))):
+            self.value(at)
+
+    def steps(self, at: int | None, grid: ColumnGrid) -> tuple[str, int, int]:
+        """Return the integers, in doubles, of a column or with None of the response, and their ends."""
+        column, low, high = self._told(at)
+        if self._number(column):
+            return self._of_number(column.inputs[0], grid, low, high)
+        places, values = self._cells(column, at)
+        steps = grid.put(values[:, None], np.empty((len(values), 1)), finite=True)[:, 0]
+        text = self._by_cell(column, places, list(map(self.dialect.number, steps)))
+        return text, int(steps.min()), int(steps.max())
+
+    def _number(self, column: Column) -> bool:
+        return column.plain and column.inputs[0] not in self._factors
 
     def _cells(self, column: Column, at: int | None) -> tuple[list[tuple[int, ...]], Floats]:
         """Return combinations of the levels that a column depends on, and its values there."""
@@ -236,15 +299,6 @@ class Question:
                 )
         return case([(" OR ".join(tests), result) for result, tests in cells.items()], common)
 
-    def _held(self, name: str, place: int) -> str:
-        """Return the condition that a row counts as having a level."""
-        declared, places = self._factors[name], [place]
-        if place == 0:
-            places.append(GAP)
-        if declared.other is not None and declared.levels[place] == declared.other:
-            places.append(UNDECLARED)
-        return f"{self._value(name)} IN ({', '.join(map(str, places))})"
-
     def may_pass(self, limit: float, longest: dict[int, int]) -> bool:
         """Return whether a row may be longer than a ball; of a block of indicators one is 1 at most.
 
@@ -263,7 +317,7 @@ def counted_rows(rows: Rows, design: Design) -> int:
     size = len(design.columns) + 1
     if size * (size + 1) // 2 > source.dialect.sums:
         raise unfit(f"there are {size - 1} coefficients")
-    question = Question(source, design, rows.missing)
+    question = DesignQuestion(source, design, rows.missing)
     question.check_columns()
     asked = named("_s", [ALL_ROWS, *question.defects()])
     return question.checked(source.totals([question.values(), asked]))

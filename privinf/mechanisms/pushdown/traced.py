@@ -22,7 +22,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, PushedSource, case, count, named, unfit
 from privinf.mechanisms.pushdown.expressions import Expressions, Node, layers_of
-from privinf.mechanisms.pushdown.questions import ALL_ROWS, Question
+from privinf.mechanisms.pushdown.questions import ALL_ROWS, DesignQuestion
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
@@ -172,7 +172,7 @@ class TracedReader:
     exact, weights = True, None
     residual = cast("Callable[..., Floats]", SiteBlock.residual)
 
-    def __init__(self, question: Question, made: Expressions, public: SiteBlock, args: Args) -> None:
+    def __init__(self, question: DesignQuestion, made: Expressions, public: SiteBlock, args: Args) -> None:
         self._question, self._made, self._public, self.args, self.block = question, made, public, args, self
         self.response_low, self.response_high = public.response_low, public.response_high
 
@@ -268,7 +268,7 @@ class _Asked:
 
 
 def _asked(
-    question: Question, made: Expressions, public: SiteBlock, design: Design, one: Accumulator
+    question: DesignQuestion, made: Expressions, public: SiteBlock, design: Design, one: Accumulator
 ) -> Iterator[_Asked]:
     assert isinstance(one, MomentSums | TermSums)
     reader = TracedReader(question, made, public, one.args)
@@ -298,7 +298,7 @@ def add_pushed(
     if not plain:
         raise unfit("there are weights, or no noise")
     source: PushedSource = rows.features
-    question, made = Question(source, design, rows.missing), Expressions(source.dialect)
+    question, made = DesignQuestion(source, design, rows.missing), Expressions(source.dialect)
     found = [part for one in asked for part in _asked(question, made, public, design, one)]
     layers, *names = _layers(question, made, found)
     told = [part.texts(source.dialect, *names) for part in found]
@@ -316,7 +316,7 @@ def add_pushed(
 
 
 def _layers(
-    question: Question, made: Expressions, found: Sequence[_Asked]
+    question: DesignQuestion, made: Expressions, found: Sequence[_Asked]
 ) -> tuple[list[Layer], dict[Node, str], dict[Node, str]]:
     """Return the layers below the sums, and the names that integers and compared numbers have there."""
     pairs = [pair for one in found if one.thresholds is None for pair in one.products]

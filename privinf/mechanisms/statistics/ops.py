@@ -328,6 +328,10 @@ class PlainSums:
         """Return the sum."""
         return self._total
 
+    def steps(self, grid: float) -> Integers:
+        """Return the sum in steps of a grid."""
+        return np.rint(self._total / grid).astype(np.int64)
+
 
 def clipped_total(total: Floats, args: Args) -> Floats:
     """Return a site's total; where asked shrunk to the norm `client_clip`, and cut to as many digits."""

@@ -35,27 +35,33 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     *Many groups*: sum |R_g|/(n - 1) moves by the l1 norm of R's change over n - 1 at most, 2.
     *Signed ranks*: T/n, T = sum s(u_i + u_j, 0) over i <= j (Walsh): a record is in n of these: 2.
 
-Where noise is on a grid every entry of a record is rounded to it first; that share of the sensitivity is
-charged with the noise (`privinf.noise.solve_scale`). Of ranks the sum is rounded: it moves no farther.
+**On the grid.** Where there is noise, u = k 2^-20 with k the integer of `ColumnGrid`, |k| <= 2^20 whatever
+the value: u is in [-1, 1], so all of the above holds of it. Entries are polynomials of u with whole
+coefficients, hence integers times 2^-40, which are added up exactly: no order, block or source moves a bit.
+Weights multiply the totals, each of which is rounded once to the noise's grid g. Rounding moves one by g/2 at
+most, so the distance of two totals by g; a record that leaves its cell touches two cells, 2 m totals in place
+of m: that share of the sensitivity, g sqrt(2 m) or in l1 2 m g, is charged with the noise
+(`SampleStatistic.touched`, `privinf.noise.solve_scale`). Of ranks the one total of floats is rounded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from privinf.mechanisms.statistics.block import nearest
+from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, ExactSum, Wide, added_rows
 from privinf.typing import Floats, Integers, SampleKind
 
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
 PAIR_WEIGHTS = 0.7, 1.35
 PURE_PAIR_WEIGHT = 0.4
-CACHED_ROWS = 1 << 15
+# Rows whose entries, at most 2^41 steps, doubles add up exactly.
+PART_ROWS = BLOCK_ROWS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +74,42 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class SampleStatistic:
-    """What a record adds to the row of its cell: entries in [-1, 1], shape (rows, m), of values in [-1, 1].
+    """What a record adds to the row of its cell: entries in [-1, 1], of values in [-1, 1].
 
-    `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is not derived). `whole`, in
-    place of `entries`, is of all records at once, shape (1, m).
+    `entries` of values (rows, columns) and of 1, in whatever unit both are, are m arrays (rows,) in its
+    square, times `factor`. `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is
+    not derived). `whole`, in place of `entries`, is of all records at once, shape (1, m).
     """
 
-    entries: Callable[[Floats], Floats] | None
+    entries: Callable[[Floats, float], Sequence[Floats]] | None
     l2: Weighted
     l1: Weighted | None
     derivation: str
     whole: Callable[[Sample], Floats] | None = None
+    factor: float = 1.0
+
+    def touched(self, cells: int) -> int:
+        """Return how many totals of so many cells one record can touch: those of two cells."""
+        return len(self.l2.weights) * (1 if self.whole is not None else min(cells, 2))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records as statistics take them: values in [-1, 1], shape (n, columns), and the cell of each."""
+    """Records as statistics take them: values in [-1, 1], or their steps, (n, columns), and their cells."""
 
     values: Floats
     codes: Integers
     cells: int
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sample], cells: int) -> Sample:
+        """Return the records of several, of which there may be none."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls(np.empty((0, 1)), np.empty(0, dtype=np.int64), cells)
+        values, codes = ([getattr(part, name) for part in parts] for name in ("values", "codes"))
+        return cls(np.concatenate(values), np.concatenate(codes), cells)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -96,57 +118,112 @@ class Sample:
         raise TypeError("raw rows are not pickled: pickle the result instead")
 
 
-def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample, grid: float) -> Floats:
-    """Return the sum over all records, shape (cells, m), weighted; on a grid (0: none) exact.
+class EntrySums:
+    """Exact weighted sums of a statistic's entries over the records of each cell, shape (cells, m).
 
     Notes
     -----
-    **Privacy.** Reads every record; the un-noised sum never leaves the mechanisms. Every record's entries are
-    rounded to the grid by themselves, and sums of integers below 2^53 are exact in doubles, so that the order
-    of the records cannot move them.
+    **Privacy.** Holds un-noised sums: never leaves the mechanisms, is not pickled.
     """
+
+    __slots__ = ("_total", "_units", "rows", "statistic")
+
+    def __init__(self, statistic: SampleStatistic, weighted: Weighted, cells: int) -> None:
+        self.statistic, self.rows = statistic, 0
+        self._total = ExactSum((cells, len(weighted.weights)))
+        unit = statistic.factor / FULL_SCALE**2
+        self._units = np.tile(np.array(weighted.weights) * unit, (cells, 1))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the sums."""
+        return self._total.shape
+
+    def update(self, sample: Sample) -> None:
+        """Add records, whose values are steps of 2^-20."""
+        self.rows = added_rows(self.rows, len(sample))
+        for values, codes in _parts(sample, FULL_SCALE):
+            self._total.add(self._of(values, codes))
+
+    def _of(self, values: Floats, codes: Integers) -> Floats:
+        assert self.statistic.entries is not None
+        cells = self._total.shape[0]
+        entries = self.statistic.entries(values, FULL_SCALE)
+        return np.stack([np.bincount(codes, column, minlength=cells) for column in entries], axis=1)
+
+    def take(self, rows: int, sums: Wide) -> None:
+        """Add records whose sums are known: Python's integers, shape (cells, m)."""
+        self.rows = added_rows(self.rows, rows)
+        self._total.add_integers(sums)
+
+    def merge(self, other: EntrySums) -> None:
+        """Add the records of another accumulator of the same question."""
+        self.rows = added_rows(self.rows, other.rows)
+        self._total.merge(other._total)
+
+    def floats(self) -> Floats:
+        """Return the weighted sums, each the double nearest to the exact one."""
+        return self._total.floats(self._units)
+
+    def steps(self, grid: float) -> Integers:
+        """Return the weighted sums in steps of a grid, a power of two, each rounded once."""
+        return self._total.steps(self._units, grid)
+
+    def __repr__(self) -> str:
+        return f"<EntrySums of {self.rows} rows, not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("un-noised sums are not pickled: pickle the release instead")
+
+
+def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample) -> Floats:
+    """Return the weighted sum over records, values in [-1, 1], shape (cells, m), in doubles.
+
+    Notes
+    -----
+    **Privacy.** Reads every record; the un-noised sum never leaves the mechanisms.
+    """
+    weights = np.array(weighted.weights) * statistic.factor
     if statistic.whole is not None:
-        steps, unit = nearest(statistic.whole(sample) * np.array(weighted.weights), grid)
-        return steps * unit
+        return statistic.whole(sample) * weights
     assert statistic.entries is not None
-    sums = np.zeros((sample.cells, len(weighted.weights)))
-    for values, codes in _parts(sample):
-        steps, unit = nearest(statistic.entries(values) * np.array(weighted.weights), grid)
-        for entry, column in enumerate(steps.T):
-            sums[:, entry] += np.bincount(codes, weights=column, minlength=sample.cells) * unit
-    return sums
+    sums = np.zeros((sample.cells, len(weights)))
+    for values, codes in _parts(sample, 1.0):
+        for entry, column in enumerate(statistic.entries(values, 1.0)):
+            sums[:, entry] += np.bincount(codes, column, minlength=sample.cells)
+    return sums * weights
 
 
-def _parts(sample: Sample) -> Iterator[tuple[Floats, Integers]]:
-    for start in range(0, len(sample), CACHED_ROWS):
-        part = slice(start, start + CACHED_ROWS)
-        yield np.clip(sample.values[part], -1.0, 1.0), sample.codes[part]
+def _parts(sample: Sample, one: float) -> Iterator[tuple[Floats, Integers]]:
+    for start in range(0, len(sample), PART_ROWS):
+        part = slice(start, start + PART_ROWS)
+        yield np.clip(sample.values[part], -one, one), sample.codes[part]
 
 
 # ---- the statistics
 
 
-def _one(values: Floats) -> Floats:
+def _one(values: Floats, one: float) -> Sequence[Floats]:
     u = values[:, 0]
-    return np.column_stack([u, u * u])
+    return u * one, u * u
 
 
-def _group(values: Floats) -> Floats:
+def _group(values: Floats, one: float) -> Sequence[Floats]:
     u = values[:, 0]
-    return np.column_stack([np.ones(len(u)), u, 1.0 - u * u])
+    return np.ones_like(u) * (one * one), u * one, one * one - u * u
 
 
-def _share(values: Floats) -> Floats:
-    return 0.5 + 0.5 * values[:, :1]
+def _share(values: Floats, one: float) -> Sequence[Floats]:
+    return (one * one + values[:, 0] * one,)
 
 
-def _cell(values: Floats) -> Floats:
-    return np.ones((len(values), 1))
+def _cell(values: Floats, one: float) -> Sequence[Floats]:
+    return (np.full(len(values), one * one),)
 
 
-def _pair(values: Floats) -> Floats:
-    u, v = values.T
-    return np.column_stack([u, v, u * u, v * v, u * v])
+def _pair(values: Floats, one: float) -> Sequence[Floats]:
+    u, v = values[:, 0], values[:, 1]
+    return u * one, v * one, u * u, v * v, u * v
 
 
 def _rank_sums(sample: Sample) -> Floats:
@@ -185,7 +262,7 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
         "a record (1, u, 1 - u^2), of squared norm at most 2, moves to another group",
     ),
     "share": SampleStatistic(
-        _share, Weighted((1.0,), 1.0), Weighted((1.0,), 1.0), "a record counts from 0 to 1"
+        _share, Weighted((1.0,), 1.0), Weighted((1.0,), 1.0), "a record counts from 0 to 1", factor=0.5
     ),
     "cells": SampleStatistic(
         _cell, Weighted((1.0,), math.sqrt(2.0)), Weighted((1.0,), 2.0), "a record moves to another cell"
