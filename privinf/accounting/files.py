@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from privinf.accounting.budget import Budget
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.ledger import Account, Ledger, check_budget, enlist, read_account
 from privinf.accounting.losses import Loss
-from privinf.accounting.scopes import Scope
+from privinf.accounting.scopes import Part, Scope
 from privinf.doors import doors
 from privinf.errors import ArgumentError, FileMissingError, PrivinfError, StorageError
 from privinf.sealed import read_text, sealed_json, written_whole
@@ -52,7 +52,8 @@ class LedgerFile(Ledger):
     refuses what would pass the limit, and replaces the file as a whole after its new content has reached the
     disk: of two processes that ask for the last of a budget, one is refused. The lock needs a disk that
     supports it (local, or a network disk with locks). Whoever can write the file can also put an older
-    copy in its place: protect it as you protect the rows.
+    copy in its place: protect it as you protect the rows. Where a `Site` has such a ledger, what a fit
+    reserves is checked against the limit, and not held: other processes may charge it.
 
     Examples
     --------
@@ -118,12 +119,16 @@ class FileAccount(Account):
         """Return a JSON-ready record."""
         return self._read().to_dict()
 
-    def record(self, entries: tuple[LedgerEntry, ...]) -> None:
+    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+        """Raise BudgetExceededError if losses would pass the limit: nothing is held from other processes."""
+        self._read().hold(part, losses, what)
+
+    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
         with self._changing() as account:
             account.record(entries)
 
-    def absorb(self, entries: Iterable[LedgerEntry]) -> None:
+    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
         """Add what another copy of this account recorded."""
         with self._changing() as account:
             account.absorb(entries)

@@ -15,7 +15,7 @@ from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined
 from privinf.accounting.losses import Loss
-from privinf.accounting.scopes import Scope, ScopeNode, check_scope, scope_component, total_of
+from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
 from privinf.doors import doors
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
@@ -239,7 +239,7 @@ class Account:
         self._entries: dict[str, LedgerEntry] = {}
         self._fits: dict[str, int] = {}
         self._relations: set[str] = set()
-        self._root = ScopeNode()
+        self._tally = None if budget is None else Tally(budget, f"one {name}")
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
         """Return all entries, in order."""
@@ -256,8 +256,8 @@ class Account:
         with self._lock:
             return self._entries.get(entry.id) == entry
 
-    def record(self, entries: tuple[LedgerEntry, ...]) -> None:
-        """Record entries, all or none (BudgetExceededError, ArgumentError)."""
+    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+        """Record entries, on a reservation or none, all or none (BudgetExceededError, ArgumentError)."""
         identities = [entry.id for entry in entries]
         with self._lock:
             self._require_open()
@@ -265,11 +265,9 @@ class Account:
                 raise ArgumentError("an entry with this id is recorded already: one entry, one release")
             relations = self._relations | {entry.relation for entry in entries}
             check_joined(relations)
-            self._afford(
-                [(entry.scope, entry.loss) for entry in entries],
-                ", ".join(repr(entry.label) for entry in entries),
-                keep=True,
-            )
+            if self._tally is not None:
+                what = ", ".join(repr(entry.label) for entry in entries)
+                self._tally.charge([(entry.scope, entry.loss) for entry in entries], what, on)
             self._entries |= {entry.id: entry for entry in entries}
             self._relations = relations
 
@@ -277,7 +275,21 @@ class Account:
         """Raise BudgetExceededError if the spends would pass the limit; `what` names them."""
         with self._lock:
             self._require_open()
-            self._afford(spends, what, keep=False)
+            if self._tally is not None:
+                self._tally.charge(spends, what, keep=False)
+
+    def hold(self, part: Part, losses: Sequence[Loss], what: str = "") -> None:
+        """Reserve losses for charges to come (BudgetExceededError); arguments as for `Tally.hold`."""
+        with self._lock:
+            self._require_open()
+            if self._tally is not None:
+                self._tally.hold(part, losses, what)
+
+    def free(self, part: Part) -> None:
+        """Give back what a reservation holds and has not charged."""
+        with self._lock:
+            if self._tally is not None:
+                self._tally.free(part)
 
     def number_fit(self, identities: list[str]) -> int | None:
         """Return the number of the fit with these lines; None for none, or after lines of no fit."""
@@ -303,43 +315,24 @@ class Account:
                 "LedgerFile. Nothing was recorded or released"
             )
 
-    def _afford(self, spends: list[tuple[Scope, Loss]], what: str, *, keep: bool) -> None:
-        """Charge the spends; take them back if they are only asked about or pass the limit."""
-        if self.budget is None:
-            return
-        charges = [(self._root.descend(scope), self.budget.cost(loss)) for scope, loss in spends]
-        for node, cost in charges:
-            node.spent += cost
-        exceeded = self._root.cost() > self.budget.limit
-        if exceeded or not keep:
-            for node, cost in charges:
-                node.spent -= cost
-        if exceeded:
-            wanted = self.budget.told(sum((cost for _, cost in charges), Fraction(0)))
-            left = self.budget.told(max(self.budget.limit - self._root.cost(), Fraction(0)))
-            raise BudgetExceededError(
-                f"{what} would pass the limit of one {self.name}, {self.budget}: {wanted} wanted, {left} "
-                "left; nothing was recorded or released"
-            )
-
     def remaining(self, scope: Scope) -> Budget | None:
         """Return what may still be spent at `scope`, None without a limit."""
-        if self.budget is None:
+        if self.budget is None or self._tally is None:
             return None
         with self._lock:
-            left = self.budget.limit - self._root.cost() + self._root.slack(scope)
+            left = self._tally.left(scope)
         record = self.budget.to_dict() | {"limit": str(max(left, Fraction(0)))}
         return Budget.from_dict(record)
 
-    def absorb(self, entries: Iterable[LedgerEntry]) -> None:
+    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
         """Add what another copy of this account recorded: facts, so no limit is asked."""
         with self._lock:
             for entry in entries:
                 if entry.id not in self._entries:
                     self._entries[entry.id] = entry
                     self._relations.add(entry.relation)
-                    if self.budget is not None:
-                        self._root.descend(entry.scope).spent += self.budget.cost(entry.loss)
+                    if self._tally is not None:
+                        self._tally.add([(entry.scope, entry.loss)], on)
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open a door to this account elsewhere: a function and its arguments, for pickle."""
@@ -354,7 +347,7 @@ class Account:
                 "id": self.identity,
                 "name": self.name,
                 "budget": None if self.budget is None else self.budget.to_dict(),
-                "spent": None if self.budget is None else str(self._root.cost()),
+                "spent": None if self._tally is None else str(self._tally.spent),
                 "entries": [entry.to_dict() for entry in self._entries.values()],
             }
 
@@ -395,6 +388,11 @@ def _open(text: str, scope: Scope) -> Ledger:
     if account is not read:
         account.absorb(read.snapshot())
     return door_to(account, scope)
+
+
+def account_of(ledger: Ledger) -> tuple[Account, Scope]:
+    """Return the account behind a door, and where the door files its entries."""
+    return ledger._account, ledger._scope
 
 
 def door_to(account: Account, scope: Scope = ()) -> Ledger:

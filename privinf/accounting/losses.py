@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from scipy.special import erfinv, log_expit, ndtri_exp
@@ -237,6 +237,11 @@ def pure_rho(epsilon: float) -> float:
     """Return the smallest rho for which every pure epsilon mechanism is rho-zCDP: eps tanh(eps / 2)."""
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     return epsilon * math.tanh(epsilon / 2.0)
+
+
+def noise_free(loss: Loss) -> bool:
+    """Return whether a loss is that of a release without noise."""
+    return any(math.isinf(number) for number in astuple(loss))
 
 
 def json_number(value: V) -> V | str:

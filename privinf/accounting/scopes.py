@@ -1,4 +1,4 @@
-"""Sequential and parallel composition over a tree of scopes.
+"""Sequential and parallel composition over a tree of scopes, and what counts against a limit.
 
 A scope is a path of components. ``"fold 1"`` is a plain part of the work: its cost adds up with everything
 around it. ``"site=A"`` is one class of a partition named ``site``: the classes hold different units, so only
@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 
+from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total, compose, upper_bound
 from privinf.accounting.losses import Loss
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, BudgetExceededError
 
 Scope = tuple[str, ...]
+# A reservation: whose it is, and its name.
+Part = tuple[str, str]
 
 MAX_WORLDS = 64
 
@@ -126,3 +129,135 @@ def _prune(totals: list[Total]) -> list[Total]:
         if not any(other.dominates(total) for other in kept):
             kept = [other for other in kept if not total.dominates(other)] + [total]
     return kept if len(kept) <= MAX_WORLDS else [reduce(upper_bound, kept)]
+
+
+class Tally:
+    """What counts against one limit: what was charged, and what reservations hold beside it.
+
+    Parameters
+    ----------
+    budget : Budget
+    whose : str
+        Who has the limit, for messages.
+
+    Notes
+    -----
+    **Privacy.** A reservation r holds a price R_r of the limit B for charges D_r that are still to come, each
+    chosen in the light of all earlier answers. With c the exact cost of a tree of scopes, in a currency that
+    adds up, what counts is
+
+        ``c(all other charges) + sum over r of max(R_r, c(D_r)) <= B``,
+
+    asked before every charge and every reservation. As c is subadditive (a sum over parts, a maximum over
+    the classes of a partition), what was charged costs at most that, at every time. So the charges are cut
+    off by a filter at B, and a filter in mu^2, rho or pure epsilon bounds the loss of fully adaptive
+    questions by B itself, whatever decides which is asked and whether another is: released answers and the
+    time of day may [1]_ [2]_ [3]_. Hence what is reserved and not charged costs nothing, may be given back
+    at any time, and was never spent. And the promise holds: a charge on r with c(D_r) <= R_r moves nothing
+    that counts, and is never refused for the limit.
+
+    References
+    ----------
+    .. [1] Rogers, Roth, Ullman and Vadhan (2016), Privacy odometers and filters: pay-as-you-go composition.
+    .. [2] Whitehouse, Ramdas, Rogers and Wu (2023), Fully-adaptive composition in differential privacy.
+    .. [3] Smith and Thakurta (2022), Fully adaptive composition for Gaussian differential privacy.
+    """
+
+    __slots__ = ("_free", "_held", "_made", "budget", "whose")
+
+    def __init__(self, budget: Budget, whose: str) -> None:
+        self.budget, self.whose = budget, whose
+        self._free = ScopeNode()
+        self._made: dict[Part, list[tuple[Scope, Fraction]]] = {}
+        self._held: dict[Part, tuple[Fraction, ScopeNode]] = {}
+
+    @property
+    def cost(self) -> Fraction:
+        """What counts: charges, and what is reserved beyond them."""
+        held = (max(amount, node.cost()) for amount, node in self._held.values())
+        return sum(held, start=self._free.cost())
+
+    @property
+    def spent(self) -> Fraction:
+        """What was charged, without what is reserved."""
+        held = {part: amount for part, (amount, _) in self._held.items()}
+        for part in held:
+            self.free(part)
+        found = self._free.cost()
+        for part, amount in held.items():
+            self._open(part, amount)
+        return found
+
+    def left(self, scope: Scope = ()) -> Fraction:
+        """Return what may still be spent at `scope`, beside what is reserved."""
+        return self.budget.limit - self.cost + self._free.slack(scope)
+
+    def add(self, spends: Iterable[tuple[Scope, Loss]], on: Part | None = None) -> None:
+        """Count what was charged, on a reservation or none: a fact, so no limit is asked."""
+        self._keep([(scope, self.budget.cost(loss)) for scope, loss in spends], on)
+
+    def charge(
+        self, spends: Iterable[tuple[Scope, Loss]], what: str, on: Part | None = None, *, keep: bool = True
+    ) -> None:
+        """Count what is to be charged, unless it is only asked about, or passes the limit.
+
+        Raises BudgetExceededError where it does; `what` names it.
+        """
+        costs = [(scope, self.budget.cost(loss)) for scope, loss in spends]
+        node = self._node(on)
+        _place(costs, node, 1)
+        exceeded = self.cost > self.budget.limit
+        _place(costs, node, -1)
+        if exceeded:
+            raise self._refusal(what, sum((cost for _, cost in costs), start=Fraction(0)))
+        if keep:
+            self._keep(costs, on)
+
+    def hold(self, part: Part, losses: Iterable[Loss], what: str = "") -> None:
+        """Let a reservation hold so much for all its charges, before and after; a later word wins.
+
+        Raises BudgetExceededError where that would pass the limit, and nothing has changed then; `what` names
+        it. Without `what` it is a fact, and no limit is asked.
+        """
+        wanted = sum(map(self.budget.cost, losses), start=Fraction(0))
+        before = self._held.get(part)
+        self._open(part, wanted)
+        if what and self.cost > self.budget.limit:
+            self.free(part)
+            if before is not None:
+                self._open(part, before[0])
+            raise self._refusal(what, wanted)
+
+    def free(self, part: Part) -> None:
+        """Give back what a reservation holds and has not charged; nothing if it holds nothing."""
+        if self._held.pop(part, None) is not None:
+            _place(self._made.get(part, ()), self._free, 1)
+
+    def _open(self, part: Part, wanted: Fraction) -> None:
+        """Let a reservation hold so much; what was charged on it before counts as part of it."""
+        self.free(part)
+        made, node = self._made.get(part, ()), ScopeNode()
+        _place(made, self._free, -1)
+        _place(made, node, 1)
+        self._held[part] = wanted, node
+
+    def _node(self, on: Part | None) -> ScopeNode:
+        return self._free if on is None or on not in self._held else self._held[on][1]
+
+    def _keep(self, costs: list[tuple[Scope, Fraction]], on: Part | None) -> None:
+        _place(costs, self._node(on), 1)
+        if on is not None:
+            self._made.setdefault(on, []).extend(costs)
+
+    def _refusal(self, what: str, wanted: Fraction) -> BudgetExceededError:
+        left = self.budget.told(max(self.budget.limit - self.cost, Fraction(0)))
+        beside = " beside what is reserved" if self._held else ""
+        return BudgetExceededError(
+            f"{what} would pass the limit of {self.whose}, {self.budget}: {self.budget.told(wanted)} wanted, "
+            f"{left} left{beside}; nothing was recorded or released"
+        )
+
+
+def _place(costs: Iterable[tuple[Scope, Fraction]], node: ScopeNode, sign: int) -> None:
+    for scope, cost in costs:
+        node.descend(scope).spent += sign * cost

@@ -26,6 +26,7 @@ BUNDLE_FIELDS = ("format", "version", "name", "public", "verifying", "node", "so
 FEDERATION_FIELDS = (
     "format", "version", "sites", "roster", "schema", "address", "authority", "analysts"
 )  # fmt: skip
+EPSILON_WORD = re.compile(r"[0-9]+(\.[0-9]+)?")
 KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
@@ -53,15 +54,22 @@ def read_federation(path: Path) -> dict[str, Any]:
     return _record(path, "a federation", FEDERATION, FEDERATION_FIELDS)
 
 
-def analysts_of(given: Iterable[str]) -> list[dict[str, str]]:
-    """Return analysts given as NAME=KEY, as policies list them (ArgumentError if they are none)."""
-    found = []
+def analysts_of(given: Iterable[str], delta: float | None = None) -> list[dict[str, Any]]:
+    """Return analysts given as NAME=KEY, as policies list them; with `delta` a budget may follow, :EPSILON.
+
+    Raises ArgumentError if they are none.
+    """
+    found: list[dict[str, Any]] = []
     for word in given:
         name, sign, key = word.partition("=")
-        if not sign:
-            raise ArgumentError(f"{word}: write NAME=KEY, the key as privinf analyst key prints it")
-        found.append({"name": name, "key": key.strip().lower()})
-    return [{"name": one.name, "key": one.key} for one in Analyst.listed(found)]
+        key, limited, epsilon = key.strip().lower().partition(":")
+        if not sign or (limited and (delta is None or not EPSILON_WORD.fullmatch(epsilon))):
+            form = "NAME=KEY" if delta is None else "NAME=KEY or NAME=KEY:EPSILON"
+            raise ArgumentError(f"{word}: write {form}, the key as privinf analyst key prints it")
+        budget = {"budget": {"epsilon": float(epsilon), "delta": delta}} if limited else {}
+        found.append({"name": name, "key": key, **budget})
+    Analyst.listed(found)
+    return found
 
 
 def _record(path: Path, what: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 from privinf.accounting import PrivacyReport
 from privinf.cli.deployment import days_left, executable, read_federation
 from privinf.cli.inputs import read_schema_file, read_toml
+from privinf.cli.ledgers import analyst_lines, told_by_analyst
 from privinf.cli.sites import read_policy
 from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import IdentityKey, Query, RemoteSite, Roster
@@ -65,7 +66,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
 @click.argument("folder", type=FOLDER)
 @AS_JSON
 def status_command(folder: Path, as_json: bool) -> None:
-    """Say whether a site answers, and what its ledger has spent and has left, epsilon first."""
+    """Say whether a site answers, and what its ledger has spent and has left, epsilon first, and by whom."""
     site = read_site(folder)
     try:
         reply = RemoteSite(site["socket"], timeout=5.0).handle(Query("describe"), site["name"])
@@ -73,13 +74,15 @@ def status_command(folder: Path, as_json: bool) -> None:
         told |= {"rows": None if reply.error else reply.rows}  # a refusal where the policy lists analysts
     except PrivinfError:
         told = {"site": site["name"], "answers": False, "rows": None}
-    ledger = read_site_ledger(folder / site["ledger"])
+    journal = read_site_ledger(folder / site["ledger"])
+    ledger = journal.ledger
     assert ledger.budget is not None  # `init` gives one
     spent = PrivacyReport.of(ledger.entries, delta=ledger.budget.delta)
     delta, left = spent.default_delta, ledger.remaining()
     assert left is not None
     told |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
     told |= {"left": left.epsilon(delta), "delta": delta, "releases": len(ledger)}
+    told |= told_by_analyst(journal, delta, read_policy(folder / site["policy"]).analysts)
     if as_json:
         click.echo(json.dumps(told, indent=1))
         return
@@ -88,6 +91,8 @@ def status_command(folder: Path, as_json: bool) -> None:
     click.echo(f"site {told['site']}: {answers}")
     click.echo(f"epsilon {told['epsilon']:.4g} of {told['of']:.4g} at delta {told['delta']:g} spent in "
                f"{told['releases']} release(s); {told['left']:.4g} left")  # fmt: skip
+    for line in analyst_lines(told):
+        click.echo(line)
 
 
 def read_site(folder: Path) -> dict[str, str]:
@@ -189,7 +194,7 @@ def _policy(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
 def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Finding]:
     if not (folder / site["ledger"]).exists():
         return
-    ledger = read_site_ledger(folder / site["ledger"])
+    ledger = read_site_ledger(folder / site["ledger"]).ledger
     if ledger.budget is None:
         yield Finding("error", "the ledger has no limit", "make one with a limit: privinf site init")
     elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > MUCH:

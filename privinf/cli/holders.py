@@ -56,7 +56,7 @@ from privinf.sealed import save_text, sealed_json
               help="What the policy allows: masked sums, or also plain ones to a server.")  # fmt: skip
 @click.option("--min-sites", type=click.IntRange(2), default=2, show_default=True,
               help="Fewest sites over which a masked sum may go.")  # fmt: skip
-@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY",
+@click.option("--analyst", "analysts", multiple=True, metavar="NAME=KEY[:EPSILON]",
               help="Who alone may ask (privinf analyst key); default: who reaches the site.")  # fmt: skip
 @click.option("--simulation", is_flag=True, help="The rows are made up: releases without noise are allowed.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to make; default: the site's name.")
@@ -86,7 +86,7 @@ def init_command(
     )
     policy: dict[str, Any] = terms | ({"simulation": True} if simulation else {})
     if analysts:
-        policy |= {"analysts": analysts_of(analysts)}
+        policy |= {"analysts": analysts_of(analysts, delta)}
     made = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
         schema = made / ("schema.toml" if schema_file is None else f"schema{schema_file.suffix}")

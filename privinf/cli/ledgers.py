@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 from filelock import FileLock, Timeout
 
-from privinf.accounting import Budget, Ledger, PrivacyReport
+from privinf.accounting import Budget, Ledger, PrivacyReport, compose
 from privinf.accounting.budget import DEFAULT_DELTA
 from privinf.accounting.chains import record_anchor, written_anew
 from privinf.accounting.files import LedgerFile
@@ -18,6 +20,8 @@ from privinf.accounting.journal import Anchor
 from privinf.cli.outputs import FILE, NEW_FILE, check_free
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
+from privinf.federation.envelope import Analyst
+from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
 from privinf.sealed import parse_json, read_bytes
 
@@ -81,9 +85,9 @@ def show_command(path: Path, as_json: bool) -> None:
 
     Of either kind of ledger, also while a site has its own open.
     """  # noqa: D301
-    site = _is_site(path)
-    told = _told(read_site_ledger(path) if site else LedgerFile(path))
-    told |= {"bound": read_pins(path)} if site else {}
+    journal = read_site_ledger(path) if _is_site(path) else None
+    told = _told(LedgerFile(path) if journal is None else journal.ledger)
+    told |= {} if journal is None else told_by_analyst(journal, told["delta"]) | {"bound": read_pins(path)}
     if as_json:
         click.echo(json.dumps(told, allow_nan=False))
         return
@@ -93,7 +97,10 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(f"left: {told['left']}")
     click.echo(f"{told['releases']} release(s) about one {told['name']}")
     for label, one in told["by_label"].items():
-        click.echo(f"  {label}: {one['releases']}, epsilon {one['epsilon']:.4g}")
+        plain = "".join(sign if sign.isprintable() else " " for sign in label)  # who asked chose it
+        click.echo(f"  {plain}: {one['releases']}, epsilon {one['epsilon']:.4g}")
+    for line in analyst_lines(told):
+        click.echo(line)
     for pin in told.get("bound", ()):
         what = f"rebased: other {', '.join(pin['changed'])}" if pin["changed"] else "bound to rows in order"
         click.echo(f"{what}; {pin['rows']} rows")
@@ -114,6 +121,67 @@ def _told(ledger: Ledger) -> dict[str, Any]:
         "limit": None if budget is None else str(budget), "left": None if left is None else str(left),
         "name": ledger.name, "releases": len(ledger), "by_label": by_label,
     }  # fmt: skip
+
+
+def told_by_analyst(
+    journal: Journal, delta: float, listed: Iterable[Analyst] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """Return who has spent how much, of what budget if it is known, and what is reserved, for JSON."""
+    charges, budgets = journal.charges, {one.name: one.budget for one in listed}
+    names = sorted({*charges, *budgets} - {""})
+    by_analyst = [
+        {
+            "analyst": name, "epsilon": _epsilon([*charges.get(name, ())], delta),
+            "of": None if (budget := budgets.get(name)) is None else budget.epsilon(delta),
+        }
+        for name in names
+    ]  # fmt: skip
+    reserved = [
+        {
+            "name": one.name, "analyst": one.analyst, "epsilon": compose(one.losses).epsilon(delta),
+            "spent": _epsilon([*journal.charged_on(one)], delta),
+            "until": datetime.fromtimestamp(one.until, UTC).isoformat(timespec="minutes"),
+        }
+        for one in journal.reservations
+    ]  # fmt: skip
+    return {"by_analyst": by_analyst, "reserved": reserved}
+
+
+def analyst_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """Return what is said of analysts and reservations, line by line."""
+    for one in told.get("by_analyst", ()):
+        limit = "" if one["of"] is None else f" of {one['of']:.4g}"
+        yield f"analyst {one['analyst']}: epsilon {one['epsilon']:.4g}{limit} spent"
+    for one in told.get("reserved", ()):
+        whose = f" by {one['analyst']}" if one["analyst"] else ""
+        yield (
+            f"reserved{whose}: epsilon {one['epsilon']:.4g}, of which {one['spent']:.4g} is spent; until "
+            f"{one['until']} ({one['name']})"
+        )
+
+
+@ledger_group.command("free")
+@click.argument("path", type=FILE)
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every reservation.")
+@anchor_option
+def free_command(path: Path, names: tuple[str, ...], every: bool, anchor: Path | None) -> None:
+    """Give back what reservations of a site's ledger hold and have not spent.
+
+    \b
+    privinf ledger free north.ledger 0d5e...    # names as privinf ledger show prints them
+    privinf ledger free north.ledger --all
+
+    For fits that died; else a reservation ends after seven days. Stop the site first.
+    """  # noqa: D301
+    with SiteLedger.open(path, anchor=anchor) as ledger:
+        there = ledger.journal.reservations
+        if unknown := set(names) - {one.name for one in there}:
+            raise ArgumentError(f"there is no reservation {', '.join(sorted(unknown))}: see ledger show")
+        chosen = [one for one in there if every or one.name in names]
+        for one in chosen:
+            ledger.journal.free(one)
+    click.echo(f"{path}: {len(chosen)} reservation(s) given back")
 
 
 def _epsilon(entries: list[Any], delta: float | None) -> float:

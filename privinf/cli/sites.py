@@ -89,7 +89,8 @@ def analyst_key_command(path: Path) -> None:
     \b
     privinf analyst key ada.key
 
-    A site lists you in its policy: {"analysts": [{"name": "ada", "key": "..."}]}. Questions are signed where
+    A site lists you in its policy: {"analysts": [{"name": "ada", "key": "..."}]}, perhaps with a budget of
+    your own, "budget": {"epsilon": 1, "delta": 1e-6}, within the site's. Questions are signed where
     a federation is given the key: SocketFederation(paths, key=IdentityKey.load("ada.key")).
     """  # noqa: D301
     click.echo(_own_key(path).verifying)

@@ -85,7 +85,7 @@ class Pin:
             return hmac.new(secret.encode(), f"{what} {salt}".encode(), hashlib.sha256).digest()
 
         def digest(what: str, content: Mapping[str, Any]) -> str:
-            text = json.dumps(content, sort_keys=True)
+            text = json.dumps(content, sort_keys=True, default=str)  # limits of budgets are fractions
             return hmac.new(key(what), text.encode(), hashlib.sha256).hexdigest()
 
         data = site.digest(key("rows"))

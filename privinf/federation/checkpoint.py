@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
@@ -25,7 +27,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
 
 FORMAT = "privinf-checkpoint"
-KEY_FILE, LOCK_FILE, HEADS_FILE = "noise.key", "lock", "heads.json"
+KEY_FILE, LOCK_FILE, HEADS_FILE, RESERVATION = "noise.key", "lock", "heads.json", "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
@@ -112,6 +114,20 @@ class FitFolder:
         rest = mu**2 - total_of((entry.scope, entry.loss) for entry in own).mu ** 2
         return math.sqrt(rest) * SPENT if rest > mu**2 * (1.0 - SPENT) else 0.0
 
+    def reservation(self) -> tuple[str, int]:
+        """Return the name of the fit's reservation, and which run of it this is, from 0; it is counted.
+
+        The name is empty where an earlier version began the fit, and reserved nothing.
+        """
+        if self.has(RESERVATION):
+            header, _ = self.read(RESERVATION)
+            name, run = str(header["name"]), check_count(header["run"], "run", least=0) + 1
+        else:
+            name, run = ("", 0) if self._lines else (str(uuid4()), 0)
+        if name:
+            self.write(RESERVATION, {"name": name, "run": run}, {})
+        return name, run
+
     def has(self, name: str) -> bool:
         """Return whether a file is there."""
         return (self.path / name).exists()
@@ -169,6 +185,8 @@ class CheckpointedServer:
         folder.begin(server)
         self.entries: list[LedgerEntry] = []
         self._asked = 0
+        self._price: Sequence[Loss] = ()
+        self._position = 0
 
     @property
     def ledger(self) -> Ledger:
@@ -179,6 +197,25 @@ class CheckpointedServer:
     def ledger(self, ledger: Ledger) -> None:
         self._server.ledger = ledger
 
+    @contextmanager
+    def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
+        """Reserve what the fit costs before its first question that the folder does not answer.
+
+        The name of the reservation is in the folder, so that a fit that was stopped goes on under it: only
+        one that is complete gives back what it did not use. Errors as for `TrustedServer.reserving`.
+        """
+        self._price = losses
+        yield
+        self._server.give_back(self._position + 1)
+
+    def _reserve(self) -> None:
+        """Reserve once in this run; a folder of an earlier version, that goes on, does without."""
+        name, run = self._folder.reservation()
+        if name and self._price:
+            self._position = 2 * run + 1
+            self._server.reserve(self._price, name, self._position)
+        self._price = ()
+
     def vector_sum(self, op: str, args: Mapping[str, Any], *, label: str, mu: float | None) -> NoisySum:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._asked:05d}{kind}.npz" for kind in ("", "-asked"))
@@ -188,6 +225,7 @@ class CheckpointedServer:
         if self._folder.has(name):
             self._server.skip()
             return self._read(name, question, self._server.shape(op, args))
+        self._reserve()
         if self._folder.has(under_way):
             planned = _planned(self._folder, under_way, question)
         else:

@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from privinf.accounting import Budget
 from privinf.accounting.journal import Head
+from privinf.accounting.ledger import check_budget
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.federation.messages import Query, Reply, message_digest
 from privinf.federation.secure.keys import IdentityKey, Roster, check_name, check_verifying, signed_by
@@ -33,8 +35,6 @@ QUESTION_FIELDS = {
     "site": "(?s:.*)", "digest": "[0-9a-f]{64}", "session": "(?s:.*)", "sequence": "[0-9]{1,18}",
     "nonce": "[0-9a-f]{32}", "analyst": "(?:[0-9a-f]{64})?", "signature": "(?:[0-9a-f]{128})?",
 }  # fmt: skip
-
-
 WENT_BACK = (
     "its ledger lacks lines that it has shown before (it was put back, or replaced): put the latest copy back"
 )
@@ -48,30 +48,31 @@ def signed_text(what: str, content: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
-    """Who may ask a site: a name, and the public Ed25519 key that the questions are signed by.
+    """Who may ask a site: a name, the public key that signs the questions, and what they may cost together.
 
-    Raises
-    ------
-    ArgumentError
-        The name or the key is none.
+    ArgumentError if the name, the key (Ed25519) or the budget (or a mapping of its words) is none.
     """
 
     name: str
     key: str
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "an analyst's name")
         check_verifying(self.key, f"the key of analyst {self.name!r}")
+        if isinstance(self.budget, Mapping) and set(self.budget) <= {"epsilon", "delta", "mu", "rho"}:
+            object.__setattr__(self, "budget", Budget(**self.budget))
+        check_budget(self.budget)
 
     @classmethod
     def listed(cls, given: object) -> tuple[Analyst, ...]:
-        """Return a list of analysts, each given as one or as a mapping of its name and key."""
+        """Return a list of analysts, each given as one or as a mapping of name, key and perhaps budget."""
         found: list[Analyst] = []
         for one in given if isinstance(given, (list, tuple)) else [given]:
-            if isinstance(one, Mapping) and set(one) == {"name", "key"}:
-                one = cls(one["name"], one["key"])
+            if isinstance(one, Mapping) and {"name", "key"} <= set(one) <= {"name", "key", "budget"}:
+                one = cls(**one)
             if not isinstance(one, Analyst):
-                raise ArgumentError("analysts must be a list of {name, key}, and of nothing else")
+                raise ArgumentError("analysts must be a list of {name, key, budget}, and of nothing else")
             found.append(one)
         if len({one.name for one in found}) < len(found) or len({one.key for one in found}) < len(found):
             raise ArgumentError("analysts has a name or a key twice")

@@ -32,6 +32,7 @@ class Changed(TypedDict, total=False):
     sequence: int
     charges: Sequence[Mapping[str, Any]]
     masking: Mapping[str, Any]
+    reservation: str
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -51,7 +52,7 @@ class Query:
     Attributes
     ----------
     op : str
-        Name of a statistic that sites know (`SITE_OPS`), or "describe", "design".
+        Name of a statistic that sites know (`SITE_OPS`), or "describe", "design", "reserve", "end".
     args : mapping
         Numbers, texts, flags and arrays of numbers; lists of numbers become arrays, None is left out.
     version : int
@@ -63,9 +64,12 @@ class Query:
     sequence : int
         Position in the session; a site refuses another question at a position that has passed.
     charges : tuple of mapping
-        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer.
+        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer; for
+        "reserve" losses (``Loss.to_dict``).
     masking : mapping
         Public JSON, for secure sums: who takes part, and on which grid; empty for other questions.
+    reservation : str
+        The session in which the price was reserved; empty where it was not.
 
     Raises
     ------
@@ -85,12 +89,13 @@ class Query:
     sequence: int = 0
     charges: tuple[Mapping[str, Any], ...] = ()
     masking: Mapping[str, Any] = field(default_factory=dict)
+    reservation: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
             raise ArgumentError("op must be the name of a statistic")
-        if not isinstance(self.design, str) or not isinstance(self.session, str):
-            raise ArgumentError("design and session must be texts")
+        if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
+            raise ArgumentError("design, session and reservation must be texts")
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking must be mappings")
         lines = self.charges
@@ -115,7 +120,7 @@ class Query:
     @property
     def subject(self) -> str:
         """Digest of what is asked, whoever asks and whatever it costs."""
-        return self.digest_with(session="", sequence=0, charges=(), masking={})
+        return self.digest_with(session="", sequence=0, charges=(), masking={}, reservation="")
 
     def pack(self) -> Message:
         """Return the question as JSON text and arrays by name."""
@@ -127,8 +132,8 @@ class Query:
         arrays = {name: value for name, value in header["args"].items() if isinstance(value, np.ndarray)}
         header["args"] = {name: value for name, value in header["args"].items() if name not in arrays}
         header["masking"] = dict(header["masking"])
-        if not header["masking"]:
-            del header["masking"]
+        for name in [name for name in ("masking", "reservation") if not header[name]]:
+            del header[name]
         return _json(header), arrays
 
     def charged(self, *charges: Mapping[str, Any]) -> Query:
@@ -296,13 +301,7 @@ class Federation(Protocol):
 
 
 def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise AlignmentError, naming a site, unless all have the same version, columns and bounds.
-
-    Parameters
-    ----------
-    descriptions : mapping
-        `Site.description` by site; one that is none is named too.
-    """
+    """Raise AlignmentError, naming a site, unless all describe the same version, columns and bounds."""
     names = list(descriptions)
     first = descriptions[names[0]]
     for name, other in descriptions.items():

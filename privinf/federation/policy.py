@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 from privinf.accounting import (
-    ApproximateLoss,
     ConcentratedLoss,
     GaussianLoss,
     LedgerEntry,
     Loss,
     PureLoss,
     Sensitivity,
-    ThresholdLoss,
     pure_rho,
 )
 from privinf.accounting.scopes import Scope
@@ -79,9 +77,10 @@ class SitePolicy:
         How many other designs are taken, ever: each digest is counted once and stands in the site's ledger.
         By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
-        Who may ask, ``{"name": ..., "key": ...}`` with the public Ed25519 key (``IdentityKey.verifying``);
-        by default whoever reaches the site. With a list, questions must be signed, and a site of this
-        process, whose questions are not, answers nothing.
+        Who may ask, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the public
+        Ed25519 key (``IdentityKey.verifying``), and what all that is asked under the name may cost, if that
+        has a limit of its own; by default whoever reaches the site. With a list, questions must be signed,
+        and a site of this process, whose questions are not, answers nothing.
 
     Raises
     ------
@@ -144,10 +143,17 @@ class SitePolicy:
                 "or say how many new ones, SitePolicy(new_designs=...)"
             )
 
-    def allow_analyst(self, name: str) -> None:
-        """Raise NotAvailableError if the policy lists analysts, and none of this name."""
-        if self.analysts and name not in [one.name for one in self.analysts]:
+    def allow_reservations(self) -> None:
+        """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
+        if not self.trusted_server and not self.secure_sums:
+            raise NotAvailableError("its policy answers no sums, for which anything could be reserved")
+
+    def allow_analyst(self, name: str) -> Analyst | None:
+        """Return the analyst of a name, None if nobody is listed (NotAvailableError: others are)."""
+        found = [one for one in self.analysts if one.name == name]
+        if self.analysts and not found:
             raise NotAvailableError(NOT_LISTED)
+        return found[0] if found else None
 
     def allow(self, op: str, *, masked: bool = False) -> None:
         """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum."""
@@ -337,8 +343,6 @@ def least_rho(mechanism: str, ratio: float, picks: int, vectors: int) -> float:
 
 
 def _amount(loss: Loss) -> float:
-    match loss:
-        case GaussianLoss(amount) | ConcentratedLoss(amount) | ThresholdLoss(amount):
-            return amount
-        case PureLoss(amount) | ApproximateLoss(amount):  # in epsilon, the others in mu or rho
-            return amount
+    """Return the mu, rho or epsilon of a loss, whichever it is in."""
+    amount: float = astuple(loss)[0]
+    return amount

@@ -297,8 +297,8 @@ FORMER_TRUST = {"server": "central", "secure-sum": "distributed"}
 def question_of(query: Query, **more: PlainValue) -> str:
     """Return the digest of a question, and of what `more` is done with its sum.
 
-    What names the asking of it is left out: session, ids and times of lines, digits, and fingerprints of
-    keys. So a question has the same digest when a fit that was stopped asks it again in its place.
+    What names the asking of it is left out: session, reservation, ids and times of lines, digits, and
+    fingerprints of keys. So it is the same when a fit that was stopped asks it again in its place.
     """
     charges = []
     for charge in query.charges:
@@ -306,7 +306,7 @@ def question_of(query: Query, **more: PlainValue) -> str:
         trust = FORMER_TRUST.get(charge.get("trust", ""), charge.get("trust"))
         charges.append(_without(charge, "id", "time") | {"noise": noise, "trust": trust})
     args, masking = without_digits(query.args) | plain_args(more), _without(query.masking, "pinned")
-    return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking)
+    return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")
 
 
 def _without(told: Mapping[str, Any], *names: str) -> dict[str, Any]:

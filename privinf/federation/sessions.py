@@ -1,37 +1,130 @@
-"""What a site remembers while it lives: questions and their order, designs, replies, heads of peers."""
+"""What a site remembers while it lives: questions, their order, who asked, reservations, designs, replies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from privinf.accounting import Ledger, LedgerEntry
+from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
 from privinf.accounting.journal import Head
-from privinf.errors import NotAvailableError
-from privinf.federation.envelope import SignedHead
+from privinf.accounting.ledger import account_of, door_to
+from privinf.accounting.losses import noise_free
+from privinf.accounting.scopes import Part, Tally
+from privinf.errors import ArgumentError, NotAvailableError, StorageError
+from privinf.federation.envelope import Analyst, SignedHead
 from privinf.federation.messages import Query, Reply
+
+# Seconds that a reservation lasts, and how many of them one analyst may have.
+LASTING, MOST_OPEN = 7 * 24 * 3600, 64
+MOST_LOSSES = 64
+RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")
+WANTED = "what is to be reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What the questions of one fit may charge together, before they have.
+
+    Attributes
+    ----------
+    analyst, name : str
+        Who reserved it, empty where the policy lists nobody; and the name that questions give it.
+    losses : tuple of Loss
+    until : int
+        When it ends, in seconds since 1970.
+    """
+
+    analyst: str
+    name: str
+    losses: tuple[Loss, ...]
+    until: int
+
+    @property
+    def part(self) -> Part:
+        """Its place in a `Tally`."""
+        return self.analyst, self.name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        losses = [loss.to_dict() for loss in self.losses]
+        return {"analyst": self.analyst, "name": self.name, "losses": losses, "until": self.until}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Reservation:
+        """Read back what ``to_dict`` wrote."""
+        losses = tuple(loss_from_dict(loss) for loss in record["losses"])
+        return cls(str(record["analyst"]), str(record["name"]), losses, int(record["until"]))
 
 
 class Journal:
-    """A site's memory while it lives: questions charged, their order, designs counted, replies sent.
+    """A site's memory while it lives: questions charged, their order, reservations, designs, replies sent.
 
     Parameters
     ----------
     ledger : Ledger
         Where charges are spent.
+    clock : callable
+        Tells the seconds since 1970, when reservations end.
 
     Notes
     -----
-    **Privacy.** Holds public numbers and what was sent: masked words, never un-noised sums.
+    **Privacy.** Holds public numbers and what was sent: masked words, never un-noised sums. Charges and
+    reservations count against the ledger's limit and against that of the analyst who asks (`Tally`), the
+    latter reckoned from all charges that were ever made for the name. What a clock says can end a
+    reservation, a promise to an analyst, and nothing else.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
+        self._account, self._scope = account_of(ledger)
+        self.clock = clock
         self._last: dict[str, int] = {}
         self._charged: set[str] = set()
         self._replies: dict[str, Reply] = {}
         self._designs: dict[str, int] = {}
         self._outdated: set[str] = set()
+        self._reserved: dict[Part, Reservation] = {}
+        self._asked_by: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
+        self._tallies: dict[str, Tally] = {}
         self.peers: dict[str, SignedHead] = {}
+
+    @property
+    def ledger(self) -> Ledger:
+        """A door to the account."""
+        return door_to(self._account, self._scope)
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Those that hold now."""
+        now = self.clock()
+        return tuple(one for one in self._reserved.values() if one.until > now)
+
+    @property
+    def charges(self) -> dict[str, tuple[LedgerEntry, ...]]:
+        """Lines by the analyst whose questions they paid for; empty: nobody was listed."""
+        return {name: tuple(entry for _, entry in found) for name, found in self._asked_by.items()}
+
+    def charged_on(self, reserved: Reservation) -> tuple[LedgerEntry, ...]:
+        """Return the lines that were charged on a reservation."""
+        made = self._asked_by.get(reserved.analyst, ())
+        return tuple(entry for on, entry in made if on == reserved.part)
+
+    def tally(self, by: Analyst | None) -> Tally | None:
+        """Return what counts against an analyst's own budget, None without one."""
+        if by is None or by.budget is None:
+            return None
+        known = self._tallies.get(by.name)
+        if known is None or known.budget != by.budget:
+            known = Tally(by.budget, f"analyst {by.name!r}")
+            for on, entry in self._asked_by.get(by.name, ()):
+                known.add([(entry.scope, entry.loss)], on)
+            for one in self._reserved.values():
+                if one.analyst == by.name:
+                    known.hold(one.part, one.losses)
+            self._tallies[by.name] = known  # whole: a kind of loss may be one that the budget cannot count
+        return known
 
     def introduce(self, digest: str, most: int) -> None:
         """Count the design of this digest, unless it was counted before.
@@ -47,11 +140,15 @@ class Journal:
                 "of them: the holder must list its digest or allow more"
             )
         if digest not in self._designs:
-            self._note(digest)
+            self._write({"design": digest})
             self._designs[digest] = len(self._designs)
 
-    def begin(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
-        """Charge a question of this digest, unless it was charged before.
+    def begin(
+        self, query: Query, digest: str, entries: tuple[LedgerEntry, ...], by: Analyst | None = None
+    ) -> None:
+        """Charge a question of this digest to who asks, unless it was charged before.
+
+        It is charged on the reservation that it names, if that is the analyst's own and holds.
 
         Raises
         ------
@@ -59,20 +156,106 @@ class Journal:
             Another question was asked at this position of the session, or later in it; or the question was
             charged for other rows than the site has now.
         BudgetExceededError
-            The ledger's limit would be passed; nothing is remembered.
+            The ledger's limit, or the analyst's, would be passed; nothing is remembered.
         """
         if digest in self._outdated:
             raise NotAvailableError(
                 "this question was charged before the site's rows or schema were changed (privinf site "
                 "rebase), and its answer would be another one: begin a new session"
             )
-        if digest in self._charged:
+        if self._knows(query, digest):
             return
-        if query.sequence <= self._last.get(query.session, -1):
-            raise NotAvailableError("another question was asked at this position of the session")
-        self._spend(query, digest, entries)
-        self._charged.add(digest)
-        self._last[query.session] = query.sequence
+        self.expire()
+        note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
+        note |= {"reservation": query.reservation} if query.reservation else {}
+        placed, on = tuple(entry.within(self._scope) for entry in entries), _part(note)
+        if (tally := self.tally(by)) is not None:
+            what = ", ".join(repr(entry.label) for entry in placed)
+            tally.charge([(entry.scope, entry.loss) for entry in placed], what, on, keep=False)
+        self._spend(placed, on, note)
+        self._take_turn(note)
+        self._credit(note, placed)
+
+    def settle(self, query: Query, by: Analyst | None = None) -> None:
+        """Reserve what is to be charged ("reserve"), or give back what was not ("end"), unless it was done.
+
+        The reservation goes by the name of the question's session. It holds so much for all charges that
+        name it, before and after; reserved again, at a later position, it lasts anew.
+
+        Raises
+        ------
+        ArgumentError
+            There is an argument, no session, or no loss that can be reserved.
+        NotAvailableError
+            The analyst has `MOST_OPEN` others, or the position has passed.
+        BudgetExceededError
+            The ledger's limit, or the analyst's, would be passed; nothing is remembered.
+        """
+        if query.args or not RESERVATION_NAME.fullmatch(query.session):
+            raise ArgumentError(
+                f"{query.op!r} takes no argument, and a session of 1 to 64 letters and digits"
+            )
+        digest = query.digest
+        if self._knows(query, digest):
+            return
+        self.expire()
+        part = ("" if by is None else by.name, query.session)
+        note = self._note(query, digest)
+        if query.op == "reserve":
+            made = Reservation(*part, reserved_losses(query.charges), int(self.clock()) + LASTING)
+            self._hold(made, by, note)
+        elif part in self._reserved:
+            self._write({"free": list(part), **note})
+            self._free(part)
+            self._take_turn(note)
+
+    def _hold(self, made: Reservation, by: Analyst | None, note: dict[str, Any]) -> None:
+        """Reserve, by both budgets or by none."""
+        others = [part for part in self._reserved if part[0] == made.analyst and part != made.part]
+        if len(others) >= MOST_OPEN:
+            raise NotAvailableError(f"there are {MOST_OPEN} reservations already: end some first")
+        try:
+            if (tally := self.tally(by)) is not None:
+                tally.hold(made.part, made.losses, WANTED)
+            self._account.hold(made.part, made.losses, WANTED)
+        except BaseException:
+            self._tallies.pop(made.analyst, None)  # it is reckoned again from what holds
+            raise
+        self._write({"reserve": made.to_dict(), **note})
+        self._reserved[made.part] = made
+        self._take_turn(note)
+
+    def expire(self) -> None:
+        """Give back what reservations hold whose time is over."""
+        now = self.clock()
+        for one in [one for one in self._reserved.values() if one.until <= now]:
+            self._free(one.part)
+
+    def free(self, reserved: Reservation) -> None:
+        """Give back what a reservation has not charged, by its holder's word."""
+        self._write({"free": list(reserved.part)})
+        self._free(reserved.part)
+
+    def take_up(self, line: Mapping[str, Any]) -> None:
+        """Take up what a line of a ledger says of charges, turns, reservations and designs."""
+        names = ("digest", "session", "analyst", "reservation")
+        if not all(isinstance(line[name], str) for name in names if name in line):
+            raise StorageError("digests, sessions and names are texts")
+        if "charge" in line:
+            entries = tuple(LedgerEntry.from_dict(entry) for entry in line["charge"])
+            self._account.absorb(entries, _part(line))
+            self._credit(line, entries)
+        if "reserve" in line:
+            made = Reservation.from_dict(line["reserve"])
+            self._account.hold(made.part, made.losses)
+            self._reserved[made.part] = made
+        if "free" in line:
+            analyst, name = line["free"]
+            self._free((analyst, name))
+        if "session" in line:
+            self._take_turn(line)
+        if "design" in line:
+            self._designs.setdefault(str(line["design"]), len(self._designs))
 
     @property
     def head(self) -> Head | None:
@@ -98,8 +281,49 @@ class Journal:
         """Remember a reply, before it is sent."""
         self._replies[digest] = reply
 
-    def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
-        self._ledger.spend(*entries)
+    def _knows(self, query: Query, digest: str) -> bool:
+        """Say whether a question is one that was taken; NotAvailableError if its position has passed."""
+        if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
+            raise NotAvailableError("another question was asked at this position of the session")
+        return digest in self._charged
 
-    def _note(self, design: str) -> None:
-        """Keep a new design's digest."""
+    def _note(self, query: Query, digest: str) -> dict[str, Any]:
+        return {"digest": digest, "session": query.session, "sequence": query.sequence}
+
+    def _take_turn(self, line: Mapping[str, Any]) -> None:
+        self._charged.add(line["digest"])
+        self._last[line["session"]] = int(line["sequence"])
+
+    def _credit(self, line: Mapping[str, Any], entries: tuple[LedgerEntry, ...]) -> None:
+        """Remember who asked for what a line charges; it counts against his budget."""
+        whose, on = line.get("analyst", ""), _part(line)
+        self._asked_by.setdefault(whose, []).extend((on, entry) for entry in entries)
+        if whose in self._tallies:
+            self._tallies[whose].add([(entry.scope, entry.loss) for entry in entries], on)
+
+    def _free(self, part: Part) -> None:
+        self._reserved.pop(part, None)
+        self._account.free(part)
+        if part[0] in self._tallies:
+            self._tallies[part[0]].free(part)
+
+    def _spend(self, entries: tuple[LedgerEntry, ...], on: Part | None, note: dict[str, Any]) -> None:
+        self._account.record(entries, on)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        """Keep a line, where there is a file."""
+
+
+def _part(line: Mapping[str, Any]) -> Part | None:
+    """Return the reservation that a line of a charge names: of the same analyst, whether it holds or not."""
+    return (line.get("analyst", ""), line["reservation"]) if "reservation" in line else None
+
+
+def reserved_losses(told: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
+    """Return the losses that a question asks to reserve (ArgumentError: they are none, or without noise)."""
+    if not 1 <= len(told) <= MOST_LOSSES:
+        raise ArgumentError(f"a reservation is of 1 to {MOST_LOSSES} losses")
+    losses = tuple(map(loss_from_dict, told))
+    if any(map(noise_free, losses)):
+        raise ArgumentError("releases without noise are not reserved: they fit no limit")
+    return losses

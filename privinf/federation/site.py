@@ -49,8 +49,7 @@ from privinf.validation import check_flag
 from privinf.version import __version__
 
 NOTHING: Floats = np.empty(0)
-# Questions whose rehearsal on made-up rows a site remembers.
-KEPT_REACHES = 16
+KEPT_REACHES = 16  # questions whose rehearsal on made-up rows a site remembers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,9 +109,8 @@ class Site:
     check of its arguments, made without a row; its turn in its session; the ledger; then rows, by functions
     that cannot fail for whatever stands in a row. Un-noised sums leave only where the policy says
     ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
-    (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Which rows
-    are in a public batch follows from their order: a ledger in which batches stand in parallel is right as
-    long as the order stays.
+    (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Batches,
+    which stand in parallel in the ledger, follow from the order of the rows: keep it.
 
     Examples
     --------
@@ -140,8 +138,7 @@ class Site:
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
             raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
-        opened = as_rows(rows)
-        self.size = len(opened)
+        self.size = len(opened := as_rows(rows))
         if self.size == 0:
             raise AlignmentError("a site needs at least one row")
         self.policy = SitePolicy() if policy is None else policy
@@ -155,8 +152,7 @@ class Site:
         self._turn = Lock()
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
-            listed = ", ".join(self.defects)
-            text = f"the site offers no column(s) {listed}: see Site.defects for the reasons"
+            text = f"the site offers no column(s) {', '.join(self.defects)}: see Site.defects for the reasons"
             warn(text, UnavailableColumnsWarning)
 
     @property
@@ -230,23 +226,26 @@ class Site:
             has been charged or read.
         """
         with self._turn:
-            self.policy.allow_analyst(analyst)
-            return self._answer(query, name)
+            return self._answer(query, name, self.policy.allow_analyst(analyst))
 
-    def _answer(self, query: Query, name: str) -> Reply:
+    def _answer(self, query: Query, name: str, by: Analyst | None) -> Reply:
         """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
         self._journal.watch()
         if query.op == "describe":
             return Reply(name, NOTHING, self.size, self.description())
         if query.op == "design":
             return self._introduced(query, name)
+        if query.op in ("reserve", "end"):
+            self.policy.allow_reservations()
+            self._journal.settle(query, by)
+            return Reply(name, NOTHING, self.size)
         if query.op not in SITE_OPS:
             raise ArgumentError(f"no statistic is called {query.op!r}")
         self.policy.allow(query.op, masked=bool(query.masking))
         checked = self._checked(query, name)
         if checked.terms is not None:
-            return self._masked(query, name, checked, checked.terms)
-        self._journal.begin(query, query.digest, checked.entries)
+            return self._masked(query, name, checked, by)
+        self._journal.begin(query, query.digest, checked.entries, by)
         sums = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
         return Reply(name, sums, self.size)
 
@@ -295,15 +294,17 @@ class Site:
         self._reaches.move_to_end(key)
         return self._reaches[key]
 
-    def _masked(self, query: Query, name: str, checked: CheckedQuery, terms: SumTerms) -> Reply:
+    def _masked(self, query: Query, name: str, checked: CheckedQuery, by: Analyst | None) -> Reply:
         """Answer in a secure sum: charge, read, add noise and masks, remember."""
-        pairs, units, digest = self._pairs, checked.reach.units(self.size), query.digest
+        pairs, terms, digest = self._pairs, checked.terms, query.digest
         assert pairs is not None
+        assert terms is not None
         if (sent := self._journal.recall(digest)) is not None:
             return sent
-        self._journal.begin(query, digest, checked.entries)
+        self._journal.begin(query, digest, checked.entries, by)
         total = checked.op.total(self._placed(name, query.design), query.args, checked.reach)
-        words = noisy_words(quantised(total, terms, units, checked.reach.bound), terms, name)
+        steps = quantised(total, terms, checked.reach.units(self.size), checked.reach.bound)
+        words = noisy_words(steps, terms, name)
         masked = pairs.masked(words, name, terms.roster, terms.max_colluding, digest)
         reply = Reply(name, NOTHING, self.size, masked=masked)
         self._journal.keep(digest, reply)

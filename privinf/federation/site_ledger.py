@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,17 @@ from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.chains import Chain
 from privinf.accounting.journal import Anchor, Head, verified_lines
 from privinf.accounting.ledger import Account, check_budget, door_to, enlist
+from privinf.accounting.scopes import Part
 from privinf.doors import doors
-from privinf.errors import ArgumentError, StorageError
+from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead
-from privinf.federation.messages import Query, Reply
+from privinf.federation.messages import Reply
 from privinf.federation.sessions import Journal
 from privinf.sealed import read_bytes
 
 FORMAT = "privinf-site-ledger"
+Clock = Callable[[], float]
 
 
 @doors
@@ -40,6 +43,8 @@ class SiteLedger(Ledger):
     anchor : path, optional
         The file, in another folder, that remembers how far the ledger was; by default below
         ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
+    clock : callable
+        Tells the seconds since 1970: when reservations end.
 
     Raises
     ------
@@ -82,18 +87,25 @@ class SiteLedger(Ledger):
         name: str = "record",
         *,
         anchor: str | PathLike[str] | None = None,
+        clock: Clock = time.time,
     ) -> None:
         check_budget(budget)
         place = Path(path).resolve()
-        self.journal = FileJournal(place, Anchor.of(place, anchor), budget, name)
+        self.journal = FileJournal(place, Anchor.of(place, anchor), budget, name, clock)
         self._account, self._scope = self.journal.account, ()
 
     @classmethod
-    def open(cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None) -> SiteLedger:
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        anchor: str | PathLike[str] | None = None,
+        clock: Clock = time.time,
+    ) -> SiteLedger:
         """Open a ledger that is there, and never make one (StorageError as for the class)."""
         place = Path(path).resolve()
         ledger = cls.__new__(cls)
-        ledger.journal = FileJournal(place, Anchor.of(place, anchor), None, None)
+        ledger.journal = FileJournal(place, Anchor.of(place, anchor), None, None, clock)
         ledger._account, ledger._scope = ledger.journal.account, ()
         return ledger
 
@@ -127,12 +139,14 @@ class JournalAccount(Account):
         super().__init__(budget, name, identity)
         self.journal: FileJournal | None = None
 
-    def record(self, entries: tuple[LedgerEntry, ...], note: dict[str, Any] | None = None) -> None:
+    def record(
+        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, note: dict[str, Any] | None = None
+    ) -> None:
         """Record entries, all or none, and return when they, with the note, have reached the disk."""
         if self.journal is None:
             raise StorageError("the site's ledger is not open")
         self.journal.watch()
-        super().record(entries)
+        super().record(entries, on)
         self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
 
     def reopened(self, scope: object) -> Any:
@@ -143,7 +157,9 @@ class JournalAccount(Account):
 class FileJournal(Journal):
     """A `Journal` whose every line is on disk, chained and anchored, before it counts."""
 
-    def __init__(self, path: Path, anchor: Anchor, budget: Budget | None, name: str | None) -> None:
+    def __init__(
+        self, path: Path, anchor: Anchor, budget: Budget | None, name: str | None, clock: Clock = time.time
+    ) -> None:
         self.path = path
         limit = None if budget is None else budget.to_dict()
         header = None if name is None else {"name": name, "budget": limit}
@@ -151,17 +167,17 @@ class FileJournal(Journal):
         self.rebases, self.latest_change = 0, tuple[str, ...]()
         self._chain = Chain(path, FORMAT, anchor, header)
         try:
-            self._take_up(budget)
+            self._open(budget, clock)
         except BaseException:
             self._chain.close()
             raise
 
-    def _take_up(self, budget: Budget | None) -> None:
+    def _open(self, budget: Budget | None, clock: Clock) -> None:
         """Take up what the lines say."""
         self.account = _account_of(self._chain.lines[0], self.path)
         if budget is not None and self.account.budget != budget:
             raise StorageError(f"the ledger {self.path} has another limit: a limit is set once")
-        super().__init__(door_to(self.account))
+        super().__init__(door_to(self.account), clock)
         if not all(map(self._replayed, self._chain.lines[1:])):
             raise StorageError(f"the ledger {self.path} is damaged")
         self._chain.lines[1:] = []
@@ -190,17 +206,9 @@ class FileJournal(Journal):
         return True
 
     def _replay(self, line: dict[str, Any]) -> None:
-        if not all(isinstance(line[name], str) for name in ("digest", "session") if name in line):
-            raise StorageError("a digest and a session are texts")
-        if "charge" in line:
-            self.account.absorb([LedgerEntry.from_dict(entry) for entry in line["charge"]])
-        if "session" in line:
-            self._last[line["session"]] = int(line["sequence"])
-            self._charged.add(line["digest"])
+        self.take_up(line)
         if "bound" in line:
             self._rebound(Pin.read(line), line.get("rebase", ()))
-        if "design" in line:
-            self._designs.setdefault(str(line["design"]), len(self._designs))
         for name, text in line.get("heads", {}).items():
             self.peers[name] = SignedHead.read(text)
         if "reply" in line:
@@ -214,12 +222,11 @@ class FileJournal(Journal):
         self.append({"digest": digest, "reply": text, "arrays": stored})
         super().keep(digest, reply)
 
-    def _spend(self, query: Query, digest: str, entries: tuple[LedgerEntry, ...]) -> None:
-        note = {"digest": digest, "session": query.session, "sequence": query.sequence}
-        self.account.record(entries, note)
+    def _spend(self, entries: tuple[LedgerEntry, ...], on: Part | None, note: dict[str, Any]) -> None:
+        self.account.record(entries, on, note)
 
-    def _note(self, design: str) -> None:
-        self.append({"design": design})
+    def _write(self, line: dict[str, Any]) -> None:
+        self.append(line)
 
     def bind(self, site: Bound, *, rebase: bool) -> FileJournal:
         """Pin what the site is made of, or compare it with what was pinned; return this journal.
@@ -264,7 +271,7 @@ class FileJournal(Journal):
         self._chain.close()
 
 
-def read_site_ledger(path: Path) -> Ledger:
+def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
     """Return what a site's ledger says, to be read and not charged; a site may have it open meanwhile.
 
     Raises
@@ -273,9 +280,14 @@ def read_site_ledger(path: Path) -> Ledger:
         It is damaged, or no site's ledger of version 2.
     """
     lines = _lines_of(path)
-    account = _account_of(lines[0], path)
-    account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
-    return door_to(account)
+    found = Journal(door_to(_account_of(lines[0], path)), clock)
+    try:
+        for line in lines[1:]:
+            found.take_up(line)
+    except (PrivinfError, KeyError, TypeError, ValueError):
+        raise StorageError(f"the ledger {path} is damaged") from None
+    found.expire()
+    return found
 
 
 def read_pins(path: Path) -> list[Mapping[str, Any]]:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
+from uuid import uuid4
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, ReleasedNumber, calibrate_mu
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
+from privinf.accounting.losses import noise_free
 from privinf.doors import doors
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SensitivityError, StorageError
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    NotAvailableError,
+    PrivinfError,
+    SensitivityError,
+    StorageError,
+)
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import Federation, Query
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
@@ -132,6 +142,7 @@ class TrustedServer(Rounds):
         self._memory = None if key is None else NoiseMemory(key, secure=self._noise.secure)
         if isinstance(federation, LocalSites):
             federation.check_rows()
+        self._reservation = ""
         super().__init__(federation, ledger, design, missing, relation)
 
     @property
@@ -173,6 +184,43 @@ class TrustedServer(Rounds):
             raise ArgumentError("name the file before the first release: others have another key")
         self._memory = NoiseFile(path, self._memory.key, secure=self.secure)
         return self._memory.key.seal()
+
+    @contextmanager
+    def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
+        """Reserve what a fit will cost at every site, and give back what was not used when it ends.
+
+        Raises PrivinfError if a site refuses, or does not answer: then none has reserved or charged anything.
+        A fit that ends in an error gives back too; one whose process dies leaves that to the sites, where a
+        reservation ends after seven days.
+        """
+        self.reserve(losses, str(uuid4()), 1)
+        try:
+            yield
+        finally:
+            self.give_back(2)
+
+    def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
+        """Reserve losses under a name at every site, or at none (errors as for `reserving`).
+
+        The caller's own rows have no limit of others, and releases without noise fit none: both do without.
+        """
+        if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
+            return
+        self._reservation, lines = name, tuple(loss.to_dict() for loss in losses)
+        try:
+            query = Query("reserve", session=name, sequence=position, charges=lines)
+            Rounds._round(self, query, list(self._rows))
+        except PrivinfError:
+            self.give_back(position + 1)
+            raise
+
+    def give_back(self, position: int) -> None:
+        """Give back at every site what is reserved and was not charged; who is silent does so in time."""
+        if self._reservation:
+            query = Query("end", session=self._reservation, sequence=position)
+            with suppress(PrivinfError):
+                self._federation.ask(query, list(self._rows))
+        self._reservation = ""
 
     def vector_sum(self, op: str, args: Args, *, label: str, **options: Unpack[SumOptions]) -> NoisySum:
         """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
@@ -397,7 +445,7 @@ class TrustedServer(Rounds):
         bits = exact_bits(self._count(asked)) if exact else 0
         return Query(
             op.name, {**args, "bits": bits}, op.version, self._digest, self._session, self._next(),
-            tuple(entry.to_dict() for entry in entries),
+            tuple(entry.to_dict() for entry in entries), reservation=self._reservation,
         )  # fmt: skip
 
     def _marked(self, entry: LedgerEntry) -> LedgerEntry:

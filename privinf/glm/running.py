@@ -108,6 +108,8 @@ def _run(
         ledger.check(GaussianLoss(left))
     before = len(ledger.entries)
     sums = sums_of(whole, trust, ledger, spending.get("rng"), request, folder, plan.clients)
+    if isinstance(sums.server, (TrustedServer, CheckpointedServer)):
+        held.enter_context(sums.server.reserving([GaussianLoss(plan.mu)]))
 
     def told(method: str, trajectory: Trajectory, **more: str) -> FitDescription:
         kept = sums.server

@@ -48,7 +48,7 @@ from privinf.lasso.plan import (
 )
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.rows import LassoFamily, LassoRows, server_of
-from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server
+from privinf.lasso.secure import FALSE_PICKS, detection_of, secure_server, vector_server
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, SpendingWords, Trust
@@ -93,8 +93,9 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
     ledger.check(ConcentratedLoss(whole.rho))
     before, server = len(ledger.entries), server_of(rows, ledger, rng)
     sums = SparseSums(server, rows.units(), server.nobs)
-    fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target)
-    extras = run_extras(sums, fit, debiased, asked, whole.rho)
+    with server.reserving([ConcentratedLoss(whole.rho)]):
+        fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target)
+        extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
         rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
@@ -107,12 +108,14 @@ def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     asked = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
     whole = plan_of(rows, options, gaussian=True)
     plan = replace(whole, rho=asked.basic(whole.rho))
-    ledger.check(GaussianLoss(math.sqrt(2.0 * whole.rho)))
-    before = len(ledger.entries)
-    server, n = secure_server(rows, ledger, rng, options.max_colluding, plan.clip)
-    sums = SparseSums(server, rows.units(), n)
-    fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target, server)
-    extras = run_extras(sums, fit, debiased, asked, whole.rho)
+    price = GaussianLoss(math.sqrt(2.0 * whole.rho))
+    ledger.check(price)
+    before, secure = len(ledger.entries), secure_server(rows, ledger, rng, options.max_colluding)
+    server = vector_server(secure, rows, plan.clip)
+    sums = SparseSums(server, rows.units(), secure.nobs)
+    with secure.reserving([price]):
+        fit, chosen, debiased, missed = _fitted(sums, rows, plan, options.score_target, server)
+        extras = run_extras(sums, fit, debiased, asked, whole.rho)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     return lasso_results(
         rows, plan.told(fit.support, rows.constant), sums, fit, chosen, debiased, report, extras=extras,
@@ -135,8 +138,7 @@ def _fitted(
         clip=plan.clip, always=always, targets=() if plan.every else plan.targets or (),
         threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
     )  # fmt: skip
-    clip = None if vectors is None else plan.clip
-    fit, suspects = find_suspects(sums, fit, plan, rows.constant, clip)
+    fit, suspects = find_suspects(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     chosen = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     if not chosen:
         raise NotAvailableError("no column stands out of the noise: name the targets")
@@ -169,7 +171,8 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     )  # fmt: skip
     ledger.check(joint_loss(own))
     before, server, units = len(ledger.entries), server_of(rows, ledger, rng), rows.units()
-    fits = fit_sites(server, units, own, chosen)
+    with server.reserving([joint_loss(own)]):
+        fits = fit_sites(server, units, own, chosen)
     report = PrivacyReport.of(ledger.entries[before:], ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
@@ -182,8 +185,7 @@ def fit_by_paper(
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' needs sparsity= as a number")
     more = dict(options.paper_options or {})
-    unknown = set(more) - PAPER_OPTIONS
-    if unknown:
+    if unknown := set(more) - PAPER_OPTIONS:
         raise ArgumentError(
             f"paper_options has {', '.join(sorted(map(repr, unknown)))}; there are "
             f"{', '.join(sorted(PAPER_OPTIONS))}"

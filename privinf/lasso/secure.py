@@ -25,18 +25,20 @@ FALSE_PICKS = 0.05
 HARMLESS_BIAS = 0.5
 
 
-def secure_server(
-    rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int, clip: float
-) -> tuple[VectorServer, int]:
-    """Return the server of a fit, and the number of records."""
+def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int) -> SecureServer:
+    """Return the server of a fit."""
     known = None if rows.design.schema is None else rows.design
-    server = SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=known)
+    return SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=known)
+
+
+def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorServer:
+    """Return the same server with vectors in the place of peeling."""
     design = server.design
     low, high = rows.center - rows.half, rows.center + rows.half
     assert design.y_low is not None
     assert design.y_high is not None
     most = max(abs(design.y_low), abs(design.y_high))
-    return VectorServer(server, server.nobs, low, high, most, clip), server.nobs
+    return VectorServer(server, server.nobs, low, high, most, clip)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -126,16 +126,18 @@ class FederatedMoments:
             told = cov_type, parts, self.trust, self.response_weight, max_colluding
             fit = fit_digest(self.design, self._total_args(), *told)
             folder = FitFolder(Path(checkpoint), fit, keyed=self.trust == "server")
-        with folder or nullcontext():
-            left = total if folder is None else folder.unspent(total, ledger)
+        with ExitStack() as held:
+            left = total if folder is None else held.enter_context(folder).unspent(total, ledger)
+            price = [GaussianLoss(part) for part in parts]
             if left > 0.0:
-                ledger.check([GaussianLoss(part) for part in parts] if left == total else GaussianLoss(left))
+                ledger.check(price if left == total else GaussianLoss(left))
             server = self._server(ledger, spending.get("rng"), max_colluding)
             n, p = server.nobs, len(self.design.names)
             if n < p:
                 raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
+            held.enter_context(rounds.server.reserving(price))
             first = rounds.ask("moments.total", self._total_args(), "moments", parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
             law: dict[str, Any] = {

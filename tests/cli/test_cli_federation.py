@@ -153,7 +153,9 @@ def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(fo
 def test_only_listed_analysts_are_answered(folder):
     key = {name: run("analyst", "key", f"{name}.key").stdout.strip() for name in ("ada", "bob")}
     ada = ["--analyst", f"ada={key['ada']}"]
-    made_federation("--min-sites", "3", *ada, joined=ada)
+    refused(run("site", "init", "x", "--data", "north.csv", "--epsilon", "4", "--delta", "1e-6", "--analyst",
+                f"ada={key['ada']}:much"), "NAME=KEY:EPSILON")  # fmt: skip
+    made_federation("--min-sites", "3", ada[0], f"{ada[1]}:1.25", joined=ada)
     assert not Path("hospitals/analyst.key").exists()
     assert "nothing is wrong" in run("site", "doctor", "north").output
     plan(out="fit")
@@ -164,6 +166,14 @@ def test_only_listed_analysts_are_answered(folder):
         assert "answers, its analysts alone" in run("site", "status", "north").output
         fitted = run(*asked, "--key", "ada.key")
         assert fitted.exit_code == 0, fitted.output
+        told = json.loads(run("site", "status", "north", "--json").output)
+        assert told["by_analyst"] == [
+            {"analyst": "ada", "epsilon": told["epsilon"], "of": pytest.approx(1.25)}
+        ]
+        assert "analyst ada: epsilon" in run("ledger", "show", "north/north.ledger").output
+        plan(out="second")
+        refused(run(*asked, "--key", "ada.key"), "site 'north'", "limit of analyst 'ada'")
+        assert json.loads(run("site", "status", "north", "--json").output)["reserved"] == []
     told = json.loads(Path("hospitals/federation.json").read_text())
     assert told["analysts"] == [{"name": "ada", "key": key["ada"]}]
     told |= {"analysts": [{"name": "bob", "key": key["bob"]}]}

@@ -191,8 +191,8 @@ def test_an_analyst_whom_the_policy_lists(folder):
         with pytest.raises(NotAvailableError, match="lists analysts"):
             SocketFederation({"north": "north.sock"})
         assert SocketFederation({"north": "north.sock"}, key=key).sites == ("north",)
-    (folder / "wrong.json").write_text(json.dumps({"analysts": [listed[0] | {"budget": {"mu": 1.0}}]}))
-    assert "a list of {name, key}" in " ".join(run(*words(policy="wrong.json")).output.split())
+    (folder / "wrong.json").write_text(json.dumps({"analysts": [listed[0] | {"limit": {"mu": 1.0}}]}))
+    assert "a list of {name, key, budget}" in " ".join(run(*words(policy="wrong.json")).output.split())
 
 
 @pytest.mark.parametrize(

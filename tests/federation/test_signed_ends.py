@@ -203,7 +203,8 @@ def test_sites_of_one_process_that_list_analysts_answer_nothing():
 @pytest.mark.parametrize(
     "wrong",
     [
-        [{"name": "ada"}], ["ada"], "ada", [LISTED[0] | {"budget": {"mu": 1.0}}], [*LISTED, *LISTED],
+        [{"name": "ada"}], ["ada"], "ada", [LISTED[0] | {"limit": {"mu": 1.0}}], [*LISTED, *LISTED],
+        [LISTED[0] | {"budget": 1.0}], [LISTED[0] | {"budget": {"mu": -1.0}}], [LISTED[0] | {"budget": {}}],
         [*LISTED, {"name": "bob", "key": ANALYST.verifying}], [{"name": "", "key": ANALYST.verifying}], {},
     ],
 )  # fmt: skip

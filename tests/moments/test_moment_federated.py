@@ -217,7 +217,7 @@ def test_a_budget_of_the_analyst_refuses_before_anybody_is_asked():
 
 def test_a_round_is_not_paid_twice_after_a_stop(tmp_path):
     frame = table()
-    fed = federation(frame, lost_replies={"west": [2]})
+    fed = federation(frame, lost_replies={"west": [3]})
     asked = pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA)
     how = {"mu": 2.0, "cov_type": "HC0", "rng": 3}
     with pytest.raises(pi.errors.AlignmentError, match="'west'"):

@@ -328,7 +328,7 @@ class Mutator:
     def _field(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         match int(self.rng.integers(5)):
             case 0:
-                header["op"] = self.one([*SITE_OPS, "describe", "design", "", "x"])
+                header["op"] = self.one([*SITE_OPS, "describe", "design", "reserve", "end", "", "x"])
             case 1:
                 header["version"] = self.one((0, 2, 10**30, -1, "1", None))
             case 2:

@@ -253,7 +253,7 @@ class SecureServer(TrustedServer):
         bits = exact_bits(max(self._rows[name] for name in asked)) if plan.entry.secure else 0
         query = Query(
             op, {**args, "bits": bits}, known.version, self._digest, self._session, self._next(),
-            (plan.entry.to_dict(),), self._terms(plan, asked),
+            (plan.entry.to_dict(),), self._terms(plan, asked), self._reservation,
         )  # fmt: skip
         check_room(read_terms(query, plan.entry), self._most(reach, asked), reach.bound)
         # Sites know a question by its digits too: with others it is another one, with noise of its own.

@@ -10,6 +10,7 @@ import numpy as np
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import NotAvailableError
+from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
     DebiasedLogistic,
@@ -122,13 +123,27 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
         public numbers, later where the released rate says so.
     """
     plan, server = plan_of(rows, replace(options, shares=None)), server_of(rows, ledger, rng)
-    parts = LogisticShares.of(options.shares)
-    budget, prices = parts.thresholding(plan.rho), parts.debiasing(plan.rho)
+    budget = LogisticShares.of(options.shares).thresholding(plan.rho)
     blocks = PEELS if options.iterations is None else options.iterations
     picks = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
     columns = picks + len(plan.targets or ())
     check_room(server.nobs, columns, budget, min(blocks, picks))
-    ledger.check(ConcentratedLoss(plan.rho))
+    whole = ConcentratedLoss(plan.rho)
+    ledger.check(whole)
+    with server.reserving([whole]):
+        return _fitted(rows, server, plan, options, budget, blocks)
+
+
+def _fitted(
+    rows: LassoRows,
+    server: TrustedServer,
+    plan: LassoPlan,
+    options: LassoOptions,
+    budget: LogisticBudget,
+    blocks: int,
+) -> LassoResults:
+    """Return the fit whose price is reserved."""
+    ledger, prices = server.ledger, LogisticShares.of(options.shares).debiasing(plan.rho)
     before = len(ledger.entries)
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server, rows.units(), server.nobs))
