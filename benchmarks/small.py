@@ -49,7 +49,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "audits_mixing": ("", "MANY, AGAIN, FITS = 1_000, 300, 40"),
     "verify_mixing": ("--scale 0.002", ""),
     "simultaneous": ("--fits 4", ""),
-    "mixing_speed": ("", "N = 30_000"),
+    "mixing_speed": ("", "N, OTHER_K = 30_000, (100,)"),
     "release_memory": ("--scale 0.002", ""),
     "audits_examples": ("", "DRAWS, PEOPLE = 20_000, 2_000"),
     "verify_examples": ("--scale 0.002", ""),
