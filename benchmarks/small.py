@@ -121,7 +121,8 @@ def run(folder: Path, script: str, words: list[str]) -> bool:
     )  # fmt: skip
     try:
         error = process.communicate(timeout=LONGEST)[1]
-        broken = process.returncode and any(sign in error for sign in ("Traceback (most recent", "usage:"))
+        raised = any(sign in error for sign in ("Traceback (most recent", "usage:"))
+        broken = process.returncode < 0 or (process.returncode > 0 and raised)
         said = "FAILED" if broken else f"ended with {process.returncode}"
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # with the processes that it has started
