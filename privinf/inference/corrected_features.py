@@ -102,7 +102,7 @@ response noise: t2 (A + S), noise of variance t2 in y times x as released"""
         weights: ArrayLike | None = None,
         shared_response_noise: bool = False,
     ) -> None:
-        features = check_array(X, "X", ndim=2)
+        features = check_array(X, "X", ndim=2, copy=False)
         response = check_array(y, "y", ndim=1)
         n, p = features.shape
         if n == 0 or p == 0 or response.shape != (n,):

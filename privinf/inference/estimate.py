@@ -171,8 +171,7 @@ class Estimate:
         if self.bread is not None:
             _set(self, "bread", _frozen(_shaped(self.bread, "bread", (p, p))))
         if self.scores is not None:
-            scores = check_array(self.scores, "scores", ndim=2)
-            _set(self, "scores", _frozen(_shaped(scores, "scores", (scores.shape[0], p))))
+            _set(self, "scores", _kept(self.scores, p))
         if self.bias is not None:
             bias = _shaped(self.bias, "bias", (p,))
             if (bias < 0.0).any():
@@ -281,6 +280,8 @@ class Estimate:
             return self.influence @ T.T, np.eye(T.shape[0])
         inverse = np.linalg.inv(T)
         scores = None if self.scores is None else self.scores @ inverse
+        if scores is not None:
+            scores.flags.writeable = False
         return scores, inverse.T @ self.bread @ inverse
 
 
@@ -305,6 +306,16 @@ def _frozen(array: Floats) -> Floats:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _kept(scores: ArrayLike, p: int) -> Floats:
+    """Return scores (n, p), read-only: as large as the data, they are copied only where others may write."""
+    own = isinstance(scores, np.ndarray) and scores.base is None and not scores.flags.writeable
+    array = check_array(scores, "scores", ndim=2, copy=not own)
+    if array.shape[1] != p:
+        raise ArgumentError(f"scores must have shape {(len(array), p)}, got {array.shape}")
+    array.flags.writeable = False
+    return array
 
 
 def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:

@@ -141,6 +141,8 @@ def solve(
     scores = system.scores(params)
     if scores is not None and (stabilization == "fuller" or target == "penalized"):
         scores -= scores.mean(axis=0)
+    if scores is not None:
+        scores.flags.writeable = False  # so that estimates need no copy
     cov, noise_cov, weak_reason = _covariances(system, bread, params, scores, target)
     terms = None if cov is None else _terms(system, bread, params, cov, target)
     sampling_cov, sampling_kind = _sampling_covariance(system, bread, params)

@@ -91,7 +91,7 @@ class NoisyRecordMoments(LargeSample):
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> None:
-        noisy = check_array(moments, "moments", ndim=2)
+        noisy = check_array(moments, "moments", ndim=2, copy=False)
         n = noisy.shape[0]
         clear = np.empty((n, 0)) if public is None else check_array(public, "public", ndim=2)
         size = clear.shape[1] + check_count(private, "private") + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,21 @@ def test_definiteness_is_checked_in_correlation_units():
     Estimate(np.zeros(2), np.eye(2), ("a", "b"), 5, noise_cov=np.zeros((2, 2)))
     with pytest.raises(NotAvailableError, match="noise part"):
         Estimate(np.zeros(2), np.eye(2), ("a", "b"), 5).noise_bse
+
+
+def test_scores_are_copied_only_where_others_may_write():
+    """They are as large as the data: what is read-only and owns its numbers is kept as it is."""
+    given = np.random.default_rng(0).standard_normal((20, 2))
+    made = {"params": np.zeros(2), "cov": np.eye(2), "names": ("a", "b"), "nobs": 20, "bread": np.eye(2)}
+    found = Estimate(scores=given, **made)
+    assert not np.shares_memory(found.scores, given)
+    own = given.copy()
+    view = own[:]
+    own.flags.writeable = False
+    assert Estimate(scores=own, **made).scores is own
+    assert not np.shares_memory(Estimate(scores=view, **made).scores, own)
+    assert replace(found, names=("c", "d")).scores is found.scores
+    with pytest.raises(ValueError, match="read-only"):
+        found.scores[0, 0] = 1.0
+    with pytest.raises(ArgumentError, match="scores must have shape"):
+        Estimate(scores=given[:, :1], **made)
