@@ -61,7 +61,7 @@ test-minimal: dist                  ## the wheel alone, without extras: the READ
 
 test-oldest:                        ## lower bounds of pyproject.toml, exactly: the core's tests
 	mkdir -p build && $(PYTHON) tests/support/install.py oldest > build/oldest.txt
-	$(call FRESHLY,oldest,$(PYTHON)) -c build/oldest.txt ".[plots,parquet,sklearn]" pytest hypothesis polars
+	$(call FRESHLY,oldest,$(PYTHON)) -c build/oldest.txt ".[plots,parquet,sklearn,arviz]" pytest hypothesis polars
 	build/oldest/bin/python -m pytest $(QUIET) -W ignore::DeprecationWarning $(CORE)  # old ones of new ones: not ours
 
 test-pythons: dist                  ## the same tests on every Python from 3.11 on that is here

@@ -7,19 +7,32 @@ forger can compute it anew. Texts that people write (schemas, policies, lists of
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from privinf.errors import FileMissingError, PrivinfError, PrivinfWarning, StorageError, UnforeseenError
+from privinf.errors import (
+    FileMissingError,
+    NotAvailableError,
+    PrivinfError,
+    PrivinfWarning,
+    StorageError,
+    UnforeseenError,
+)
+from privinf.typing import AnyPath
 from privinf.validation import check_path, check_vacant
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,6 +41,8 @@ SEAL = "sha256"
 # No number of the package has more digits; with more, an int passes for a number and overflows as a float.
 MOST_DIGITS = 300
 MOST_BYTES = 1 << 28
+# Of a Parquet file's metadata: what its table cannot hold.
+PARQUET_KEY = b"privinf"
 
 
 def sealed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
@@ -223,3 +238,30 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         raise ValueError("keys")
     return content
+
+
+def write_json(content: Mapping[str, Any], path: AnyPath | None, overwrite: bool) -> str:
+    """Return plain content as JSON; with a path, also write it to a file."""
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if path is not None:
+        save_text(path, text, overwrite=overwrite)
+    return text
+
+
+def write_parquet(
+    read: Callable[[], pd.DataFrame], content: Mapping[str, Any], path: AnyPath, overwrite: bool
+) -> None:
+    """Write a table as a Parquet file, and plain content as JSON in its metadata."""
+    try:
+        from pyarrow import Table, parquet
+    except ImportError:
+        raise NotAvailableError("Parquet files need pyarrow: install privinf[parquet]") from None
+    target = check_vacant(path, overwrite)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file says what they say
+        table = Table.from_pandas(read(), preserve_index=False)
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+    stream = io.BytesIO()
+    whole = table.replace_schema_metadata({**(table.schema.metadata or {}), PARQUET_KEY: text})
+    parquet.write_table(whole, stream)
+    save_bytes(target, stream.getvalue(), overwrite=overwrite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -26,6 +27,7 @@ from privinf.moments.equation import TRUSTED, MomentMap, moments_law
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.releases import Release
 from privinf.results import Results
+from privinf.results.export import PortableTable
 from privinf.schema.columns import all_columns
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_fraction
@@ -156,7 +158,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False)
-class PairCorrelations:
+class PairCorrelations(PortableTable):
     """Correlations of pairs of columns, with errors that hold the noise.
 
     Attributes
@@ -203,21 +205,43 @@ class PairCorrelations:
         half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.table["se_z"].to_numpy()
         z = self.table["z"].to_numpy()
         ends = np.tanh(np.column_stack([z - half, z + half]))
-        if (weak := self.table["weak"].to_numpy()).any():
-            warn(
-                f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise",
-                WeakIdentificationWarning,
-            )
-            ends[weak] = [-1.0, 1.0]
+        for category, text in self.cautions:
+            warn(text, category)
+        ends[self.table["weak"].to_numpy()] = [-1.0, 1.0]
         return pd.DataFrame(ends, self.table.index)
 
+    @property
+    def title(self) -> str:
+        """Correlations, and what is held fixed."""
+        if self.given == ():
+            return "Correlations"
+        return f"Correlations, given {'all others' if self.given is None else ', '.join(self.given)}"
+
+    @property
+    def cautions(self) -> tuple[tuple[type[Warning], str], ...]:
+        """What intervals warn of: kind and text."""
+        weak = self.table["weak"]
+        told = f"{int(weak.sum())} of {len(weak)} intervals are [-1, 1]: too much noise"
+        return ((WeakIdentificationWarning, told),) if weak.any() else ()
+
+    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return one row a pair.
+
+        Columns ``term`` ("x, y"), ``estimate``, ``std_error``, ``p_value``, ``conf_low``, ``conf_high`` of
+        level ``1 - alpha``, and ``weak``: the noise leaves no interval.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ends = self.conf_int(alpha)
+        found = self.table
+        return pd.DataFrame({
+            "term": [", ".join(pair) for pair in found.index], "estimate": found["corr"].to_numpy(),
+            "std_error": found["std err"].to_numpy(), "p_value": found["P>|z|"].to_numpy(),
+            "conf_low": ends[0].to_numpy(), "conf_high": ends[1].to_numpy(), "weak": found["weak"].to_numpy(),
+        })  # fmt: skip
+
     def __str__(self) -> str:
-        fixed = (
-            ""
-            if self.given == ()
-            else f", given {'all others' if self.given is None else ', '.join(self.given)}"
-        )
-        head = f"Correlations{fixed}: {self.nobs} records, {self.law}"
+        head = f"{self.title}: {self.nobs} records, {self.law}"
         lines = [head, self.table.drop(columns=["z", "se_z"]).round(4).to_string()]
         if self.privacy.stamp:
             lines.append(self.privacy.stamp)

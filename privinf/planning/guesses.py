@@ -14,9 +14,9 @@ from scipy.stats import beta, norm
 
 from privinf.doors import doors
 from privinf.errors import ArgumentError
-from privinf.schema import Design, Schema
+from privinf.schema import Schema
 from privinf.schema.declared import Factor
-from privinf.typing import Family, Floats
+from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive, shown_name
 
 KURTOSIS = 1.0
@@ -257,41 +257,3 @@ def root_of(laws: tuple[ColumnLaw, ...], guesses: Guesses) -> Floats:
             f"the other guesses: it comes to {wanted[row, column] - gap[row, column]:.2f}"
         )
     return root
-
-
-# ---- the response
-
-
-def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:
-    """Return the guessed correlations of design columns with the response."""
-    found = dict(guesses.correlations.get(design.response, {}))
-    found |= {
-        a: others[design.response] for a, others in guesses.correlations.items() if design.response in others
-    }
-    found = {name: value for name, value in found.items() if name in design.inputs}
-    if found and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
-        raise ArgumentError(
-            f"guesses: correlations with {design.response!r} say coefficients and R2 of a numeric response: "
-            "leave them out, or the coefficients and rsquared"
-        )
-    refuse_strange("correlation with the response", found, design.names)
-    return found
-
-
-def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
-    """Return the residual sd where coefficients are given, whose predictor has the sd `spread`."""
-    share, own = guesses.rsquared, guesses.residual_sd
-    if share is not None and own is not None:
-        raise ArgumentError(
-            "guesses: coefficients, rsquared and residual_sd: leave one out, two say the third"
-        )
-    if own is not None:
-        return own
-    if share and spread:
-        return spread * math.sqrt((1.0 - share) / share)
-    if spread >= sd:
-        raise ArgumentError(
-            f"the guessed effects alone give the response an sd of {spread:.4g}, and it has {sd:.4g}: guess "
-            "its sd, or residual_sd"
-        )
-    return math.sqrt(sd**2 - spread**2)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.stats import norm
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import spending_of
@@ -21,12 +21,18 @@ from privinf.planning.guesses import (
     Guesses,
     drawn,
     law_of,
-    moments_of,
-    of_response,
     refuse_strange,
-    residual_of,
     root_of,
 )  # fmt: skip
+from privinf.planning.response import (
+    ResidualLaw,
+    constant_for,
+    inverse_link,
+    of_response,
+    outcome_of,
+    residual_law,
+    residual_of,
+)
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
 from privinf.typing import Family, Floats, PartyColumns, SpendingWords
@@ -68,8 +74,8 @@ class Population:
         Of the correlations of the normal numbers behind the columns.
     slopes : array, shape (p,)
         Of the design's columns, user units.
-    residual_sd : float
-        Of a numeric response; nan otherwise.
+    residuals : ResidualLaw or None
+        Of a numeric response.
     told : tuple of str
         What was taken for granted, a line each.
 
@@ -77,9 +83,7 @@ class Population:
     -----
     Columns are beta laws on their bounds with the guessed mean and sd (two points at the bounds where the sd
     allows no other), joined by normal numbers whose correlations are found so that the columns have the
-    guessed ones. A numeric response has the mean ``x'b`` and a beta law around it, of the residual sd as far
-    as its bounds leave room; for the kurtosis k its variance is divided by a chi-square over its degrees of
-    freedom less 2, 4 + 6/k of them, which would make a normal law Student's t.
+    guessed ones. A numeric response has the mean ``x'b`` and a `ResidualLaw` around it.
     """
 
     schema: Schema
@@ -90,14 +94,14 @@ class Population:
     laws: tuple[ColumnLaw, ...]
     root: Floats
     slopes: Floats
-    residual_sd: float
+    residuals: ResidualLaw | None
     told: tuple[str, ...]
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Return `n` made-up rows: the columns that the formula reads, the response, and a unit a row."""
         frame = drawn(self.laws, self.root, n, rng)
         item = self.schema[self.design.response]
-        mean = _inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
+        mean = inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
         frame[self.design.response] = _response(self, item, frame, mean, rng)
         if self.schema.unit is not None:
             frame[self.schema.unit] = np.arange(n)
@@ -130,10 +134,30 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     laws = tuple(law_of(schema, name, guesses) for name in inputs)
     refuse_strange("spread by a number", guesses.spreads, [law.name for law in laws if law.cuts is None])
     root = root_of(laws, guesses)
-    X = design.matrix(drawn(laws, root, PILOT, np.random.default_rng(0)))
+    frame = drawn(laws, root, PILOT, np.random.default_rng(0))
+    X = design.matrix(frame)
     slopes, residual_sd, told = _slopes(X, design, schema, guesses, family)
+    residuals = None
+    if family == "gaussian":
+        places, width = _places(X @ slopes, schema[design.response])
+        residuals = residual_law(residual_sd, guesses, frame, places, width)
+        told.append(_told_of(residuals, guesses))
     lines = (*(law.told for law in laws), *told)
-    return Population(schema, formula, design, family, guesses, laws, root, slopes, residual_sd, lines)
+    return Population(schema, formula, design, family, guesses, laws, root, slopes, residuals, lines)
+
+
+def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
+    """Return the means of a numeric response as shares of its bounds, and the width of these."""
+    coded = isinstance(item, Factor) and item.categorical
+    low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
+    return np.clip((mean - low) / (high - low), 1e-4, 1.0 - 1e-4), high - low
+
+
+def _told_of(residuals: ResidualLaw, guesses: Guesses) -> str:
+    by = ", ".join(f"times {math.exp(one):.3g} per sd of {name}" for name, one in guesses.spreads.items())
+    room = "" if abs(residuals.kurtosis - guesses.kurtosis) < 0.05 else " (what the bounds leave room for)"
+    told = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
+    return f"{told}{by and ', '}{by}"
 
 
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
@@ -155,7 +179,7 @@ def _slopes(
     X: Floats, design: Design, schema: Schema, guesses: Guesses, family: Family
 ) -> tuple[Floats, float, list[str]]:
     """Return coefficients, the residual sd of a numeric response, and what was taken for granted."""
-    mean, sd, lines = _outcome(design, schema, guesses, family)
+    mean, sd, lines = outcome_of(design, schema, guesses, family)
     numeric = family == "gaussian"
     own = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
     told = of_response(guesses, design, family)
@@ -177,50 +201,8 @@ def _slopes(
         given = "guessed" if guesses.rsquared is not None else "nothing guessed"
         lines.append(f"R2 {share:.3g} ({given}), every column with the same share of it")
     if design.constant is not None and "Intercept" not in guesses.coefficients:
-        slopes[design.constant] = _constant(X @ slopes, mean, family)
-    if numeric:
-        by = ", ".join(f"times {math.exp(one):.3g} per sd of {name}" for name, one in guesses.spreads.items())
-        lines.append(f"residuals: sd {own:.4g}, excess kurtosis {guesses.kurtosis:.3g}{by and ', '}{by}")
+        slopes[design.constant] = constant_for(X @ slopes, mean, family)
     return slopes, own if numeric else math.nan, lines
-
-
-def _outcome(
-    design: Design, schema: Schema, guesses: Guesses, family: Family
-) -> tuple[float, float, list[str]]:
-    """Return mean and sd of the response, and what was taken for granted of them."""
-    name, item = design.response, schema[design.response]
-    coded = isinstance(item, Factor) and item.categorical
-    low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
-    if family == "binomial" and (low, high) != (0.0, 1.0):
-        raise ArgumentError(f"family='binomial' needs a response of 0 and 1, and {name!r} has other bounds")
-    if name in guesses.shares:
-        raise ArgumentError(
-            f"{name!r} is the response: guess its mean (of two levels: the second one's share)"
-        )
-    if family != "gaussian" and name in guesses.sds:
-        raise ArgumentError(f"the sd of {name!r} follows from its mean where family={family!r}")
-    mean, sd = moments_of(name, low, high, guesses)
-    line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"
-    if family == "poisson" and mean <= 0.0:
-        raise ArgumentError(f"the guessed mean of {name!r} must be positive where family='poisson'")
-    if family == "gaussian":
-        line += f", sd {sd:.4g} ({'guessed' if name in guesses.sds else 'from its bounds'})"
-    return mean, sd, [line]
-
-
-def _inverse_link(predictor: Floats, family: Family) -> Floats:
-    if family == "gaussian":
-        return predictor
-    found: Floats = expit(predictor) if family == "binomial" else np.exp(np.minimum(predictor, 20.0))
-    return found
-
-
-def _constant(predictor: Floats, mean: float, family: Family) -> float:
-    """Return the intercept that gives the response its mean."""
-    if family == "gaussian":
-        return mean - float(np.mean(predictor))
-    reach = 40.0 + float(np.max(np.abs(predictor)))
-    return float(brentq(lambda c: np.mean(_inverse_link(c + predictor, family)) - mean, -reach, reach))
 
 
 def _response(
@@ -236,9 +218,9 @@ def _response(
         return (rng.random(len(mean)) < mean).astype(float)
     if people.family == "poisson":
         return np.minimum(rng.poisson(mean).astype(float), high)
-    place = np.clip((mean - low) / (high - low), 1e-4, 1.0 - 1e-4)
-    sds = _residual_sds(people, frame, rng) / (high - low)
-    size = np.maximum(place * (1.0 - place) / sds**2 - 1.0, 0.01)
+    assert people.residuals is not None
+    place, width = _places(mean, item)
+    size = people.residuals.precisions(frame, place, width, rng)
     values = low + (high - low) * rng.beta(place * size, (1.0 - place) * size)
     if isinstance(item, Factor):
         levels = np.sort(np.asarray(item.levels, dtype=np.float64))
@@ -246,19 +228,6 @@ def _response(
             return levels[(rng.random(len(mean)) < place).astype(int)]
         return levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
     return values
-
-
-def _residual_sds(people: Population, frame: pd.DataFrame, rng: np.random.Generator) -> Floats:
-    """Return each row's residual sd: of the guessed mean square, kurtosis and spreads."""
-    logs = np.zeros(len(frame))
-    for name, value in people.guesses.spreads.items():
-        column = frame[name].to_numpy(dtype=np.float64)
-        logs += value * (column - column.mean()) / (column.std() or 1.0)
-    sds: Floats = people.residual_sd * np.exp(logs) / math.sqrt(float(np.mean(np.exp(2.0 * logs))))
-    if people.guesses.kurtosis == 0.0:
-        return sds
-    df = 4.0 + 6.0 / people.guesses.kurtosis
-    return sds * np.sqrt((df - 2.0) / rng.chisquare(df, len(sds)))
 
 
 # ---- the question
@@ -345,3 +314,23 @@ def question(schema: Schema, formula: str, n: int, words: StudyWords) -> Case:
     if not planned:
         raise ArgumentError(f"which names no coefficient; there are {', '.join(names)}")
     return Case(people, people.schema, people.formula, n, spending, trust, parties, planned, alpha, seed)
+
+
+def floor_widths(case: Case) -> Floats:
+    """Return the widths without privacy: maximum likelihood with HC0 errors, the median of three tables."""
+    import statsmodels.api as sm
+
+    design = case.schema.design(case.formula)
+    places = [design.names.index(name) for name in case.which]
+    if case.n <= 2 * len(design.names):
+        return np.full(len(places), np.nan)
+    kind = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial}
+    family, found = kind.get(case.people.family, sm.families.Poisson), []
+    for seed in np.random.SeedSequence(case.seed).spawn(3):
+        frame = case.people.rows(case.n, np.random.default_rng(seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = sm.GLM(design.response_values(frame), design.matrix(frame), family())
+            found.append(model.fit(cov_type="HC0").bse[places])
+    widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(found, axis=0)
+    return widths

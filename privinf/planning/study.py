@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST, MOST, SETTLED = 16, 48, 0.025  # fits a prediction, and its relative standard error where they end
+SMALL, MOST_OF_SMALL = 20_000, 96  # tables of so few rows cost little, and their noise varies most
 USABLE, EDGE = 0.5, 0.9  # shares of fits with an interval to rely on
 SITE = "site of planning"
 PROTECTED_SDS = 4.0  # tighter bounds that are tried: so many sds on both sides of the mean
@@ -95,6 +96,8 @@ class Cell:
     ----------
     widths : array, shape (coefficients,)
         Median widths of intervals; nan where most fits have none to rely on.
+    every : array, shape (fits with an interval, coefficients)
+        The widths that they are medians of.
     error : float
         The largest relative standard error of a median.
     identified : float
@@ -105,10 +108,25 @@ class Cell:
 
     name: str
     widths: Floats
+    every: Floats
     error: float
     identified: float
     fits: int
     reason: str
+
+    def power(self, effects: Floats, alpha: float, places: Sequence[int]) -> Floats:
+        r"""Return the power of two-sided tests of these effects; nan where fits are weak.
+
+        Given its standard error s an estimate is about normal, and s varies between fits where noise is
+        most of it: the power is the mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, which is less than
+        at the median s, since Phi is concave where powers are large.
+        """
+        z = float(norm.isf(alpha / 2.0))
+        if not len(self.every):
+            return np.full(len(places), np.nan)
+        ratios = effects / (self.every[:, list(places)] / (2.0 * z))
+        found: Floats = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z), axis=0)
+        return found
 
     @property
     def verdict(self) -> str:
@@ -120,14 +138,15 @@ class Cell:
 
 
 def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
-    """Return what each estimator gives on made-up rows and simulated noise; `FEWEST` to `MOST` fits each."""
+    """Return what each estimator gives on made-up rows and simulated noise, of `FEWEST` fits or more."""
     found: dict[str, list[Floats | None]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
     disabled = None if progress is None else not progress
-    with tqdm(total=MOST * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
-        for seed in np.random.SeedSequence(case.seed).spawn(MOST):
+    most = MOST if case.n > SMALL else max(MOST, MOST_OF_SMALL)
+    with tqdm(total=most * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
+        for seed in np.random.SeedSequence(case.seed).spawn(most):
             rng = np.random.default_rng(seed)
             frame, noise = case.people.rows(case.n, rng), dict(zip(names, rng.spawn(len(names)), strict=True))
             for name in active:
@@ -184,33 +203,14 @@ def _settled(fits: list[Floats | None]) -> bool:
 def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, reason: str) -> Cell:
     kept = np.array([widths for widths in fits if widths is not None])
     none = np.full(len(case.which), np.nan)
+    nothing = none[None][:0]
     if cannot is not None:
-        return Cell(name, none, math.nan, math.nan, len(fits), cannot)
+        return Cell(name, none, nothing, math.nan, math.nan, len(fits), cannot)
     share = len(kept) / len(fits)
     if share < USABLE:
-        return Cell(name, none, math.nan, share, len(fits), reason or "most fits are marked weak")
+        return Cell(name, none, nothing, math.nan, share, len(fits), reason or "most fits are marked weak")
     told = "" if share >= EDGE else f"{1.0 - share:.0%} of fits are marked weak"
-    return Cell(name, np.median(kept, axis=0), _error(kept), share, len(fits), told)
-
-
-def floor_widths(case: Case) -> Floats:
-    """Return the widths without privacy: maximum likelihood with HC0 errors, the median of three tables."""
-    import statsmodels.api as sm
-
-    design = case.schema.design(case.formula)
-    places = [design.names.index(name) for name in case.which]
-    if case.n <= 2 * len(design.names):
-        return np.full(len(places), np.nan)
-    kind = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial}
-    family, found = kind.get(case.people.family, sm.families.Poisson), []
-    for seed in np.random.SeedSequence(case.seed).spawn(3):
-        frame = case.people.rows(case.n, np.random.default_rng(seed))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = sm.GLM(design.response_values(frame), design.matrix(frame), family())
-            found.append(model.fit(cov_type="HC0").bse[places])
-    widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(found, axis=0)
-    return widths
+    return Cell(name, np.median(kept, axis=0), kept, _error(kept), share, len(fits), told)
 
 
 class Goal(TypedDict, total=False):
@@ -230,11 +230,15 @@ class Goal(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aim:
-    """A width that one estimator is to reach for the coefficients of a case."""
+    """A width, or a power, that one estimator is to reach for the coefficients of a case.
+
+    A power is looked for as the `target` of intervals that, all of one width, had it.
+    """
 
     estimator: str
     target: float
     case: Case
+    effect: float | None = None
 
     @classmethod
     def of(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
@@ -246,16 +250,21 @@ class Aim:
                 "give width=, of the interval, or effect=, which a test is to find; one of them"
             )
         if effect is not None:
-            z, power = norm.isf(case.alpha / 2.0), check_fraction(goal.get("power", 0.8), "power")
             size = abs(check_number(effect, "effect"))
-            width = 2.0 * z * size / max(z + float(norm.ppf(power)), 1e-9)
+            width = _width_of(size, check_fraction(goal.get("power", 0.8), "power"), case.alpha)
         chosen = check_choice(goal.get("estimator") or names[0], names, "estimator")
         which = case.which if one is None else (str(check_choice(one, case.which, "coefficient")),)
-        return cls(chosen, check_positive(width, "width or effect"), replace(case, which=which))
+        target = check_positive(width, "width or effect")
+        return cls(chosen, target, replace(case, which=which), None if effect is None else size)
 
     def width(self, case: Case) -> float:
-        """Return the largest predicted width; nan where fits will be weak."""
-        return float(np.max(simulated(case, [self.estimator])[0].widths))
+        """Return the largest predicted width, or that of intervals of this power; nan where fits are weak."""
+        cell = simulated(case, [self.estimator])[0]
+        if self.effect is None:
+            return float(np.max(cell.widths))
+        every = range(len(case.which))
+        powers = cell.power(np.full(len(case.which), self.effect), case.alpha, every)
+        return _width_of(self.effect, float(np.min(powers)), case.alpha)
 
     def crossing(
         self, moved: Callable[[Case, float], Case], start: float, least: float, most: float
@@ -295,6 +304,12 @@ class Aim:
         return self.crossing(
             lambda case, t: replace(case, spending={**spending, word: t}), start, 0.01, 500.0
         )
+
+
+def _width_of(effect: float, power: float, alpha: float) -> float:
+    """Return the width of intervals that find an effect with this power, less the share on the wrong side."""
+    z = float(norm.isf(alpha / 2.0))
+    return 2.0 * z * effect / max(z + float(norm.ppf(power)), 1e-9)
 
 
 def variants(case: Case) -> Iterator[tuple[str, Case]]:

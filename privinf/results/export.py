@@ -5,8 +5,6 @@ What a result warns of travels with it: a flag and the kinds in the tables, all 
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,20 +18,19 @@ from privinf.doors import doors
 from privinf.errors import LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.provenance import DescribedResults
 from privinf.results.rendering import PrivateSummary
-from privinf.sealed import save_bytes, save_text
+from privinf.sealed import write_json, write_parquet
 from privinf.typing import AnyPath, IntervalMethod
-from privinf.validation import check_fraction, check_vacant
+from privinf.validation import check_fraction
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1
-FIT, TEST, PARTIES = "privinf-result", "privinf-test", "privinf-parties"
+FIT, TEST, PARTIES, TABLE = "privinf-result", "privinf-test", "privinf-parties", "privinf-table"
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
 DELTA_CAUTION = (
     "epsilon is stated at delta = {:g}, which is at least 1/n: publishing one record at random would keep "
     "such a claim; name a delta far below 1/n"
 )
-PARQUET_KEY = b"privinf"
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
 GLANCE = (
     "model", "response", "nobs", "df_resid", "r_squared", "sigma", "cov_type", "target", "identification",
@@ -163,7 +160,42 @@ class PortableResults(DescribedResults):
 
 
 @doors
-class PortableTest:
+class PortableTable:
+    """Numbers with intervals, no fit and no test, that leave as tables and texts; all of it post-processes.
+
+    A class has `tidy`, ``privacy``, ``nobs``, a title and its cautions.
+    """
+
+    __slots__ = ()
+
+    def glance(self) -> pd.DataFrame:
+        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `PortableResults.glance`."""
+        known: Any = self
+        row = {"title": known.title, "nobs": known.nobs, "cautions": caution_kinds(_of_test(known))}
+        return pd.DataFrame([row | _spent(known.privacy)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain numbers and texts, for JSON.
+
+        The keys are ``format``, ``version``, ``table`` (`glance`), ``estimates`` (one `tidy` row each),
+        ``cautions`` and ``privacy``.
+        """
+        known: Any = self
+        told = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
+        told |= {"estimates": _records(known.tidy()), "cautions": _told(_of_test(known))}
+        return _plain_dict(told | {"privacy": _privacy(known.privacy)})
+
+    def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
+        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
+        return write_json(self.to_dict(), path, overwrite)
+
+    def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
+        write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
+
+
+@doors
+class PortableTest(PortableTable):
     """The result of a test that leaves as tables and texts; all of it post-processes one release."""
 
     __slots__ = ()
@@ -203,14 +235,6 @@ class PortableTest:
         told |= {"estimates": _records(self.tidy()), "effects": dict(known.effects)}
         told |= {"cautions": _told(_of_test(known))}
         return _plain_dict(told | _surroundings(known.privacy, known.summary()))
-
-    def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file, as `PortableResults.to_json`."""
-        return write_json(self.to_dict(), path, overwrite)
-
-    def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, as `PortableResults.to_parquet`."""
-        write_parquet(self.tidy, self.to_dict(), path, overwrite)
 
 
 @doors
@@ -253,33 +277,6 @@ class PortableParts:
         parts: Mapping[Any, Any] = self.results  # type: ignore[attr-defined]
         tables = {str(label): read(part) for label, part in parts.items()}
         return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
-
-
-def write_json(content: Mapping[str, Any], path: AnyPath | None, overwrite: bool) -> str:
-    """Return plain content as JSON; with a path, also write it to a file."""
-    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    if path is not None:
-        save_text(path, text, overwrite=overwrite)
-    return text
-
-
-def write_parquet(
-    read: Callable[[], pd.DataFrame], content: Mapping[str, Any], path: AnyPath, overwrite: bool
-) -> None:
-    """Write a table as a Parquet file, and plain content as JSON in its metadata."""
-    try:
-        from pyarrow import Table, parquet
-    except ImportError:
-        raise NotAvailableError("Parquet files need pyarrow: install privinf[parquet]") from None
-    target = check_vacant(path, overwrite)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the file says what they say
-        table = Table.from_pandas(read(), preserve_index=False)
-    text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
-    stream = io.BytesIO()
-    whole = table.replace_schema_metadata({**(table.schema.metadata or {}), PARQUET_KEY: text})
-    parquet.write_table(whole, stream)
-    save_bytes(target, stream.getvalue(), overwrite=overwrite)
 
 
 def _known(read: Callable[[], Any], otherwise: Any) -> Any:

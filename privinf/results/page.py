@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 STYLE = """
 :root { --ink: #1d2733; --soft: #5b6875; --line: #dde3e9; --paper: #ffffff; --wash: #f5f7f9; --blue: #0072b2;
-  --amber: #e69f00; }
+  --amber: #e69f00; --amber-ink: #8f6200; --alarm: #fdecea; --alarm-edge: #b3261e; --caution: #fff6e0; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; --ink: #e6ebf0; --soft: #a3b0bd; --line: #33404c; --paper: #161c22;
+    --wash: #0d1216; --blue: #56b4e9; --amber-ink: #f0b93a; --alarm: #43191a; --alarm-edge: #ff8a80;
+    --caution: #382b0c; }
+  figure img { filter: invert(1) hue-rotate(180deg); }
+}
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--wash); color: var(--ink); line-height: 1.5;
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -36,8 +42,8 @@ h2 { margin: 2.4rem 0 .6rem; padding-bottom: .3rem; font-size: 1.15rem;
   border-bottom: 1px solid var(--line); }
 p.lead { margin: .2rem 0 1.2rem; color: var(--soft); overflow-wrap: anywhere; }
 .alarm, .caution { margin: .6rem 0; padding: .6rem .9rem; border-radius: 6px; border-left: 5px solid; }
-.alarm { background: #fdecea; border-color: #b3261e; }
-.caution { background: #fff6e0; border-color: var(--amber); }
+.alarm { background: var(--alarm); border-color: var(--alarm-edge); }
+.caution { background: var(--caution); border-color: var(--amber); }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(12rem, 1fr)); gap: .7rem;
   margin: 1rem 0; }
 dl div { background: var(--wash); border-radius: 6px; padding: .5rem .8rem; }
@@ -52,6 +58,7 @@ td.text, th.text { text-align: left; }
 .share { display: inline-block; width: 6rem; height: .7rem; background: var(--amber); border-radius: 2px;
   overflow: hidden; vertical-align: middle; }
 .share i { display: block; height: 100%; background: var(--blue); margin-left: auto; }
+.rows { color: var(--amber-ink); } .noise { color: var(--blue); }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; display: block; }
 figcaption, .small { color: var(--soft); font-size: .88rem; }
 ol { padding-left: 1.3rem; font-size: .92rem; } li { margin: .3rem 0; overflow-wrap: anywhere; }
@@ -161,8 +168,8 @@ def _coefficients(result: PortableResults, alpha: float) -> str:
     ends = (f"{kind}[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]")
     key = (
         '<p class="small">std err holds sampling and privacy noise; (no noise) is that of the same data '
-        'without it; the bar divides the variance: <span style="color:#b97f00">sampling</span> and '
-        '<span style="color:#0072b2">privacy noise</span>.</p>'
+        'without it; the bar divides the variance: <span class="rows">sampling</span> and '
+        '<span class="noise">privacy noise</span>.</p>'
     )
     return _table((*HEADS, *ends), rows) + key
 
@@ -279,7 +286,7 @@ def _picture(draw: Callable[[], Axes], name: str, told: str = "") -> str:
             figure: Any = draw().figure
         except (NotAvailableError, NotPositiveDefiniteError) as reason:
             return f'<p class="small">No plot: {_text(reason)}.</p>'
-        figure.savefig(stream, format="svg", metadata={"Date": None})
+        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
         pyplot.close(figure)
     data = base64.b64encode(stream.getvalue()).decode("ascii")
     caption = f"<figcaption>{_text(told)}</figcaption>" if told else ""

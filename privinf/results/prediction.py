@@ -203,7 +203,9 @@ def prediction_rows(
         if constant in wanted and constant not in table:
             table = table.assign(**{str(constant): 1.0})
         require_columns(table, wanted)
-        rows = check_array(table[list(wanted)].astype(object).fillna(np.nan), "exog", ndim=2, finite=False)
+        asked = table[list(wanted)]
+        numbers = np.where(asked.isna(), np.nan, asked.to_numpy(dtype=object))
+        rows = check_array(numbers, "exog", ndim=2, finite=False)
     else:
         rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
     if np.isinf(rows).any():

@@ -253,7 +253,10 @@ def require_columns(table: pd.DataFrame, wanted: Names) -> None:
 
 
 def _one_dimensional(name: object, value: Any) -> Any:
-    kept = value if hasattr(value, "ndim") else pd.Series(value).array
+    try:
+        kept = value if hasattr(value, "ndim") else pd.Series(value).array
+    except OverflowError:  # pandas 2 on integers that no double holds
+        raise SchemaError(NOT_NUMBERS.format(name)) from None
     if kept.ndim != 1:
         raise SchemaError(f"column {name!r} must have one dimension")
     return kept.array if isinstance(kept, pd.Series) else kept

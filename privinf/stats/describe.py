@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from privinf.accounting import PrivacyReport
 from privinf.doors import door, doors
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import quantile_interval
 from privinf.mechanisms.columns import SampleQuestion
+from privinf.results.export import PortableTable
 from privinf.schema.declared import checked_names
 from privinf.stats.base import SampleWords, asked_columns, check_level
 from privinf.stats.means import described
@@ -29,12 +30,37 @@ SUMS_SHARE = 0.4
 
 @doors
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Description:
+class Description(PortableTable):
     """What `describe` found: `table`, as pandas has it but for single records, `intervals` and `privacy`."""
 
     table: pd.DataFrame
     intervals: pd.DataFrame
     privacy: PrivacyReport
+
+    title: ClassVar[str] = "Description"
+    cautions: ClassVar[tuple[()]] = ()
+
+    @property
+    def nobs(self) -> int:
+        """How many records there are; public."""
+        return int(self.table.loc["count"].to_numpy().max())
+
+    def tidy(self) -> pd.DataFrame:
+        """Return one row a column and number.
+
+        Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"), ``estimate``, and ``conf_low`` and
+        ``conf_high`` of the level that was asked for; nan where there is no interval.
+        """
+        import pandas as pd
+
+        ends = self.intervals
+        rows = [
+            (name, term, self.table.at[term, name], *(
+                ends.at[(term, end), name] if term in TOLD_ROWS else math.nan for end in ("low", "high")
+            ))
+            for name in self.table.columns for term in self.table.index[1:]
+        ]  # fmt: skip
+        return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def __repr__(self) -> str:
         return "\n".join(filter(None, [self.table.to_string(), self.privacy.stamp]))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from members import KINDS_OF_FIT, TESTS, fits_of
+from members import KINDS_OF_FIT, SAMPLE, SPEND, TESTS, fits_of
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfWarning
@@ -150,6 +150,60 @@ def test_every_test_leaves_as_tables_json_and_parquet(name, tmp_path):
         assert one.category.__name__.removesuffix("Warning") in glance.cautions
     result.to_parquet(tmp_path / "r.parquet")
     assert strict(pq.read_table(tmp_path / "r.parquet").schema.metadata[b"privinf"]) == content
+
+
+RELEASED = pd.DataFrame(
+    {"a": SAMPLE, "b": SAMPLE[::-1] + np.linspace(0, 1, 600), "c": np.resize([0.0, 1.0], 600)}
+)
+OF_COLUMNS = pi.Schema({"a": (0, 10), "b": (0, 12), "c": (0, 1)})
+
+
+def released(epsilon):
+    return pi.Moments(OF_COLUMNS, columns=["a", "b", "c"]).release(
+        RELEASED, epsilon=epsilon, delta=1e-6, rng=0
+    )
+
+
+TABLES = {
+    "describe": lambda: pi.stats.describe(RELEASED, schema=OF_COLUMNS, **SPEND),
+    "corr": lambda: released(200.0).corr(),
+    "corr, weak": lambda: released(0.05).corr(),
+    "partial_corr": lambda: released(200.0).partial_corr(["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_descriptions_and_correlations_leave_as_tables_json_and_parquet(name, tmp_path):
+    made = TABLES[name]()
+    tidy, glance, content = made.tidy(), made.glance().iloc[0], strict(made.to_json(tmp_path / "r.json"))
+    assert content == made.to_dict()
+    assert content["format"] == "privinf-table"
+    assert (glance.nobs, glance.epsilon) == (600, made.privacy.epsilon())
+    for column in ("estimate", "conf_low", "conf_high"):
+        np.testing.assert_array_equal([number(row[column]) for row in content["estimates"]], tidy[column])
+    if name == "describe":
+        whole = tidy.set_index(["term", "column"])
+        for column in "abc":
+            assert whole.loc[("50%", column), "estimate"] == made.table.loc["50%", column]
+            assert whole.loc[("mean", column), "conf_low"] == made.intervals.loc[("mean", "low"), column]
+        assert tidy[tidy.term == "std"][["conf_low", "conf_high"]].isna().all(axis=None)
+        assert not tidy[tidy.term != "std"].isna().any(axis=None)
+    else:
+        told = warned(made.conf_int)
+        assert list(tidy.term) == [", ".join(pair) for pair in made.table.index]
+        np.testing.assert_array_equal(tidy.estimate, made.table["corr"])
+        assert bool(told) == tidy.weak.any() == (name == "corr, weak")
+        assert [one["text"] for one in content["cautions"]] == [
+            str(one.message).removeprefix("conf_int(): ") for one in told
+        ]
+        assert glance.cautions == ("WeakIdentification" if told else "")
+        assert (tidy.conf_high - tidy.conf_low)[tidy.weak].tolist() == [2.0] * tidy.weak.sum()
+    path = tmp_path / "r.parquet"
+    made.to_parquet(path)
+    assert strict(pq.read_table(path).schema.metadata[b"privinf"]) == content
+    pd.testing.assert_frame_equal(pd.read_parquet(path), tidy, check_dtype=False)
+    with pytest.raises(ArgumentError, match="there already"):
+        made.to_parquet(path)
 
 
 def test_tests_that_warn_are_among_the_tests():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
+from scipy.stats import kurtosis as scipy_kurtosis
+from scipy.stats import norm
 
 import privinf as pi
 from privinf.cli import main
@@ -76,6 +79,19 @@ def test_counts_and_levels_have_their_rates():
     assert counts.groupby("female").days.mean().pct_change()[1] == pytest.approx(np.expm1(0.5), abs=0.06)
     levels = population(SCHEMA, "union ~ female", book, "binomial").rows(50_000, rng)
     assert (levels.union == "yes").mean() == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize("kurtosis", [0.0, 1.0, 3.0])
+def test_residuals_have_the_guessed_kurtosis_although_they_are_bounded(kurtosis):
+    """The law of a normal response would leave half of it out."""
+    people = population(FAIR, "age ~ children + educ", replace(FAIR_BOOK, kurtosis=kurtosis), "gaussian")
+    rows = people.rows(200_000, np.random.default_rng(4))
+    error = rows.age - people.design.matrix(rows) @ people.slopes
+    had = people.residuals.kurtosis
+    assert (kurtosis < 2.5) is ("leave room" not in people.told[-1])
+    assert had == pytest.approx(min(kurtosis, 2.51), abs=0.01)
+    assert scipy_kurtosis(error) == pytest.approx(had, abs=0.15)
+    assert error.std() == pytest.approx(people.residuals.sd, rel=0.02)
 
 
 def test_a_spread_and_a_kurtosis_are_in_the_residuals():
@@ -168,10 +184,34 @@ def test_the_same_seed_gives_the_same_plan():
 
 
 def test_power_is_that_of_the_standard_error():
-    study = plan()
+    study = plan(epsilon=4.0)
     se = study.frame.set_index("coefficient").se
     power = study.power({"female": 2.8016 * se["female"], "educ": 0.0})
-    assert power.MomentOLS.to_list() == pytest.approx([0.8, 0.05], abs=0.001)
+    assert power.MomentOLS.to_list() == pytest.approx([0.8, 0.05], abs=0.01)
+
+
+def test_standard_errors_that_vary_cost_power():
+    """By hand: half of the fits have s = .5, half s = 1.5, and the effect is 2.8016."""
+    widths = 3.91993 * np.array([[0.5], [1.5], [0.5], [1.5]])
+    cell = study_module.Cell("OLS", np.median(widths, axis=0), widths, 0.0, 1.0, 4, "")
+    by_hand = np.mean(norm.cdf(2.8016 / np.array([0.5, 1.5]) - 1.95996))
+    assert cell.power(np.array([2.8016]), 0.05, [0]) == pytest.approx([by_hand], abs=1e-4)
+    assert by_hand < 0.76  # and .8 at their mean
+
+
+@pytest.mark.slow
+def test_the_people_of_a_power_find_the_effect():
+    """Their own fits find it so often, though noise makes half of a standard error."""
+    study = plan(estimators=["OLS"], which=["educ"])
+    effect = float(study.case.people.slopes[study.case.people.design.names.index("educ")])
+    n = study.n_for(coefficient="educ", effect=effect, power=0.8)
+    found = 0
+    for number in range(100):
+        rng = np.random.default_rng([5, number])
+        model = pi.OLS.from_formula(FORMULA, study.case.people.rows(n, rng), schema=SCHEMA)
+        low, high = model.fit(**study.case.spending, rng=rng).conf_int().loc["educ"]
+        found += low * high > 0
+    assert pytest.approx(found / 100, abs=0.1) == 0.8
 
 
 def test_tighter_bounds_and_fewer_columns_are_tried(few):

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BOUND = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*([\w.]+)")
 # Extras of the job of oldest dependencies, whose bounds count too.
-WITH = ("plots", "parquet", "sklearn")
+WITH = ("plots", "parquet", "sklearn", "arviz")
 
 
 def lower_bounds(project: dict, extras: tuple[str, ...] = WITH) -> dict[str, str]:

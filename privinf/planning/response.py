@@ -1,0 +1,193 @@
+"""The response of made-up people: what guesses say of its coefficients, and the law of its residuals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import expit
+from scipy.stats import chi2
+
+from privinf.errors import ArgumentError
+from privinf.planning.guesses import Guesses, moments_of, refuse_strange
+from privinf.schema import Design, Schema
+from privinf.schema.declared import Factor
+from privinf.typing import Family, Floats
+
+LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
+SOME = 4_000  # people for whom the equations of the residuals' law are solved
+
+
+def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:
+    """Return the guessed correlations of design columns with the response."""
+    found = dict(guesses.correlations.get(design.response, {}))
+    found |= {
+        a: others[design.response] for a, others in guesses.correlations.items() if design.response in others
+    }
+    found = {name: value for name, value in found.items() if name in design.inputs}
+    if found and (family != "gaussian" or guesses.coefficients or guesses.rsquared is not None):
+        raise ArgumentError(
+            f"guesses: correlations with {design.response!r} say coefficients and R2 of a numeric response: "
+            "leave them out, or the coefficients and rsquared"
+        )
+    refuse_strange("correlation with the response", found, design.names)
+    return found
+
+
+def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
+    """Return the residual sd where coefficients are given, whose predictor has the sd `spread`."""
+    share, own = guesses.rsquared, guesses.residual_sd
+    if share is not None and own is not None:
+        raise ArgumentError(
+            "guesses: coefficients, rsquared and residual_sd: leave one out, two say the third"
+        )
+    if own is not None:
+        return own
+    if share and spread:
+        return spread * math.sqrt((1.0 - share) / share)
+    if spread >= sd:
+        raise ArgumentError(
+            f"the guessed effects alone give the response an sd of {spread:.4g}, and it has {sd:.4g}: guess "
+            "its sd, or residual_sd"
+        )
+    return math.sqrt(sd**2 - spread**2)
+
+
+def outcome_of(
+    design: Design, schema: Schema, guesses: Guesses, family: Family
+) -> tuple[float, float, list[str]]:
+    """Return mean and sd of the response, and what was taken for granted of them."""
+    name, item = design.response, schema[design.response]
+    coded = isinstance(item, Factor) and item.categorical
+    low, high = (0.0, 1.0) if coded else (item.interval.low, item.interval.high)
+    if family == "binomial" and (low, high) != (0.0, 1.0):
+        raise ArgumentError(f"family='binomial' needs a response of 0 and 1, and {name!r} has other bounds")
+    if name in guesses.shares:
+        raise ArgumentError(
+            f"{name!r} is the response: guess its mean (of two levels: the second one's share)"
+        )
+    if family != "gaussian" and name in guesses.sds:
+        raise ArgumentError(f"the sd of {name!r} follows from its mean where family={family!r}")
+    mean, sd = moments_of(name, low, high, guesses)
+    line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"
+    if family == "poisson" and mean <= 0.0:
+        raise ArgumentError(f"the guessed mean of {name!r} must be positive where family='poisson'")
+    if family == "gaussian":
+        line += f", sd {sd:.4g} ({'guessed' if name in guesses.sds else 'from its bounds'})"
+    return mean, sd, [line]
+
+
+def inverse_link(predictor: Floats, family: Family) -> Floats:
+    """Return the means of responses."""
+    if family == "gaussian":
+        return predictor
+    found: Floats = expit(predictor) if family == "binomial" else np.exp(np.minimum(predictor, 20.0))
+    return found
+
+
+def constant_for(predictor: Floats, mean: float, family: Family) -> float:
+    """Return the intercept that gives the response its mean."""
+    if family == "gaussian":
+        return mean - float(np.mean(predictor))
+    reach = 40.0 + float(np.max(np.abs(predictor)))
+    return float(brentq(lambda c: np.mean(inverse_link(c + predictor, family)) - mean, -reach, reach))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualLaw:
+    r"""The residuals of a numeric response: beta laws around the means, of variances that are mixed.
+
+    Attributes
+    ----------
+    sd : float
+        Guessed, user units.
+    spreads : mapping of str to float
+    factor : float
+        Of the sds, so that the mean square is the guessed one although bounds cut single variances.
+    mix : float
+        One over the degrees of freedom of the chi-square that divides a variance; 0: none does.
+    kurtosis : float
+        What the residuals then have of it.
+
+    Notes
+    -----
+    A response of mean m (as a share of its bounds) has a beta law of precision nu: variance
+    ``m(1 - m)/(1 + nu)``, excess kurtosis ``6[(1 - 2m)^2 (1 + nu) - m(1 - m)(2 + nu)] / [m(1 - m)(2 + nu)(3 +
+    nu)]``. Its sd is ``factor s sqrt(g)``, s that of the row (`row_sds`) and 1/g a chi-square over its
+    degrees of freedom; no variance can pass m(1 - m)/1.01. Factor and mix solve two equations, the mean
+    variance and the fourth moment of e/s, over a pilot of people: bounded laws have shorter tails than a
+    normal one, and the degrees of freedom at which a normal law would have the guessed kurtosis leave half of
+    it out.
+    """
+
+    sd: float
+    spreads: Mapping[str, float]
+    factor: float = 1.0
+    mix: float = 0.0
+    kurtosis: float = 0.0
+
+    def row_sds(self, frame: pd.DataFrame) -> Floats:
+        """Return each row's sd before it is mixed."""
+        logs = np.zeros(len(frame))
+        for name, value in self.spreads.items():
+            column = frame[name].to_numpy(dtype=np.float64)
+            logs += value * (column - column.mean()) / (column.std() or 1.0)
+        sds: Floats = self.sd * np.exp(logs) / math.sqrt(float(np.mean(np.exp(2.0 * logs))))
+        return sds
+
+    def precisions(
+        self, frame: pd.DataFrame, places: Floats, width: float, rng: np.random.Generator
+    ) -> Floats:
+        """Return nu of each row; `places` are the means, and `width` that of the bounds."""
+        variances = (self.row_sds(frame) * self.factor / width) ** 2
+        if self.mix > 0.0:
+            variances = variances / (self.mix * rng.chisquare(1.0 / self.mix, len(variances)))
+        return _precision(places, variances)
+
+
+def residual_law(
+    sd: float, guesses: Guesses, frame: pd.DataFrame, places: Floats, width: float
+) -> ResidualLaw:
+    """Return the law of residuals that have the guessed sd and kurtosis, as far as bounds allow."""
+    plain = ResidualLaw(sd, guesses.spreads)
+    variances = (plain.row_sds(frame) / width) ** 2
+    u = (np.random.default_rng(2).permutation(len(places)) + 0.5) / len(places)
+
+    def factor_of(spread: Floats) -> float:
+        def excess(log: float) -> float:
+            nu = _precision(places, variances * spread * math.exp(2.0 * log))
+            return float(np.mean(places * (1.0 - places) / (1.0 + nu)) - np.mean(variances))
+
+        low, high = -3.0, 3.0
+        return math.exp(brentq(excess, low, high, xtol=1e-4) if excess(high) > 0.0 else high)
+
+    def of(mix: float) -> ResidualLaw:
+        spread = 1.0 / (mix * chi2.ppf(u, 1.0 / mix)) if mix > 0.0 else np.ones_like(u)
+        factor = factor_of(spread)
+        squares, fourths = _moments_of(places, _precision(places, variances * spread * factor**2))
+        ratio = float(np.mean(fourths / variances**2) / np.mean(squares / variances) ** 2)
+        return ResidualLaw(sd, guesses.spreads, factor, mix, ratio - 3.0)
+
+    def short(mix: float) -> float:
+        return of(mix).kurtosis - guesses.kurtosis
+
+    if short(0.0) >= 0.0:
+        return of(0.0)
+    return of(brentq(short, 0.0, LARGEST_MIX, xtol=1e-3) if short(LARGEST_MIX) > 0.0 else LARGEST_MIX)
+
+
+def _precision(places: Floats, variances: Floats) -> Floats:
+    found: Floats = np.maximum(places * (1.0 - places) / variances - 1.0, 0.01)
+    return found
+
+
+def _moments_of(places: Floats, nu: Floats) -> tuple[Floats, Floats]:
+    """Return variance and fourth central moment of beta laws."""
+    product = places * (1.0 - places)
+    squares = product / (1.0 + nu)
+    excess = 6.0 * ((1.0 - 4.0 * product) * (1.0 + nu) - product * (2.0 + nu))
+    return squares, squares**2 * (3.0 + excess / (product * (2.0 + nu) * (3.0 + nu)))
