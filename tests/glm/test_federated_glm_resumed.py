@@ -30,7 +30,7 @@ class Watched:
         return self.inner.sites
 
     def ask(self, query, sites=None):
-        if query.op == "describe":
+        if query.op in ("describe", "reserve", "end"):
             return self.inner.ask(query, sites)
         if len(self.replies) == self.call and not self.answered:
             raise Killed
