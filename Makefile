@@ -156,6 +156,8 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/identity_attacks.py
 	$(BIN)/python benchmarks/flower_tls.py
 	$(BIN)/python benchmarks/release_kills.py
+	$(BIN)/python benchmarks/ledger_kills.py
+	$(BIN)/python benchmarks/ledger_attacks.py
 	$(BIN)/python benchmarks/hospitals.py
 	$(BIN)/python vignettes/5_federated_glm.py
 	$(BIN)/python vignettes/5b_federated_acs.py --flower

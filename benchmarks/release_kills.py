@@ -26,7 +26,9 @@ import numpy as np
 import pandas as pd
 
 import privinf as pi
+from privinf.accounting import Budget
 from privinf.accounting.files import LedgerFile
+from privinf.accounting.journal import Anchor
 from privinf.cli import main as command_line
 
 TARGET = Path(__file__).parent / "results" / "release_kills.md"
@@ -35,7 +37,7 @@ NAME = "moments"
 CALLS = ("fsync", "replace", "unlink", "open", "fdatasync", "rename")
 WORDS = [
     "release", "--schema", "schema.json", "--data", "rows.csv", "--epsilon", "1", "--delta", "1e-6",
-    "--ledger", "study.ledger", "--budget-epsilon", "1.5", "--out", f"{NAME}.npz", "--quiet",
+    "--ledger", "study.ledger", "--out", f"{NAME}.npz", "--quiet",
 ]  # fmt: skip
 
 
@@ -93,10 +95,13 @@ def ended(child: int) -> int:
 
 
 def fresh(folder: Path) -> None:
-    """Remove what a try left."""
+    """Remove what a try left, and make the ledger anew."""
     for path in folder.iterdir():
         if path.name not in ("rows.csv", "schema.json"):
             path.unlink()
+    account = folder / "study.ledger"
+    Anchor.of(account.resolve()).path.unlink(missing_ok=True)
+    LedgerFile.create(account, Budget(epsilon=1.5, delta=1e-6))
 
 
 def duration(folder: Path) -> float:
@@ -125,7 +130,8 @@ def attack(kills: int = KILLS, seed: int = 0) -> Counter[str]:
     """Kill the command so often; return what was seen."""
     seen: Counter[str] = Counter()
     rng = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as state:
+        os.environ["XDG_STATE_HOME"] = state
         folder = Path(made)
         prepare(folder)
         longest, most = duration(folder), calls(folder)
@@ -146,7 +152,7 @@ def judged(folder: Path) -> Counter[str]:
     """Return what a killed command left, and what the same command makes of it."""
     seen: Counter[str] = Counter()
     out, account = folder / f"{NAME}.npz", folder / "study.ledger"
-    charged = len(LedgerFile(account)) if account.exists() else 0
+    charged = len(LedgerFile(account))
     kept = out.read_bytes() if out.exists() else None
     pending = [path for path in folder.iterdir() if path.name.endswith(".pending")]
     seen["file without a charge"] += kept is not None and not charged
@@ -157,7 +163,7 @@ def judged(folder: Path) -> Counter[str]:
         b"manifest" in path.read_bytes() for path in pending
     )
     code = ended(started(folder))
-    entries = LedgerFile(account).entries if account.exists() else ()
+    entries = LedgerFile(account).entries
     seen["charged twice"] += len(entries) > 1
     lost = code != 0 or not out.exists() or pi.load_release(out).entries != entries
     seen["charge without its file"] += lost

@@ -100,7 +100,10 @@ def row(
     parties = {"party": PartyPlan(SCHEMA, 1.0, 1e-8)}
     MixingPlan.new(parties=parties, n=people, k=k, kind=kind, id="patient").save(plan_file)
     read, _ = measured("-c", READING, str(data), ",".join(COLUMNS))
+    ledger = Path(tempfile.mkdtemp(dir=folder)) / "party.ledger"
+    pi.LedgerFile.create(ledger, pi.Budget(mu=10.0))
     options = ["--plan", plan_file, "--party", "party", "--data", data, "--out", out, "--quiet"]
+    options += ["--ledger", ledger]
     seconds, peak = measured("-m", "privinf", "release", *map(str, options))
     size = data.stat().st_size / 1e6
     for path in (data, plan_file, out):

@@ -68,6 +68,8 @@ SCALE: dict[str, tuple[str, str]] = {
     "identity_attacks": ("--count 20 --totals 10", ""),
     "flower_tls": ("", ""),
     "release_kills": ("--kills 2", ""),
+    "ledger_kills": ("--share 0.002", ""),
+    "ledger_attacks": ("--tries 40", ""),
     "hospitals": ("", ""),
     "verify_hc0": ("--replications 4", ""),
     "verify_settled": ("--replications 4", ""),

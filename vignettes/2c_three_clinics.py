@@ -151,11 +151,14 @@ say(
 cardiology = pd.read_csv(FOLDER / FILES["cardiology"])
 cardiology.loc[0, "patient"] = cardiology.loc[1, "patient"]
 cardiology.to_csv(FOLDER / "wrong.csv", index=False)
+typed("privinf ledger create cardiology.ledger --epsilon 2 --delta 1e-6")
+for party in ("registry", "lab"):
+    pi.LedgerFile.create(FOLDER / f"{party}.ledger", pi.Budget(epsilon=2.0, delta=1e-6))
 typed(
     "privinf release --plan plan.json --party cardiology --data wrong.csv \\\n"
-    "    --ledger cardiology.ledger --budget-epsilon 2 --out cardiology.npz"
+    "    --ledger cardiology.ledger --out cardiology.npz"
 )
-assert not (FOLDER / "cardiology.ledger").exists()
+assert len(pi.LedgerFile(FOLDER / "cardiology.ledger")) == 0
 say("With the right files, the three processes run at the same time:")
 
 # %% [markdown]
@@ -164,7 +167,7 @@ say("With the right files, the three processes run at the same time:")
 # %%
 RELEASES = [
     f"privinf release --plan plan.json --party {party} --data {FILES[party]} \\\n"
-    f"    --ledger {party}.ledger --budget-epsilon 2 --seed {seed} --out {party}.npz"
+    f"    --ledger {party}.ledger --seed {seed} --out {party}.npz"
     for seed, party in enumerate(HOLDERS, start=1)
 ]
 typed(*RELEASES)

@@ -16,10 +16,14 @@ from uuid import uuid4
 
 from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded, verified_lines
 from privinf.errors import FileMissingError, NotAvailableError, StorageError
-from privinf.sealed import written_whole
+from privinf.sealed import read_bytes
 
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000
+WAIT = 0.002  # seconds between looks at a lock
+IN_USE = (
+    "the ledger {} is open elsewhere: a site has one owner; of other ledgers, try again when it has ended"
+)
 
 
 class Chain:
@@ -34,6 +38,8 @@ class Chain:
     anchor : Anchor
     header : dict, optional
         The first line of a journal that is made if there is none: its limit and name.
+    patience : float
+        Seconds to wait for others.
 
     Raises
     ------
@@ -45,25 +51,23 @@ class Chain:
     """
 
     def __init__(
-        self, path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any] | None = None
-    ) -> None:
+        self, path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any] | None = None,
+        patience: float = 0.0,
+    ) -> None:  # fmt: skip
         self.path, self.kind, self.anchor = path, kind, anchor
         self.lines: list[dict[str, Any]] = []
         self._tags: list[str] = []
         self._file: int | None = None
         self._size, self._ctime, self._verified = 0, 0, 0
         try:
-            made = self._open_file(header)
+            self._open_file(header)
         except OSError as problem:
             if isinstance(problem, StorageError):
                 raise
             raise StorageError(f"the ledger {path} cannot be opened ({problem.strerror})") from None
         try:
-            self._lock()
-            if made and header is not None:
-                self._begin(header)
-            else:
-                self._read(header)
+            self._lock(patience)
+            self._read(header)
         except BaseException:
             self.close()
             raise
@@ -123,35 +127,29 @@ class Chain:
         same = hashlib.sha256(_content(self._file)).digest() == self._sum.digest()
         return "" if same else "was changed"
 
-    def _open_file(self, header: Mapping[str, Any] | None) -> bool:
-        """Open the file; say whether it was made."""
+    def _open_file(self, header: Mapping[str, Any] | None) -> None:
+        """Open the file; make it where there is none, and a header."""
         if not self.path.parent.is_dir():
             raise StorageError(f"{self.path.parent} is no folder: make it before a ledger is kept there")
         flags = os.O_RDWR | os.O_APPEND
         with suppress(FileNotFoundError):
             self._file = os.open(self.path, flags)
-            return False
-        remembered = self.anchor.read()
-        if remembered is not None and remembered[1].count:
-            raise StorageError(
-                f"there was a ledger at {self.path}, and it is gone: put the latest copy back. A new one "
-                f"would forget what was spent; if that is meant, delete {self.anchor.path}"
-            )
+            return
+        refuse_lost(self.path, self.anchor)
         if header is None:
             raise FileMissingError(f"there is no ledger at {self.path}: make it with privinf ledger create")
-        self._file = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-        return True
+        self._file = os.open(self.path, flags | os.O_CREAT, 0o600)
 
-    def _lock(self) -> None:
+    def _lock(self, patience: float) -> None:
         """Lock the file itself, by whatever name it was opened."""
         assert self._file is not None
         if os.name != "posix":
-            raise NotAvailableError("a site's ledger needs the file locks of a POSIX system")
-        fcntl = import_module("fcntl")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StorageError(f"the ledger {self.path} is open elsewhere: a site has one owner") from None
+            raise NotAvailableError("a ledger in a file needs the file locks of a POSIX system")
+        end = time.monotonic() + patience
+        while not _flocked(self._file):
+            if time.monotonic() >= end:
+                raise StorageError(IN_USE.format(self.path))
+            time.sleep(WAIT)
         held = os.fstat(self._file)
         if held.st_nlink != 1:
             raise StorageError(
@@ -183,8 +181,9 @@ class Chain:
         content = _content(self._file)
         end = content.rfind(b"\n") + 1
         remembered = self.anchor.read()
-        if not end and header is not None and remembered is not None and not remembered[1].count:
-            os.ftruncate(self._file, 0)  # killed when it was made: nothing was ever charged
+        new = not content if remembered is None else not end and not remembered[1].count
+        if new and header is not None:
+            os.ftruncate(self._file, 0)  # of one killed when it was made: nothing was ever charged
             self._begin(header)
             return
         lines, tags = verified_lines(content[:end], self.path, self.kind)
@@ -248,12 +247,30 @@ class Chain:
                     os.fsync(self._file)
             self.close()
             raise StorageError(
-                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was sent"
+                f"the ledger {self.path}, or its anchor {self.anchor.path}, cannot be written "
+                f"({problem.strerror}): nothing was recorded or sent"
             ) from None
         self._tags.append(tag)
         self._size += len(content)
         self._sum.update(content)
         self._ctime, self._verified = os.fstat(self._file).st_ctime_ns, 0
+
+
+def _flocked(file: int) -> bool:
+    fcntl = import_module("fcntl")
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def refuse_lost(path: Path, anchor: Anchor) -> None:
+    """Raise StorageError if there was a journal where there is none now."""
+    if (remembered := anchor.read()) is not None and remembered[1].count:
+        raise StorageError(
+            f"there was a ledger at {path}, and it is gone: put the latest copy back. A new one would forget "
+            f"what was spent; if that is meant, delete {anchor.path}"
+        )
 
 
 def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
@@ -264,10 +281,7 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     StorageError
         It is damaged, or open elsewhere, or none of this kind.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise StorageError(f"the ledger {path} cannot be read ({problem.strerror})") from None
+    content = read_bytes(path, "a ledger", most=None)
     lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(
@@ -288,33 +302,6 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
             raise
         raise StorageError(f"the anchor {anchor.path} cannot be written ({problem.strerror})") from None
     return with_anchor.head
-
-
-def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any],
-                 lines: list[dict[str, Any]]) -> Path:  # fmt: skip
-    """Put a journal of these lines in the place of a file, which is kept under a name of its own.
-
-    Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
-    """
-    kept = path.with_name(f"{path.name}.version-1")
-    first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
-    content, tag = b"", ""
-    for line in (first, *lines):
-        written, tag = encoded(first["secret"], tag, line)
-        content += written
-    try:
-        if not kept.exists():
-            os.link(path, kept)
-        elif not kept.samefile(path):
-            raise StorageError(f"{kept} is there already, and is another ledger: move it away first")
-        anchor.record(first["id"], Head(1 + len(lines), tag))
-        with written_whole(path, private=True, lasting=True) as stream:
-            stream.write(content)
-    except OSError as problem:
-        if isinstance(problem, StorageError):
-            raise
-        raise StorageError(f"the ledger {path} cannot be upgraded ({problem.strerror})") from None
-    return kept
 
 
 def _content(file: int) -> bytes:

@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-
 from privinf.accounting.budget import Budget
+from privinf.accounting.chains import Chain, refuse_lost
 from privinf.accounting.entries import LedgerEntry
-from privinf.accounting.ledger import Account, Ledger, check_budget, enlist, read_account
+from privinf.accounting.journal import Anchor, Head
+from privinf.accounting.ledger import FORMAT, Account, Ledger, check_budget, enlist
 from privinf.accounting.losses import Loss
 from privinf.accounting.scopes import Part, Scope
 from privinf.doors import doors
-from privinf.errors import ArgumentError, FileMissingError, PrivinfError, StorageError
-from privinf.sealed import read_text, sealed_json, written_whole
+from privinf.errors import ArgumentError, FileMissingError, StorageError
 from privinf.validation import check_path, check_vacant
 
-_PATIENCE = 60.0  # seconds for another process's spend, which takes milliseconds
+LONGEST_SPEND = 60.0  # seconds for another process's spend, which takes milliseconds
 
 
 @doors
@@ -32,28 +31,36 @@ class LedgerFile(Ledger):
     Parameters
     ----------
     path : path
-        Made by the first spend if it is not there. Beside it stands ``<path>.lock``.
+        On a local disk. Made by the first spend if it is not there, unless its anchor says there was one.
     budget : Budget, optional
         The limit of a new ledger; of one that is there it may be repeated, not changed.
     name : str
         Whose account a new ledger is, for reports.
+    anchor : path, optional
+        The file, in another folder, that remembers how far the ledger was; by default below
+        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
 
     Raises
     ------
     StorageError
         There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
-        damaged, not a ledger or one with another limit.
+        damaged, not a ledger, one with another limit or of version 1 (``privinf ledger upgrade``); it was
+        cut, put back to an older copy, replaced, moved (``privinf ledger anchor``) or has a second name.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
+    NotAvailableError
+        The system has no file locks (POSIX).
 
     Notes
     -----
-    **Privacy.** Reads no rows. Each spend holds a lock on the file, reads what all processes have spent,
-    refuses what would pass the limit, and replaces the file as a whole after its new content has reached the
-    disk: of two processes that ask for the last of a budget, one is refused. The lock needs a disk that
-    supports it (local, or a network disk with locks). Whoever can write the file can also put an older
-    copy in its place: protect it as you protect the rows. Where a `Site` has such a ledger, what a fit
-    reserves is checked against the limit, and not held: other processes may charge it.
+    **Privacy.** Reads no rows. Each spend holds a lock on the file itself, by whatever name it was opened,
+    reads what all processes have spent, refuses what would pass the limit, and appends a line, which with
+    the anchor has reached the disk when it returns: of two processes that ask for the last of a budget, one
+    is refused. Lines are chained under a secret in the first, so the file is readable by its owner alone. A
+    ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
+    lives, which remembers the last line that it saw. Whoever puts ledger and anchor back together is noticed
+    by such a process alone: protect both as you protect the rows. Where a `Site` has such a ledger, what a
+    fit reserves is checked against the limit, and not held: other processes may charge it.
 
     Examples
     --------
@@ -68,19 +75,34 @@ class LedgerFile(Ledger):
 
     __slots__ = ()
 
-    def __init__(self, path: str | PathLike[str], budget: Budget | None = None, name: str = "person") -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        budget: Budget | None = None,
+        name: str = "person",
+        *,
+        anchor: str | PathLike[str] | None = None,
+    ) -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name must be a non-empty text")
-        account = FileAccount(check_path(path).resolve(), budget, name)
+        place = check_path(path).resolve()
+        account = FileAccount(place, budget, name, Anchor.of(place, anchor))
         enlist(account)
         self._account, self._scope = account, ()
 
     @classmethod
-    def create(cls, path: str | PathLike[str], budget: Budget, name: str = "person") -> Self:
+    def create(
+        cls,
+        path: str | PathLike[str],
+        budget: Budget,
+        name: str = "person",
+        *,
+        anchor: str | PathLike[str] | None = None,
+    ) -> Self:
         """Make the file of a new ledger, empty, and open it (ArgumentError if there is one)."""
         check_vacant(path)
-        made = cls(path, budget, name)
+        made = cls(path, budget, name, anchor=anchor)
         made._account.record(())
         return made
 
@@ -88,20 +110,23 @@ class LedgerFile(Ledger):
 class FileAccount(Account):
     """The account behind the doors of a ledger file; it holds nothing that the file does not say."""
 
-    def __init__(self, path: Path, budget: Budget | None, name: str) -> None:
+    def __init__(self, path: Path, budget: Budget | None, name: str, anchor: Anchor) -> None:
         super().__init__(budget, name, str(uuid4()))
-        self.path = path
-        self._found = path.exists()
-        if not self._found:
-            if budget is None:
-                raise FileMissingError(
-                    f"there is no ledger at {path}: give the budget that a new one shall have"
-                )
-            if not path.parent.is_dir():
-                raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
+        self.path, self.anchor = path, anchor
+        self._latest: Head | None = None
+        self._found = os.path.lexists(path)
+        if self._found:
+            there = self._read()
+            self.budget, self.name, self.identity = there.budget, there.name, there.identity
             return
-        there = self._read()
-        self.budget, self.name, self.identity = there.budget, there.name, there.identity
+        refuse_lost(path, anchor)
+        if budget is None:
+            raise FileMissingError(
+                f"there is no ledger at {path}: make it with privinf ledger create, or give the budget that "
+                "a new one shall have"
+            )
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent} is no folder: make it before a ledger is kept there")
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
         """Return all entries, in order."""
@@ -125,65 +150,73 @@ class FileAccount(Account):
 
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
-        with self._changing() as account:
+        if not os.path.lexists(self.path):  # no file is made for what is refused
+            self._read().record(entries)
+        with self._opened(making=True) as (chain, account):
             account.record(entries)
+            self._write(chain, entries)
 
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
         """Add what another copy of this account recorded."""
-        with self._changing() as account:
-            account.absorb(entries)
+        with self._opened(making=True) as (chain, account):
+            self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""
         limit = None if self.budget is None else self.budget.to_dict()
-        return _reopen, (str(self.path), limit, self.name, scope)
-
-    @contextmanager
-    def _changing(self) -> Iterator[Account]:
-        """Hold the lock; write what the block made of the account, unless it raised."""
-        try:
-            with FileLock(f"{self.path}.lock", timeout=_PATIENCE):
-                account = self._read()
-                yield account
-                with written_whole(self.path, lasting=True) as stream:
-                    stream.write(sealed_json(account.to_dict(), indent=1).encode())
-                self._found, self.identity = True, account.identity
-        except Timeout:
-            raise StorageError(
-                f"the ledger {self.path} is locked by another process: try again when it has ended"
-            ) from None
-        except PrivinfError:  # a missing file's is an OSError too
-            raise
-        except OSError as problem:
-            raise StorageError(
-                f"the ledger {self.path} cannot be written ({problem.strerror}): nothing was recorded"
-            ) from None
+        return _reopen, (str(self.path), limit, self.name, str(self.anchor.path), scope)
 
     def _read(self) -> Account:
         """Return what the file says; an empty account where no spend has made it yet."""
-        if not os.path.lexists(self.path):
-            if self._found:
-                raise FileMissingError(f"the ledger {self.path} is gone: put it back")
+        if not os.path.lexists(self.path) and not self._found:
             return Account(self.budget, self.name, self.identity)
-        account = _account_in(self.path)
-        if self.budget is not None and account.budget != self.budget:
-            raise StorageError(
-                f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
-                "limit is set once"
-            )
-        return account
+        with self._opened() as (_, account):
+            return account
+
+    @contextmanager
+    def _opened(self, *, making: bool = False) -> Iterator[tuple[Chain, Account]]:
+        """Have the file to oneself for a block: its lines, and the account that they make."""
+        header = None
+        if making and not self._found:
+            limit = None if self.budget is None else self.budget.to_dict()
+            header = {"id": self.identity, "name": self.name, "budget": limit}
+        chain = Chain(self.path, FORMAT, self.anchor, header, LONGEST_SPEND)
+        try:
+            account = _account_of(chain.lines, self.path)
+            if self._latest is not None and not chain.knows(self._latest):
+                raise StorageError(
+                    f"the ledger {self.path} has lost lines that this process has seen: an older copy was "
+                    "put in its place; put the latest one back"
+                )
+            if self.budget is not None and account.budget != self.budget:
+                raise StorageError(
+                    f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}: a "
+                    "limit is set once"
+                )
+            self._found, self._latest, self.identity = True, chain.head, account.identity
+            yield chain, account
+        finally:
+            chain.close()
+
+    def _write(self, chain: Chain, entries: tuple[LedgerEntry, ...]) -> None:
+        if entries:
+            chain.append({"charge": [entry.to_dict() for entry in entries]})
+            self._latest = chain.head
 
 
-def _account_in(path: Path) -> Account:
-    text = read_text(path, "a ledger")
+def _account_of(lines: list[dict[str, Any]], path: Path) -> Account:
+    """Return the account that the lines of a ledger make (StorageError if they make none)."""
     try:
-        return read_account(text)
-    except StorageError as problem:
-        reason = str(problem)
-    raise StorageError(f"{path}: {reason}")
+        header = lines[0]
+        budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
+        account = Account(budget, str(header["name"]), str(header["id"]))
+        account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
+        return account
+    except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):
+        raise StorageError(f"the ledger {path} is damaged") from None
 
 
-def _reopen(path: str, budget: dict[str, Any] | None, name: str, scope: Scope) -> Ledger:
-    door = LedgerFile(path, None if budget is None else Budget.from_dict(budget), name)
+def _reopen(path: str, budget: dict[str, Any] | None, name: str, anchor: str, scope: Scope) -> Ledger:
+    door = LedgerFile(path, None if budget is None else Budget.from_dict(budget), name, anchor=anchor)
     door._scope = scope
     return door

@@ -21,7 +21,7 @@ from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.sealed import parse_json, reads, sealed_json, unsealed
 from privinf.validation import told
 
-_FORMAT, _VERSION = "privinf-ledger", 1
+FORMAT, _VERSION = "privinf-ledger", 1
 _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 
@@ -342,7 +342,7 @@ class Account:
         """Return a JSON-ready record."""
         with self._lock:
             return {
-                "format": _FORMAT,
+                "format": FORMAT,
                 "version": _VERSION,
                 "id": self.identity,
                 "name": self.name,
@@ -360,7 +360,7 @@ _LIVE_LOCK = threading.Lock()
 def read_account(text: str) -> Account:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
     record = unsealed(parse_json(text, "the text is not a privinf ledger: it"), "a ledger", _FIELDS)
-    if (record.get("format"), record.get("version")) != (_FORMAT, _VERSION):
+    if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError("the text is not a privinf ledger of a version this release can read")
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,16 +16,18 @@ from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, PrivacyReport, compose
 from privinf.accounting.budget import DEFAULT_DELTA
-from privinf.accounting.chains import record_anchor, written_anew
+from privinf.accounting.chains import record_anchor
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.journal import Anchor
+from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded
+from privinf.accounting.ledger import FORMAT as CURATOR
+from privinf.accounting.ledger import read_account
 from privinf.cli.outputs import FILE, NEW_FILE, check_free
 from privinf.errors import ArgumentError, StorageError
 from privinf.federation import SiteLedger
 from privinf.federation.envelope import Analyst
 from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
-from privinf.sealed import parse_json, read_bytes
+from privinf.sealed import parse_json, read_bytes, read_text, written_whole
 
 anchor_option = click.option(
     "--anchor", type=NEW_FILE, help="File in another folder that remembers the ledger's last line."
@@ -55,8 +59,8 @@ def create_command(
     privinf ledger create study.ledger --epsilon 2 --delta 1e-6
     privinf ledger create --site north.ledger --epsilon 4 --delta 1e-6
 
-    The limit is set once. A site's ledger is on a local disk, and has an anchor in another folder, which
-    notices an older copy in its place. Keep both as you keep the rows.
+    The limit is set once. A ledger is on a local disk, and has an anchor in another folder, which notices an
+    older copy in its place. Keep both as you keep the rows.
     """  # noqa: D301
     check_free(path, overwrite=False)
     if epsilon is not None and delta is None:
@@ -192,7 +196,7 @@ def _epsilon(entries: list[Any], delta: float | None) -> float:
 @click.argument("path", type=FILE)
 @anchor_option
 def anchor_command(path: Path, anchor: Path | None) -> None:
-    """Take a site's ledger for the latest as it is, and record that in the ledger and in its anchor.
+    """Take a ledger for the latest as it is, and record that in the ledger and in its anchor.
 
     \b
     privinf ledger anchor north.ledger
@@ -202,7 +206,7 @@ def anchor_command(path: Path, anchor: Path | None) -> None:
     """  # noqa: D301
     place = path.resolve()
     witness = Anchor.of(place, anchor)
-    head = record_anchor(place, FORMAT, witness)
+    head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     click.echo(f"{path}: {head.count} lines, remembered at {witness.path}")
 
 
@@ -210,7 +214,7 @@ def anchor_command(path: Path, anchor: Path | None) -> None:
 @click.argument("path", type=FILE)
 @anchor_option
 def upgrade_command(path: Path, anchor: Path | None) -> None:
-    """Make a site's ledger of version 1 one of version 2, which cannot be put back unseen.
+    """Make a ledger of version 1 one of version 2, which cannot be put back unseen.
 
     \b
     privinf ledger upgrade north.ledger
@@ -223,23 +227,57 @@ def upgrade_command(path: Path, anchor: Path | None) -> None:
 
 
 def upgraded(path: Path, anchor: Anchor) -> Path:
-    """Upgrade a site's ledger of version 1, and return where the old file is.
+    """Upgrade a ledger of version 1, and return where the old file is.
 
     Raises
     ------
     StorageError
-        It is open elsewhere, damaged, or no site's ledger of version 1.
+        It is open elsewhere, damaged, or no ledger of version 1.
     """
     try:
         with FileLock(f"{path}.lock", timeout=0):
-            lines = _old_lines(path)
-            header = lines[0]
-            if (header.get("format"), header.get("version")) != (FORMAT, 1):
-                raise StorageError(f"{path} is no site's ledger of version 1")
+            kind, read = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
+            header, *lines = read(path)
+            if (header.get("format"), header.get("version")) != (kind, 1):
+                raise StorageError(f"{path} is no ledger of version 1")
             first = {name: header.get(name) for name in ("id", "name", "budget")}
-            return written_anew(path, FORMAT, anchor, first, lines[1:])
+            return written_anew(path, kind, anchor, first, lines)
     except Timeout:
-        raise StorageError(f"the ledger {path} is open elsewhere: stop its site first") from None
+        raise StorageError(f"the ledger {path} is open elsewhere: stop what charges it first") from None
+
+
+def written_anew(path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any],
+                 lines: list[dict[str, Any]]) -> Path:  # fmt: skip
+    """Put a journal of these lines in the place of a file, which is kept under a name of its own.
+
+    Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
+    """
+    kept = path.with_name(f"{path.name}.version-1")
+    first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
+    content, tag = b"", ""
+    for line in (first, *lines):
+        written, tag = encoded(first["secret"], tag, line)
+        content += written
+    try:
+        if not kept.exists():
+            os.link(path, kept)
+        elif not kept.samefile(path):
+            raise StorageError(f"{kept} is there already, and is another ledger: move it away first")
+        anchor.record(first["id"], Head(1 + len(lines), tag))
+        with written_whole(path, private=True, lasting=True) as stream:
+            stream.write(content)
+    except OSError as problem:
+        if isinstance(problem, StorageError):
+            raise
+        raise StorageError(f"the ledger {path} cannot be upgraded ({problem.strerror})") from None
+    return kept
+
+
+def _old_account(path: Path) -> list[dict[str, Any]]:
+    """Return the lines that a file of version 1, one JSON object, becomes."""
+    account = read_account(read_text(path, "a ledger"))
+    told = account.to_dict()
+    return [told, {"charge": told["entries"]}] if told["entries"] else [told]
 
 
 def _is_site(path: Path) -> bool:

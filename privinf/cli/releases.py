@@ -12,13 +12,11 @@ import click
 import pandas as pd
 from tqdm import tqdm
 
-from privinf.accounting import Budget, Ledger, PrivacyReport
-from privinf.accounting.files import LedgerFile
+from privinf.accounting import PrivacyReport
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import (
     FILE,
     NEW_FILE,
-    NO_LEDGER,
     check_free,
     ledger_line,
     overwrite_option,
@@ -47,8 +45,6 @@ class ReleaseOptions(TypedDict):
     data: Path
     out: Path
     ledger_file: Path | None
-    budget_epsilon: float | None
-    budget_delta: float | None
     epsilon: float | None
     delta: float | None
     mu: float | None
@@ -73,8 +69,6 @@ class ReleaseOptions(TypedDict):
 @click.option("--out", type=NEW_FILE, required=True, help="The file that may leave the house, .npz.")
 @click.option("--ledger", "ledger_file", type=NEW_FILE,
               help="Account of all that was ever released about these people.")  # fmt: skip
-@click.option("--budget-epsilon", type=float, help="Limit of a new ledger: epsilon of all releases together.")
-@click.option("--budget-delta", type=float, help="The delta of that limit; default: the plan's, or --delta.")
 @spending_options
 @click.option("--roster", type=FILE, help="File whose id column lists the people: says how many are missing.")
 @click.option("--missing", type=click.Choice(get_args(Missing)), default="raise", show_default=True,
@@ -92,45 +86,46 @@ def release_command(**given: Unpack[ReleaseOptions]) -> None:
     \b
     One of several parties with columns of the same people
       privinf release --plan plan.json --party clinic_b --data rows.parquet \\
-          --ledger clinic_b.ledger --budget-epsilon 2 --out clinic_b.npz
+          --ledger clinic_b.ledger --out clinic_b.npz
 
     Runs on your own machine and sends nothing. With a plan, rows are aligned by its id column; people who
     are missing, too many or there twice are refused, and the plan says what is spent. First everything is
     checked, the rows are read and noise is drawn; then the ledger is charged, or refuses; then the file is
-    put to its place. With --ledger, a command that was killed goes on where it was when it is repeated: one
-    charge, one file.
+    put to its place. A command that was killed goes on where it was when it is repeated: one charge, one
+    file. The ledger is made before, once: privinf ledger create clinic_b.ledger --epsilon 2 --delta 1e-6.
     """  # noqa: D301
     if (given["plan_file"] is None) == (given["schema_file"] is None):
         raise ArgumentError("give --plan and --party, or the --schema of one table")
     path, asked = given["ledger_file"], _asked(given)
-    if path is not None and given["out"].parent.is_dir():
-        known = open_ledger(path) if path.exists() else Ledger()
-        if finish(given["out"], known, path, asked, overwrite=given["overwrite"]) is not None:
-            if not given["quiet"]:
-                click.echo(f"charged and written before: {given['out']}; nothing was charged again")
-            return
+    if path is None:
+        make = "privinf ledger create study.ledger --epsilon ... --delta ..."
+        raise ArgumentError(
+            f"a release is charged: name the ledger of these people, --ledger; make it, {make}"
+        )
+    ledger = StagedLedger(open_ledger(path))
+    there = given["out"].parent.is_dir()
+    if there and finish(given["out"], ledger.real, path, asked, overwrite=given["overwrite"]) is not None:
+        if not given["quiet"]:
+            click.echo(f"charged and written before: {given['out']}; nothing was charged again")
+        return
     check_free(given["out"], given["overwrite"])
-    release, told, ledger = _of_party(given) if given["plan_file"] else _of_table(given)
-    if isinstance(ledger, StagedLedger) and path is not None:
-        ledger = ledger.real
-        save_charged(release, given["out"], ledger, path, asked)
-    else:
-        release.save(given["out"], overwrite=given["overwrite"])
+    release, told = _of_party(given, ledger) if given["plan_file"] else _of_table(given, ledger)
+    save_charged(release, given["out"], ledger.real, path, asked)
     if not given["quiet"]:
         click.echo(told)
-        click.echo(ledger_line(ledger, path) if path else NO_LEDGER)
+        click.echo(ledger_line(ledger.real, path))
         click.echo(f"written: {given['out']}")
 
 
 def _asked(given: ReleaseOptions) -> str:
     """Return the digest of what is asked for: options, but those that change no number, and public files."""
-    left_out = {"quiet", "overwrite", "ledger_file", "budget_epsilon", "budget_delta"}
+    left_out = {"quiet", "overwrite", "ledger_file"}
     words = {name: value for name, value in given.items() if name not in left_out}
     return digest_of_arguments(words, (given["plan_file"], given["schema_file"]))
 
 
-def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
-    """Return one party's release, what is told of its privacy, and the ledger."""
+def _of_party(given: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
+    """Return one party's release, and what is told of its privacy."""
     for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
         if given[word] is not None and given[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
@@ -142,7 +137,6 @@ def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
         raise NotAvailableError("the plan gives this party epsilon=inf: a release without noise is no file")
-    ledger = _ledger(given, plan.party(party).delta)
     ledger.check(plan.losses(party))
     if given["roster"] is not None and plan.id is None:
         raise ArgumentError("--roster needs an id column, and the plan has none")
@@ -150,11 +144,11 @@ def _of_party(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
         given["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=given["roster"]
     )
     release = _released(plan, party, rows, ledger, given)
-    return release, _privacy_line(plan, party, release), ledger
+    return release, _privacy_line(plan, party, release)
 
 
-def _of_table(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
-    """Return the second moments of one table, what is told of their privacy, and the ledger."""
+def _of_table(given: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
+    """Return the second moments of one table, and what is told of their privacy."""
     for word in ("party", "roster"):
         if given[word] is not None:
             raise ArgumentError(f"--{word} belongs to --plan")
@@ -164,15 +158,14 @@ def _of_table(given: ReleaseOptions) -> tuple[Release, str, Ledger]:
         raise ArgumentError("--formula and --term are two ways to say what is released: choose one")
     terms = None if given["formula"] is not None else list(given["terms"] or schema.columns)
     moments = Moments(schema, given["formula"], columns=terms, missing=given["missing"])
-    ledger = _ledger(given, given["delta"])
     rows = open_rows(given["data"], progress=False if given["quiet"] else None)
     release = moments.release(rows, ledger=ledger, **spending_of(given))
     report = PrivacyReport.of(release.entries, delta=given["delta"])
-    return release, f"privacy of one {report.unit}: {report_line(report)}", ledger
+    return release, f"privacy of one {report.unit}: {report_line(report)}"
 
 
 def _released(
-    plan: MixingPlan, party: str, rows: TableRows, ledger: Ledger, given: ReleaseOptions
+    plan: MixingPlan, party: str, rows: TableRows, ledger: StagedLedger, given: ReleaseOptions
 ) -> Release:
     mechanism = plan.mechanism(party, missing=given["missing"])
     if rows.ids_sha256:  # so that the join sees whether all parties hold the same people
@@ -201,22 +194,6 @@ class _ShownRows:
             for position, block in self._rows.blocks():
                 yield position, block
                 bar.update(len(block))
-
-
-def _ledger(given: ReleaseOptions, delta: float | None) -> Ledger:
-    """Return the ledger that is charged: of a file, which may be new, or one that nothing keeps."""
-    path, epsilon, stated = given["ledger_file"], given["budget_epsilon"], given["budget_delta"]
-    if epsilon is None and stated is not None:
-        raise ArgumentError("--budget-delta belongs to --budget-epsilon")
-    if path is None:
-        if epsilon is not None:
-            raise ArgumentError("--budget-epsilon is the limit of a ledger: name its file, --ledger")
-        return Ledger()
-    if epsilon is None:
-        return StagedLedger(open_ledger(path, "or give its limit, --budget-epsilon"))
-    if not (stated := delta if stated is None else stated):
-        raise ArgumentError("the limit needs a delta: --budget-delta")
-    return StagedLedger(LedgerFile(path, Budget(epsilon=epsilon, delta=stated)))
 
 
 def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:

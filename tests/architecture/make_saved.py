@@ -89,9 +89,10 @@ POLICY = {"secure_sums": True, "min_sites": 2, "largest_rho": 2.5}
 COMMANDS = (
     "plan new --columns columns.json --id id --roster ids.csv --epsilon 90 --delta 1e-6 --k 40 --seed 3 "
     "--out plan.json",
-    "release --plan plan.json --party a --data a.csv --ledger a.ledger --budget-epsilon 400 --out a.npz "
-    "--seed 1",
-    "release --plan plan.json --party b --data b.csv --out b.npz --seed 2",
+    "ledger create a.ledger --epsilon 400 --delta 1e-6",
+    "ledger create b.ledger --epsilon 400 --delta 1e-6",
+    "release --plan plan.json --party a --data a.csv --ledger a.ledger --out a.npz --seed 1",
+    "release --plan plan.json --party b --data b.csv --ledger b.ledger --out b.npz --seed 2",
     "join a.npz b.npz --plan plan.json --out joined.npz",
     "fit weight~age+bmi joined.npz --summary fit.txt",
     "site key north.key",

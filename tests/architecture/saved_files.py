@@ -91,7 +91,10 @@ def fitted_again(release: Any, how: list[Any]) -> Any:
 
 def ledgers_say(folder: Path) -> dict[str, Any]:
     """Return the lines and limits of every ledger in a folder."""
-    filed = pi.LedgerFile(folder / "made.ledger")
+    place = (folder / "made.ledger").resolve()
+    if b'"version": 1' in place.read_bytes()[:300]:  # as all were before
+        upgraded(place, Anchor.of(place))
+    filed = pi.LedgerFile(place)
     free = Ledger.from_json((folder / "ledger.json").read_text(encoding="utf-8"))
     told = {"made.ledger": _lines(filed), "ledger.json": _lines(free)}
     place = (folder / "site.ledger").resolve()

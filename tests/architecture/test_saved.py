@@ -17,7 +17,9 @@ from scipy.stats import t as student
 
 import privinf as pi
 from privinf.accounting import Ledger
+from privinf.accounting.journal import Anchor
 from privinf.cli import main
+from privinf.cli.ledgers import upgraded
 from privinf.errors import StorageError
 from privinf.federation import IdentityKey, Roster, SitePolicy
 from privinf.inference.solution import sandwich
@@ -148,6 +150,9 @@ def test_ledgers_say_what_they_said(mine):
 
 
 def test_a_ledger_of_a_file_is_charged_further(mine):
+    with pytest.raises(StorageError, match="privinf ledger upgrade"):
+        pi.LedgerFile(mine / "made.ledger")
+    upgraded(mine / "made.ledger", Anchor.of((mine / "made.ledger").resolve()))
     ledger = pi.LedgerFile(mine / "made.ledger")
     ledger.spend(dataclasses.replace(ledger.entries[0], id=str(uuid4())))
     assert len(pi.LedgerFile(mine / "made.ledger")) == len(TOLD["ledgers"]["made.ledger"]["lines"]) + 1
@@ -182,6 +187,7 @@ def test_the_commands_go_on_with_a_saved_study(mine, monkeypatch):
     monkeypatch.chdir(study)
     for words in (
         "plan check plan.json",
+        "ledger upgrade a.ledger",
         "release --plan plan.json --party a --data a.csv --ledger a.ledger --out again.npz --seed 1 --quiet",
         "join a.npz b.npz --plan plan.json --out rejoined.npz",
         "fit weight~age+bmi joined.npz --summary again.txt",

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from privinf.accounting import Budget
+from privinf.accounting.files import LedgerFile
 from privinf.cli import main
 
 PEOPLE = 3000
@@ -33,7 +35,8 @@ class Study:
 
     def release(self, party: str, data: str, *extra: str, plan: str = "plan.json", out: str = "") -> Any:
         where = ["--plan", plan, "--party", party, "--data", data, "--out", out or f"{party}.npz"]
-        return self.run("release", *where, *extra)
+        account = [] if "--ledger" in extra else ["--ledger", f"{party}.free"]
+        return self.run("release", *where, *account, *extra)
 
     def files(self) -> set[str]:
         return {path.name for path in self.folder.iterdir()}
@@ -59,6 +62,10 @@ def study(tmp_path, monkeypatch):
     people.assign(patient=people["patient"].astype(str), bmi=bmi).iloc[::-1].to_parquet("b.parquet")
     people.assign(glucose=glucose).sort_values("patient").to_parquet("c.parquet")
     people.to_csv("ids.csv", index=False)
+
+    for party in "abcd":  # limits that no test reaches
+        LedgerFile.create(f"{party}.free", Budget(mu=1e3))
+    LedgerFile.create("a.ledger", Budget(epsilon=50.0, delta=1e-6))
 
     def run(*words: str) -> Any:
         return CliRunner().invoke(main, list(words), prog_name="privinf")

@@ -90,8 +90,10 @@ def test_one_release_of_a_table_serves_many_fits(desk):
         pd.testing.assert_series_equal(pi.load_results("r.npz").params, expected.params)
     desk.refused(desk.run(*words, "--out", "n.npz"), "would pass the limit")
     assert "n.npz" not in desk.files()
-    one = desk.run(*words[:-2], "--term", "wage", "--term", "age", "--out", "n.npz")
-    assert "without --ledger nothing remembers" in one.output
+    more = ("--term", "wage", "--term", "age", "--out", "n.npz")
+    desk.refused(desk.run(*words[:-2], *more), "privinf ledger create")
+    desk.run("ledger", "create", "more.json", "--mu", "9")
+    assert desk.run(*words[:-1], "more.json", *more).exit_code == 0
     desk.refused(desk.run("fit", "wage ~ sex", "n.npz"), "sex")
 
 
@@ -181,7 +183,19 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
         (("fit", "wage ~ age", "rows.csv", "--epsilon", "1"), "need --schema"),
         (("release", "--data", "rows.csv", "--out", "o.npz"), "give --plan and --party, or the --schema"),
         (
-            ("release", "--schema", "s.toml", "--party", "a", "--data", "rows.csv", "--out", "o.npz"),
+            (
+                "release",
+                "--schema",
+                "s.toml",
+                "--party",
+                "a",
+                "--data",
+                "rows.csv",
+                "--out",
+                "o.npz",
+                "--ledger",
+                "l.json",
+            ),
             "--party belongs",
         ),
         (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "is there already"),

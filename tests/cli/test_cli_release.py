@@ -18,7 +18,7 @@ from privinf.cli import pending
 from privinf.cli import releases as releasing
 
 SECRET = "4242424242"  # as in the fixture
-LEDGER = ["--ledger", "a.ledger", "--budget-epsilon", "50"]
+LEDGER = ["--ledger", "a.ledger"]  # epsilon 50
 
 
 def test_a_release_its_privacy_line_and_its_ledger(planned):
@@ -52,7 +52,14 @@ def test_simulation_noise_is_stamped_and_quiet_is_quiet(planned):
     result = planned.release("a", "a.csv", "--quiet", "--overwrite", *LEDGER)
     assert (result.exit_code, result.output) == (0, "")
     assert pi.load_release("a.npz").secure
-    assert "without --ledger" in planned.release("b", "b.parquet").output
+
+
+def test_without_a_ledger_nothing_is_released(planned):
+    before = planned.files()
+    words = ("release", "--plan", "plan.json", "--party", "b", "--data", "b.parquet", "--out", "b.npz")
+    planned.refused(planned.run(*words), "privinf ledger create study.ledger --epsilon ... --delta ...")
+    planned.refused(planned.run(*words, "--ledger", "new"), "make it: privinf ledger create new --epsilon")
+    assert planned.files() == before
 
 
 def test_a_second_release_needs_the_budget(planned):
@@ -69,7 +76,7 @@ def test_missing_values_are_refused_or_imputed_on_demand(planned):
     frame.loc[7, "age"] = np.nan
     frame.to_csv("gaps.csv", index=False)
     planned.refused(planned.release("a", "gaps.csv", *LEDGER), "column 'age' has missing values")
-    assert "a.ledger" not in planned.files()
+    assert len(LedgerFile("a.ledger")) == 0
     assert planned.release("a", "gaps.csv", "--missing", "impute-public").exit_code == 0
 
 
@@ -135,13 +142,9 @@ def test_a_roster_tells_how_many_are_missing(planned):
         (["--data", "missing.csv"], "no such file"),
         (["--data", "plan.json"], "ends in .csv"),
         (["--plan", "a.csv"], "not JSON"),
-        (["--ledger", "a.ledger"], "--budget-epsilon"),
-        (["--budget-epsilon", "3"], "--ledger"),
-        (["--ledger", "a.ledger", "--budget-delta", "1e-6"], "belongs to --budget-epsilon"),
-        (["--ledger", "a.ledger", "--budget-epsilon", "-1"], "epsilon"),
-        (["--ledger", "a.ledger", "--budget-epsilon", "39"], "would pass the limit"),
-        (["--ledger", "a.csv"], "a.csv: the text is not a privinf ledger"),
-        (["--ledger", "plan.json"], "not a ledger of a version"),
+        (["--ledger", "small.ledger"], "would pass the limit"),
+        (["--ledger", "a.csv"], "a.csv is damaged, or no ledger of this kind"),
+        (["--ledger", "plan.json"], "plan.json is damaged, or no ledger of this kind"),
         (["--seed", "-1"], "seed >= 0"),
         (["--out", "missing/a.npz"], "no folder"),
         (["--out", "a.csv"], "--overwrite"),
@@ -149,6 +152,7 @@ def test_a_roster_tells_how_many_are_missing(planned):
     ],
 )
 def test_wrong_options_cost_nothing(extra, word, planned):
+    LedgerFile.create("small.ledger", Budget(epsilon=39.0, delta=1e-6))
     before = planned.files()
     planned.refused(planned.release("a", "a.csv", *extra), word)
     assert planned.files() == before
@@ -157,7 +161,7 @@ def test_wrong_options_cost_nothing(extra, word, planned):
 def test_a_plan_without_noise_is_no_release(study):
     assert study.plan("--n", "3000", "--k", "50", "--party-epsilon", "a=inf").exit_code == 0
     study.refused(study.release("a", "a.csv", *LEDGER), "epsilon=inf")
-    assert "a.ledger" not in study.files()
+    assert len(LedgerFile("a.ledger")) == 0
 
 
 def test_without_id_in_the_plan_the_order_counts(study):
@@ -257,8 +261,7 @@ def test_what_was_begun_by_other_arguments_is_not_taken_for_this(planned):
             planned.release("a", "a.csv", *LEDGER)
     planned.refused(planned.release("a", "a.csv", "--seed", "1", *LEDGER), "by other arguments")
     # another ledger neither finishes nor deletes it
-    other = ["--ledger", "other.ledger", "--budget-epsilon", "50"]
-    assert planned.release("a", "a.csv", *other, out="b.npz").exit_code == 0
+    assert planned.release("a", "a.csv", out="b.npz").exit_code == 0
     assert planned.release("a", "a.csv", *LEDGER).exit_code == 0
     assert len(LedgerFile("a.ledger")) == 1
 
@@ -284,7 +287,8 @@ def test_a_full_disk_charges_nothing(planned):
     assert ended.returncode == 2, ended.stderr
     assert "File too large" in ended.stderr
     assert "Nothing was charged" in ended.stderr
-    assert not planned.files() & {"a.npz", "a.ledger"}
+    assert "a.npz" not in planned.files()
+    assert len(LedgerFile("a.ledger")) == 0
     assert hidden(planned) == []
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,12 @@ from privinf.accounting import Budget, GaussianLoss, LedgerEntry, chains, journa
 from privinf.accounting.journal import Head
 from privinf.errors import FileMissingError, StorageError
 from privinf.federation import Query, Site, SiteLedger
+from privinf.federation.askers import AskerEnd
+from privinf.federation.site_ledger import FileJournal
 from privinf.schema import Design
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import ledger_attacks
 
 
 @pytest.fixture
@@ -223,3 +231,29 @@ def test_a_ledger_killed_while_it_was_made_is_made_again(place, monkeypatch):
             opened(place, Budget(mu=1.0))
     with opened(place, Budget(mu=1.0)) as ledger:
         assert ledger.head.count == 1
+
+
+@pytest.fixture
+def quietly(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("privinf.federation.envelope"), "disabled", True)
+
+
+def test_attacks_of_every_kind_are_noticed(quietly):
+    """All of them: benchmarks/ledger_attacks.py."""
+    seen, unnoticed = ledger_attacks.attack(150)
+    assert not unnoticed
+    assert sum(seen.values()) == 150
+    kinds = {kind for kind, _ in seen}
+    assert kinds == {one.__name__.replace("_", " ") for one in ledger_attacks.ATTACKS} | {"LedgerFile"}
+
+
+def test_mutant_anchors_remember_nothing(quietly, monkeypatch):
+    monkeypatch.setattr(chains.Chain, "_after_anchor", lambda *words, **torn: False)
+    assert any("LedgerFile" in told for told in ledger_attacks.attack(60)[1])
+
+
+def test_mutant_neither_asker_nor_site_compares_heads(quietly, monkeypatch):
+    monkeypatch.setattr(AskerEnd, "_heads_for", lambda end, site: {})
+    monkeypatch.setattr(AskerEnd, "_check", lambda *words: None)
+    monkeypatch.setattr(FileJournal, "knows", lambda journal, head: True)
+    assert any("rollback" in told for told in ledger_attacks.attack(60)[1])

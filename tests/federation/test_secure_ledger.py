@@ -3,7 +3,10 @@
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,3 +221,13 @@ def test_the_lock_goes_with_the_process(tmp_path):
     ledger.close()
     ledger.close()
     on_disk(tmp_path).close()
+
+
+def test_kills_at_a_site_and_an_analyst_and_full_disks():
+    script = Path(__file__).parents[2] / "benchmarks" / "ledger_kills.py"
+    ended = subprocess.run(
+        [sys.executable, script, "--share", "0.005"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "| site | charged twice | 0 | 0 |" in ended.stdout
+    assert "| analyst | charged twice | 0 | 0 |" in ended.stdout

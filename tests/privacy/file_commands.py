@@ -53,9 +53,12 @@ COMMANDS = (
     Command(f"{PLAN} --id id --roster ids.csv --columns columns.json", "ids.csv"),
     *(
         Command(RELEASE, file, seal)
-        for file, seal in (("plan.json", "json"), ("a.csv", ""), ("ids.csv", ""), ("a.ledger", "json"))
+        for file, seal in (("plan.json", "json"), ("a.csv", ""), ("ids.csv", ""), ("a.ledger", "lines"))
     ),
-    Command("release --plan plan.json --party b --data b.parquet --out new.npz --quiet", "b.parquet"),
+    Command(
+        "release --plan plan.json --party b --data b.parquet --ledger b.ledger --out new.npz --quiet",
+        "b.parquet",
+    ),
     Command("join a.npz b.npz --plan plan.json --out new.npz", "a.npz", "container"),
     Command("fit weight~age+bmi a.npz b.npz --summary new.txt", "b.npz", "container"),
     Command("fit weight~age+bmi joined.npz --summary new.txt", "joined.npz", "container"),
@@ -114,10 +117,11 @@ class Study:
         """Type a command where its file has this content (None: where it is as it was)."""
         shutil.rmtree(self.damaged, ignore_errors=True)
         shutil.copytree(self.whole, self.damaged)
-        made, copied = (Anchor.of((one / "north.ledger").resolve()) for one in (self.whole, self.damaged))
-        remembered = made.read()
-        assert remembered is not None
-        copied.record(*remembered)  # the folder is copied, the witness outside of it is not
+        for name in ("a.ledger", "b.ledger", "north.ledger"):
+            made, copied = (Anchor.of((one / name).resolve()) for one in (self.whole, self.damaged))
+            remembered = made.read()
+            assert remembered is not None
+            copied.record(*remembered)  # the folder is copied, the witness outside of it is not
         if content is not None:
             (self.damaged / command.file).write_bytes(content)
         before = _contents(self.damaged)
@@ -169,9 +173,10 @@ def _make(folder: Path) -> None:
     for words in (
         "plan new --columns columns.json --id id --roster ids.csv --epsilon 90 --delta 1e-6 --k 40 --seed 3 "
         "--out plan.json",
-        "release --plan plan.json --party a --data a.csv --ledger a.ledger --budget-epsilon 400 --out a.npz "
-        "--seed 1",
-        "release --plan plan.json --party b --data b.parquet --out b.npz --seed 2",
+        "ledger create a.ledger --epsilon 400 --delta 1e-6",
+        "ledger create b.ledger --epsilon 400 --delta 1e-6",
+        "release --plan plan.json --party a --data a.csv --ledger a.ledger --out a.npz --seed 1",
+        "release --plan plan.json --party b --data b.parquet --ledger b.ledger --out b.npz --seed 2",
         "join a.npz b.npz --plan plan.json --out joined.npz",
         "site key north.key",
         "site key south.key",

@@ -283,18 +283,27 @@ def _ledgers(folder: Path) -> list[Kind]:
     filed = LedgerFile(folder / "made.ledger", BUDGET)
     filed.spend(_entry("first", 0.25))
     filed.scope("fold", disjoint="site").spend(_entry("second", 0.5))
+    remembered = Anchor.of((folder / "made.ledger").resolve()).read()
+    assert remembered is not None
+    HEADS["ledger file"] = remembered
     free = Ledger(name="patient")
     free.spend(_entry("first", 0.25), _entry("second", 0.125))
     return [
         Kind(
-            "ledger file", ".ledger", (folder / "made.ledger").read_bytes(), LedgerFile,
-            _ledger_says, _use_ledger, "json",
+            "ledger file", ".ledger", (folder / "made.ledger").read_bytes(), _load_ledger_file,
+            _ledger_says, _use_ledger, "lines",
         ),
         Kind(
             "ledger text", ".json", free.to_json().encode(), _load_ledger_text,
             _ledger_says, _use_ledger, "json",
         ),
     ]  # fmt: skip
+
+
+def _load_ledger_file(path: Path) -> Ledger:
+    """Return a ledger beside an anchor that is whole."""
+    Anchor.of(path.resolve()).record(*HEADS["ledger file"])
+    return LedgerFile(path)
 
 
 def _load_ledger_text(path: Path) -> Ledger:
