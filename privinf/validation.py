@@ -212,6 +212,14 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
     return array
 
 
+def kept_array(value: ArrayLike, name: str, *, ndim: int) -> Floats:
+    """Return `value` as `check_array` does, read-only; it is copied only where others may write in it."""
+    own = isinstance(value, np.ndarray) and value.base is None and not value.flags.writeable
+    array = check_array(value, name, ndim=ndim, copy=not own)
+    array.flags.writeable = False
+    return array
+
+
 def check_flag(value: object, name: str) -> bool:
     """Return True or False, and nothing that merely counts as one."""
     if not isinstance(value, (bool, np.bool_)):

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.typing import Floats
-from privinf.validation import check_array, check_count
+from privinf.validation import check_array, check_count, kept_array
 
 
 def upper_tail(z: ArrayLike) -> Floats:
@@ -171,7 +171,8 @@ class Estimate:
         if self.bread is not None:
             _set(self, "bread", _frozen(_shaped(self.bread, "bread", (p, p))))
         if self.scores is not None:
-            _set(self, "scores", _kept(self.scores, p))
+            scores = kept_array(self.scores, "scores", ndim=2)
+            _set(self, "scores", _shaped(scores, "scores", (len(scores), p), copy=False))
         if self.bias is not None:
             bias = _shaped(self.bias, "bias", (p,))
             if (bias < 0.0).any():
@@ -272,11 +273,9 @@ class Estimate:
         )  # fmt: skip
 
     def _transformed_scores(self, T: Floats) -> tuple[Floats | None, Floats | None]:
-        if self.bread is None:
+        if self.bread is None or (T.shape[0] < T.shape[1] and self.scores is None):
             return None, None
         if T.shape[0] < T.shape[1]:
-            if self.scores is None:
-                return None, None
             return self.influence @ T.T, np.eye(T.shape[0])
         inverse = np.linalg.inv(T)
         scores = None if self.scores is None else self.scores @ inverse
@@ -308,16 +307,6 @@ def _frozen(array: Floats) -> Floats:
     return view
 
 
-def _kept(scores: ArrayLike, p: int) -> Floats:
-    """Return scores (n, p), read-only: as large as the data, they are copied only where others may write."""
-    own = isinstance(scores, np.ndarray) and scores.base is None and not scores.flags.writeable
-    array = check_array(scores, "scores", ndim=2, copy=not own)
-    if array.shape[1] != p:
-        raise ArgumentError(f"scores must have shape {(len(array), p)}, got {array.shape}")
-    array.flags.writeable = False
-    return array
-
-
 def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     labels = tuple(names)
     if isinstance(names, str) or not all(isinstance(label, str) for label in labels):
@@ -329,8 +318,8 @@ def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     return labels
 
 
-def _shaped(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
-    array = check_array(value, name, ndim=len(shape))
+def _shaped(value: ArrayLike, name: str, shape: tuple[int, ...], copy: bool = True) -> Floats:
+    array = check_array(value, name, ndim=len(shape), copy=copy)
     if array.shape != shape:
         raise ArgumentError(f"{name} must have shape {shape}, got {array.shape}")
     return array
