@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from privinf.glm.curved import FinalStep
 from privinf.glm.drawn import PRIOR_CONSTANT, PRIOR_SLOPE, Drawn
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import SecondLook
+from privinf.glm.second_look import Pilot, SecondLook
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
-from privinf.typing import Floats
+from privinf.results.constraints import term_of
+from privinf.results.effects import LEAST_STRENGTH
+from privinf.typing import Flags, Floats
 
 CHEAPER = (
     '; tighter bounds of the response cost less, and residual_clip="bounds" assumes nothing, at the price of '
@@ -41,6 +45,12 @@ CUT = (
     "counts."
 )
 STEP = "The last step was {:.1f} of its own standard errors long (root mean square)."
+FEW_RECORDS = (
+    "some {1:.0f} records have the rarer value of {0}: if what counts see beyond the clip of the scores were "
+    "all theirs, and to one side, its coefficient would be {2:.1f} standard errors off, and counts can hide "
+    "{3:.0f} long scores more. Its interval holds if these records' errors are about as large to both sides; "
+    'residual_clip="bounds" assumes nothing, more rows or budget see more'
+)
 # Standard errors of the middle slope over those without noise, and clips in usual lengths, from which on.
 WIDE_FIT, LONG_CLIP = 2.0, 3.0
 COSTS = (
@@ -83,6 +93,19 @@ ALIKE = 0.1
 TELLING = 0.35
 # Spread, in scaled units, below which bounds are called wide or levels rare.
 NARROW = 0.05
+# Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
+WEAKEST = 0.0
+# Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
+# short (benchmarks/results/effects_reported.md).
+WEAKEST_EFFECTS = LEAST_STRENGTH
+# How many of its standard errors the second order of the Hessian's noise may move a coefficient on average:
+# beyond it intervals of a product of columns held .48 to .73 (benchmarks/results/rare_groups.md).
+LARGEST_REMAINDER = 0.35
+# An indicator is told of if the noise of the counts may hide this share of the records with its rarer value,
+# or if it is as rare as that, and what lies beyond the clip could move it so many standard errors.
+HIDDEN_SHARE, RARE, FAR_MOVED = 0.5, 0.15, 1.0
+# In sds of the noise, how near moments come to those of columns of zeros and ones that exclude one another.
+NEAR_ENDS, NEAR_NONE = 3.0, 2.0
 
 
 def heavy_tail(ratio: float) -> str:
@@ -91,19 +114,20 @@ def heavy_tail(ratio: float) -> str:
 
 
 def notes_of(
-    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification, most: Floats
-) -> tuple[str, ...]:
+    rows: GlmRows, look: SecondLook, estimate: Estimate, strength: Identification, most: Floats,
+    hidden: Sequence[str],
+) -> tuple[str, ...]:  # fmt: skip
     """Return the footnotes of least squares by a second look.
 
-    `most` is the shift of each coefficient if all that counts see beyond the clip were along it.
+    `most` is the shift of each coefficient if all that counts see beyond the clip were along it, `hidden`
+    what `few_records` says.
     """
-    notes = []
+    notes = [f"{text[0].upper()}{text[1:]}." for text in hidden]
     if strength.weak:
         name, cause = weakest_column(rows, look.pilot.gram, look.pilot.edge)
         notes.append(WEAK.format(name, CAUSES[cause].format(name, rows.p, rows.total)))
     if look.clip.ratio > HEAVY:
-        heavy = heavy_tail(look.clip.ratio)
-        notes.append(f"H{heavy[1:]}.")
+        notes.append(f"H{heavy_tail(look.clip.ratio)[1:]}.")
     if estimate.bias is not None:
         shift = float((estimate.bias / estimate.bse).max())
         worst = float((most / estimate.bse).max())
@@ -208,3 +232,74 @@ def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple
         elif len(column.pieces) > 1:
             cause = "product"
     return design.names[place], cause
+
+
+def indicators(pilot: Pilot, low: Floats, constant: int | None) -> Flags:
+    """Return which columns look like zeros and ones by the first Gram matrix, shape (p,).
+
+    Beside a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns from
+    0 up may be.
+    """
+    if constant is None:
+        return np.asarray(low >= 0.0)
+    sd = pilot.edge / math.sqrt(2.0 * len(pilot.gram))
+    kept = np.abs(np.diag(pilot.gram) - 1.0) <= NEAR_ENDS * sd
+    kept[constant] = False
+    return np.asarray(kept)
+
+
+def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
+    """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
+
+    By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
+    E z z' + E z + E z' + 1, four times the share of rows in which both are 1, is 0. Without one, columns from
+    0 up exclude each other if E z z' is 0.
+    Independent columns that are 1 in few rows look alike.
+    """
+    gram, sd = pilot.gram, pilot.edge / math.sqrt(2.0 * len(pilot.gram))
+    both, noise, kept = gram, sd / math.sqrt(2.0), indicators(pilot, low, constant)
+    if constant is not None:
+        mean = gram[constant]
+        both, noise = (gram + mean[:, None] + mean + 1.0) / 4.0, sd * math.sqrt(1.5) / 4.0
+    pairs = np.triu(np.outer(kept, kept), 1)
+    return bool((both[pairs] <= NEAR_NONE * noise).any())
+
+
+def identified(rows: GlmRows, look: SecondLook, bse: Floats) -> Identification:
+    """Return whether the last Hessian was more than noise in every direction.
+
+    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
+    in some direction: the last one mends that, unless it is noise itself. Where a term has two or more
+    indicators, or columns look so, the threshold is that of absorbed effects, the same fit. And what second
+    order of the Hessian's noise adds must be short of the standard errors `bse`: it goes with the inverse
+    square of the eigenvalue, which gives a threshold too.
+    """
+    edge = look.hessian_sd * math.sqrt(2.0 * rows.p)
+    smallest = look.strength * edge if edge > 0.0 else 1.0
+    terms = Counter(term_of(name) for name in rows.design.names if "[T." in name)
+    effects = exclusive(look.pilot, rows.limits[0], rows.design.constant)
+    least = WEAKEST_EFFECTS if effects or max(terms.values(), default=0) > 1 else WEAKEST
+    remainder = np.abs(look.remainder(rows.response_units[1] * rows.to_user)) / bse
+    if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
+        least = max(least, look.strength * math.sqrt(times))
+    return Identification(look.strength, least, look.strength < least, smallest, edge)
+
+
+def few_records(rows: GlmRows, look: SecondLook, most: Floats, bse: Floats) -> list[str]:
+    """Return what to say of indicators whose rarer value few records have, one text each.
+
+    Large errors of such records are long scores, all to one side of the coefficient, and the layer below the
+    clip, which stands for what lies beyond it, is mostly of other records. So a group whose errors may be
+    larger, and of one sign, is told where the counts may hide half of its records, or where all that they see
+    beyond the clip (`most`) would move the coefficient far. That its errors are not so, no release says.
+    """
+    constant, clip = rows.design.constant, look.clip
+    if constant is None or clip.ratio == 0.0:
+        return []
+    texts = []
+    for j in np.flatnonzero(indicators(look.pilot, rows.limits[0], constant)):
+        share = max(1.0 - abs(float(look.pilot.gram[constant, j])), 0.0) / 2.0
+        moved, records = float(most[j] / bse[j]), look.n * share
+        if clip.hidden > HIDDEN_SHARE * records or (share < RARE and moved > FAR_MOVED):
+            texts.append(FEW_RECORDS.format(rows.design.names[j], records, moved, clip.hidden))
+    return texts

@@ -13,13 +13,13 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.doors import doors, warn
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
-from privinf.glm.advice import heavy_tail, notes_of
+from privinf.glm.advice import few_records, heavy_tail, identified, notes_of
 from privinf.glm.drawn import Drawn, curved_system, drawn, equation_of, recorded, restored
 from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.questions import Looks
 from privinf.glm.rows import GlmRows
-from privinf.glm.second_look import LookedScores, SecondLook, exclusive, identified
+from privinf.glm.second_look import LookedScores, SecondLook
 from privinf.glm.settling import Trajectory, error_of_start, settling
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms
@@ -62,6 +62,7 @@ class GlmSettings(TypedDict):
     rounds: list[list[Any]]
     names: list[str]
     tail_ratio: NotRequired[float]
+    scarce: NotRequired[list[str]]
     misfits: NotRequired[list[str]]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
@@ -93,8 +94,9 @@ class FederatedGLMResults(Results):
 
     def _warn_if_weak(self, asked: str) -> None:
         super()._warn_if_weak(asked)
-        if (ratio := self._settings.get("tail_ratio", 0.0)) > HEAVY:
-            warn(f"{asked}: {heavy_tail(ratio)}", HeavyTailWarning)
+        ratio = self._settings.get("tail_ratio", 0.0)
+        for text in [heavy_tail(ratio)] * (ratio > HEAVY) + self._settings.get("scarce", []):
+            warn(f"{asked}: {text}", HeavyTailWarning)
         for text in self._settings.get("misfits", ()):
             warn(f"{asked}: {text}", MisfitWarning)
 
@@ -306,25 +308,23 @@ def second_look_results(
         shift[rows.design.constant] = center
     cov, noise = look.covariance(transform)
     cov_type: CovType = "HC0" if looks.robust else "nonrobust"
-    params, names = transform @ look.params + shift, rows.design.names
-    bias = look.bias(transform)
+    params, bias = transform @ look.params + shift, look.bias(transform)
     estimate = Estimate(
-        params, cov, names, rows.total, noise_cov=noise, cov_type=cov_type,
+        params, cov, rows.design.names, rows.total, noise_cov=noise, cov_type=cov_type,
         df_resid=max(rows.total - rows.p, 1), bias=bias if bias.any() else None,
         terms=VarianceTerms.dividing(cov, STEP_EQUATION, look.noise_terms(transform)),
     )  # fmt: skip
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = LookedScores.of(look, scaled, ~rows.design.private, cov_type)
-    seen = exclusive(look.pilot, rows.limits[0], rows.design.constant)
-    strength, measures = identified(look, names, effects=seen), look.measures
+    strength, measures = identified(rows, look, estimate.bse), look.measures
     most = look.most_bias(transform)
-    context = description.context(rows, *notes_of(rows, look, estimate, strength, most))
-    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict()}
-    freed = rows.total / max(rows.total - rows.p, 1)
+    hidden = few_records(rows, look, most, estimate.bse)
+    context = description.context(rows, *notes_of(rows, look, estimate, strength, most, hidden))
+    context["settings"] |= {"tail_ratio": look.clip.ratio, "scores": system.to_dict(), "scarce": hidden}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return FederatedGLMResults(
         estimate, sampling_cov=cov - noise, system=system, identification=strength, rsquared=rsquared,
-        scale=measures.residual * unit**2 * freed, **context,
+        scale=measures.residual * unit**2 * (rows.total / max(rows.total - rows.p, 1)), **context,
     )  # fmt: skip
 
 

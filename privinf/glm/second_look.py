@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -14,19 +13,8 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.glm.newton import step_noise
 from privinf.inference.linear_scores import LargeSample
-from privinf.inference.score_test import Identification
 from privinf.inference.tails import ALLOWED, Clip, Tail
-from privinf.results.constraints import term_of
-from privinf.results.effects import LEAST_STRENGTH
 from privinf.typing import Flags, Floats, PlainValue, SamplingKind
-
-# Below it, the last Hessian may be noise in some direction (benchmarks/results/one_curator.md).
-WEAKEST = 0.0
-# Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
-# short (benchmarks/results/effects_reported.md).
-WEAKEST_EFFECTS = LEAST_STRENGTH
-# In sds of the noise, how near moments come to those of columns of zeros and ones that exclude one another.
-NEAR_ENDS, NEAR_NONE = 3.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +141,16 @@ class SecondLook:
         """Return the terms of the covariance of ``transform @ params`` that the noise causes, (k, k) each."""
         R, terms = transform @ self.influence, step_noise(self.step, self.score_sd, self.hessian_sd)
         return {name: R @ term @ R.T for name, term in terms.items()}
+
+    def remainder(self, transform: Floats) -> Floats:
+        """Return what noise N of the Hessian adds to ``transform @ params`` in second order, shape (k,).
+
+        (H + N)^-1 S = D - H^-1 N D + H^-1 N H^-1 N D - ...: the covariance has the first order, and the mean
+        of the second is H^-1 (sigma_H^2/2)(H^-1 + tr(H^-1) I) D, as E N M N = (sigma_H^2/2)(M + tr(M) I).
+        """
+        inverse = np.linalg.inv(self.hessian)
+        spread = self.hessian_sd**2 / 2.0 * (inverse + np.trace(inverse) * np.eye(len(inverse)))
+        return np.asarray(transform @ self.influence @ spread @ self.step)
 
     def covariance(self, transform: Floats) -> tuple[Floats, Floats]:
         """Return the covariance of ``transform @ params`` and the part of it that noise causes.
@@ -300,38 +298,3 @@ class LookedScores(LargeSample):
 def stored_scores(release: object, settings: Mapping[str, Any]) -> LookedScores | None:
     """Return the scores that settings of a result hold; None for fits of other engines."""
     return LookedScores.from_dict(settings["scores"]) if "scores" in settings else None
-
-
-def exclusive(pilot: Pilot, low: Floats, constant: int | None) -> bool:
-    """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
-
-    By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
-    bounds are -1 and 1: all values are at an end where E z^2 = 1, and E z z' + E z + E z' + 1, four times
-    the share of rows in which both are 1, is 0. Without one, columns from 0 up exclude each other if E z z'
-    is 0.
-    Independent columns that are 1 in few rows look alike.
-    """
-    gram, sd = pilot.gram, pilot.edge / math.sqrt(2.0 * len(pilot.gram))
-    if constant is None:
-        both, noise, kept = gram, sd / math.sqrt(2.0), low >= 0.0
-    else:
-        mean = gram[constant]
-        both, noise = (gram + mean[:, None] + mean + 1.0) / 4.0, sd * math.sqrt(1.5) / 4.0
-        kept = np.abs(np.diag(gram) - 1.0) <= NEAR_ENDS * sd
-        kept[constant] = False
-    pairs = np.triu(np.outer(kept, kept), 1)
-    return bool((both[pairs] <= NEAR_NONE * noise).any())
-
-
-def identified(look: SecondLook, names: Sequence[str], *, effects: bool = False) -> Identification:
-    """Return whether the last Hessian was more than noise in every direction.
-
-    Its smallest eigenvalue over the edge of its noise, sd sqrt(2 p). The first Gram matrix may well be noise
-    in some direction: the last one mends that, unless it is noise itself. Where a term of `names` has two or
-    more indicators, or columns look so (`effects`), the threshold is that of absorbed effects, the same fit.
-    """
-    edge = look.hessian_sd * math.sqrt(2.0 * len(look.lower))
-    smallest = look.strength * edge if edge > 0.0 else 1.0
-    terms = Counter(term_of(name) for name in names if "[T." in name)
-    least = WEAKEST_EFFECTS if effects or max(terms.values(), default=0) > 1 else WEAKEST
-    return Identification(look.strength, least, look.strength < least, smallest, edge)

@@ -54,7 +54,8 @@ class Numeric:
     def __post_init__(self) -> None:
         low, high = finite_number(self.low, "the lower bound"), finite_number(self.high, "the upper bound")
         if not low < high:
-            raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper")
+            one = "; a constant takes none: add it with privinf.add_constant" if low == high else ""
+            raise SchemaError(f"bounds ({low:g}, {high:g}) must be increasing: lower before upper{one}")
         if not math.isfinite(high - low):
             raise SchemaError("bounds are so far apart that their difference overflows")
         object.__setattr__(self, "low", low)
