@@ -37,6 +37,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "effects": ("", "FITS, HARDER_FITS, DRAWS, TOTAL_DRAWS = 2, 2, 20, 20"),
     "effects_reported": ("", "FITS, HAND_FITS = 2, 2"),
     "far_group": ("2", ""),
+    "rare_groups": ("2", ""),
     "logistic": ("--replications 2", ""),
     "score_tests": ("--draws 10 --fits 10", ""),
     "find_bounds": ("2", ""),
