@@ -16,12 +16,20 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError, SensitivityError
 from privinf.mechanisms.roster import numeric_names
-from privinf.mechanisms.rows import Rows, check_levels, needed, observation_weights, response_of, unit_codes
+from privinf.mechanisms.rows import (
+    Rows,
+    check_levels,
+    even_parts,
+    needed,
+    observation_weights,
+    response_of,
+    unit_codes,
+)
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, SiteOp
-from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE
+from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
 
@@ -64,8 +72,8 @@ class RowPasses:
     """
 
     __slots__ = (
-        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_plain", "_rows", "_stream", "_weights",
-        "read", "seen",
+        "_alone", "_codes", "_count", "_design", "_kept", "_names", "_ones", "_plain", "_rows", "_stream",
+        "_weights", "read", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +93,7 @@ class RowPasses:
         adjacent = private[-1] - private[0] == len(private) - 1
         self._kept = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
         self._names = numeric_names(design) if weights is None else None
+        self._ones = np.broadcast_to(1.0, (BLOCK_ROWS, 1))
         self.seen: set[str] = set()
         self._count: int | None = None
         self._plain = False
@@ -186,8 +195,8 @@ class RowPasses:
         """Yield the rows of a table that is not in memory, be it a part of one: whose rows can be few."""
         start = 0
         for part in self._parts():
-            if isinstance(part, np.ndarray):
-                yield self._of_numbers(part, start)
+            if isinstance(part, np.ndarray):  # the response, and the columns of the design
+                yield self._block(part[:, 1:], part[:, 0], None, start)
             else:
                 yield self._block(*self._evaluated(part, None, self.seen), start)
             start += len(part)
@@ -224,28 +233,26 @@ class RowPasses:
 
         source, schema = self._rows.features, self._design.schema
         assert schema is not None
+        most, constant = block_rows(self.width), self._design.constant
         if self._names is not None:
-            blocks = number_blocks(source, self._names, schema, BLOCK_ROWS)
+            ones = None if constant is None else constant + 1
+            blocks = number_blocks(source, self._names, schema, most, constant=ones)
         else:
             blocks = checked_blocks(source, needed(self._design, self._weights), schema)
         for block in blocks:
-            for start in range(0, len(block), BLOCK_ROWS):
-                part = slice(start, start + BLOCK_ROWS)
-                yield block[part] if isinstance(block, np.ndarray) else block.iloc[part]
-
-    def _of_numbers(self, numbers: Floats, start: int) -> SiteBlock:
-        """Return response and private columns, as `_names` orders them, with the constant beside them."""
-        if self._stream is not None:
-            x = np.ones((len(numbers), self.width))
-            x[:, self._kept] = numbers[:, 1:]
-            return self._site_block(x, numbers[:, 0], None, None, start)
-        return self._site_block(numbers[:, 1:], numbers[:, 0], np.ones((len(numbers), 1)), None, start)
+            if isinstance(block, np.ndarray):
+                yield block
+            else:
+                yield from (block.iloc[part] for part in even_parts(len(block), most))
 
     def _block(self, matrix: Floats, response: Floats, weights: Floats | None, start: int) -> SiteBlock:
         if self._stream is not None:
             return self._site_block(matrix, response, None, None, start)
-        clear = ~self._design.private
-        public = matrix[:, clear] if clear.any() else None
+        public = None
+        if self._alone and self._design.constant is not None:  # ones, as was checked
+            public = self._ones[: len(matrix)]
+        elif not self._alone:
+            public = matrix[:, ~self._design.private]
         return self._site_block(matrix[:, self._kept], response, public, weights, start)
 
     def _site_block(
@@ -308,11 +315,6 @@ class RowPasses:
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows are not pickled: pickle the release or the result instead")
-
-
-def _finite(values: Floats) -> bool:
-    """Whether all are finite; False also for numbers so large that their sum is not."""
-    return bool(np.isfinite(values.sum()))
 
 
 @dataclass(frozen=True, slots=True)

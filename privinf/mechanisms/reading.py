@@ -25,6 +25,8 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
+from privinf.mechanisms.rows import even_parts
+from privinf.mechanisms.sums import rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.typing import AnyPath, Floats, Table
 from privinf.validation import READ_ROWS, check_flag, check_path
@@ -58,42 +60,46 @@ def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iter
 
 
 def number_blocks(
-    source: Source, columns: Sequence[str], types: Types, most: int
+    source: Source, columns: Sequence[str], types: Types, most: int, *, constant: int | None = None
 ) -> Iterator[Floats | pd.DataFrame]:
     """Yield all rows of some columns, where all of a block are doubles as an array of at most `most` rows.
 
-    An array has shape (rows, columns), its numbers are finite, and it is valid until the next one. Errors
-    are those of `checked_blocks`.
+    An array has shape (rows, columns), column by column in memory, one of ones being put in at the position
+    `constant`; its numbers are finite, and it is valid until the next one. Errors are those of
+    `checked_blocks`.
     """
     chosen = list(dict.fromkeys(columns))
     require_columns(source, chosen)
     batches = source.batches(chosen)
-    read = source.read(chosen, types) if batches is None else _numbers(source.name, batches, chosen, most)
-    return _watched(source, chosen, read)
+    if batches is None:
+        return _watched(source, chosen, source.read(chosen, types))
+    room = rooms(most, len(chosen) + (constant is not None))[1]
+    places = [at for at in range(room.shape[1]) if at != constant]
+    if constant is not None:
+        room[:, constant] = 1.0
+    return _watched(source, chosen, _numbers(source.name, batches, chosen, room, places))
 
 
 def _numbers(
-    name: str, batches: Iterator[Any], columns: list[str], most: int
+    name: str, batches: Iterator[Any], columns: list[str], room: Floats, places: list[int]
 ) -> Iterator[Floats | pd.DataFrame]:
     """Yield what Arrow batches hold: arrays of doubles where all are numbers without gaps, else frames."""
-    room = np.empty((len(columns), most))
     for batch in batches:
         held = [batch.column(name) for name in columns]
         if any(str(column.type) not in ARROW_NUMBERS or column.null_count for column in held):
             yield from frames_of(name, iter([batch]), columns)
             continue
         arrays = [column.to_numpy() for column in held]
-        for start in range(0, batch.num_rows, most):
-            rows = min(most, batch.num_rows - start)
-            block = room[:, :rows]
-            for place, array in zip(block, arrays, strict=True):
-                place[:] = array[start : start + rows]
+        for part in even_parts(batch.num_rows, len(room)):
+            block = room[: part.stop - part.start]
+            for place, array in zip(places, arrays, strict=True):
+                block[:, place] = array[part]
             with np.errstate(all="ignore"):
                 finite = math.isfinite(block.sum())
             if finite:
-                yield block.T
+                yield block
             else:
-                yield from frames_of(name, iter([batch.slice(start, rows)]), columns)
+                yield from frames_of(name, iter([batch.slice(part.start, len(block))]), columns)
 
 
 Block = TypeVar("Block", pd.DataFrame, "Floats | pd.DataFrame")

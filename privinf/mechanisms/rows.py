@@ -6,7 +6,7 @@ Everything here is a function of one record at a time and of public numbers, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,6 +24,12 @@ BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
 MESSAGES = "a release of messages, one a row,"
 ALIGNED = "a release that is joined with those of others"
+
+
+def even_parts(rows: int, most: int) -> Iterator[slice]:
+    """Cut so many rows into parts of at most `most`, as few and as even as can be."""
+    size = max(-(-rows // max(-(-rows // most), 1)), 1)
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 @doors

@@ -8,9 +8,6 @@ rounded. The sums of blocks go into two 64-bit words an entry, ``high 2^32 + low
 2^32``. Totals are integers: they depend neither on the order of rows, nor on the size of blocks, nor on
 how sums are merged, nor on the machine. They take 2^40 rows.
 
-**Interface.** A sum over rows is an accumulator: ``update(...)`` adds a block of rows of any size,
-``merge(other)`` adds another accumulator's rows, ``rows`` counts them, and a total is read at the end.
-
 >>> import numpy as np
 >>> one, other = ProductSums((1, 2)), ProductSums((1, 2))
 >>> one.update(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, -6.0]]))
@@ -19,16 +16,15 @@ how sums are merged, nor on the machine. They take 2^40 rows.
 >>> one.rows, one.total.integers()[0].tolist()
 (3, [54, 13, -1])
 
-**Error.** Rounding moves a value by half a unit at most, so a mean by 2^-21 of its reach, and by about
-2^-21 / sqrt(3 n) where values differ and errors average out. A release moves the mean by 1.4 reach / (n
-mu) or more, and sampling moves it by about reach / sqrt(n): even the worst case stays below the noise up
-to n = 3 10^6 / mu, and below a thousandth of the sampling error up to n = 4 10^6; it reaches that error
-at 4 10^12.
+**Error.** Rounding moves a mean by 2^-21 of its reach at most, and by about 2^-21 / sqrt(3 n) where values
+differ. Noise moves it by 1.4 reach / (n mu) or more, sampling by about reach / sqrt(n): the worst case is
+below the noise up to n = 3 10^6 / mu, below a thousandth of the sampling error up to n = 4 10^6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -48,7 +44,7 @@ _MOST_ROWS = 1 << 40
 # Numbers of a block of factors: its copies stay in the cache.
 BLOCK_NUMBERS = 1 << 17
 TILE = 64
-# What rounding leaves of an exact equality of norms; the float slack of every ledger line is larger.
+# What rounding leaves of an exact equality of norms; the float slack of ledger lines is larger.
 NORM_SLACK = 2.0**-44
 _WORD = 32
 
@@ -60,10 +56,6 @@ def block_rows(columns: int) -> int:
 
 class ExactSum:
     """An array of sums of integers, exact up to 2^94.
-
-    Parameters
-    ----------
-    shape : tuple of int
 
     Notes
     -----
@@ -192,20 +184,12 @@ class ProductSums:
         self.rows = 0
 
     def update(self, *groups: Floats) -> None:
-        """Add rows.
+        """Add rows: integers in doubles, of size at most 2^20, an array of shape (rows, size) a group.
 
-        Parameters
-        ----------
-        *groups : ndarray, shape (rows, size)
-            Integers in doubles, of size at most 2^20.
-
-        Raises
-        ------
-        SensitivityError
-            These are more than 2^40 rows.
+        Raises SensitivityError for more than 2^40 rows.
         """
         count = len(groups[0])
-        self._count(count)
+        self.rows = added_rows(self.rows, count)
         for start in range(0, count, BLOCK_ROWS):
             part = [group[start : start + BLOCK_ROWS] for group in groups]
             self._flush(len(part[0]))
@@ -213,7 +197,7 @@ class ProductSums:
 
     def take(self, rows: int, sums: Wide) -> None:
         """Add rows whose sums of products are known: Python's integers, shape (size, size)."""
-        self._count(rows)
+        self.rows = added_rows(self.rows, rows)
         self._sum.add_integers(sums)
 
     def _multiply(self, groups: Sequence[Floats]) -> None:
@@ -232,17 +216,11 @@ class ProductSums:
             self._waiting = 0
         self._waiting += more
 
-    def _count(self, more: int) -> None:
-        self.rows = added_rows(self.rows, more)
-
     def merge(self, other: ProductSums) -> None:
-        """Add the rows of another accumulator with groups of the same sizes.
-
-        Raises ArgumentError for other sizes, SensitivityError for more than 2^40 rows.
-        """
+        """Add rows of another accumulator; ArgumentError for groups of other sizes."""
         if other._sizes != self._sizes:
             raise ArgumentError("sums of other products cannot be merged")
-        self._count(other.rows)
+        self.rows = added_rows(self.rows, other.rows)
         self._sum.merge(other.total)
 
     @property
@@ -268,10 +246,23 @@ def added_rows(rows: int, more: int) -> int:
 
 def aligned(rows: int, columns: int) -> Floats:
     """Return an empty array that begins on a line of the cache: numpy works twice as fast on it."""
-    line = 64
-    raw = np.empty(rows * columns * 8 + line, dtype=np.uint8)
-    start = -raw.ctypes.data % line
+    raw = np.empty(rows * columns * 8 + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
     return raw[start : start + rows * columns * 8].view(np.float64).reshape(rows, columns)
+
+
+def rooms(rows: int, columns: int) -> tuple[Floats, Floats]:
+    """Return such arrays that lie by rows, and column by column.
+
+    Columns are an odd number of lines apart, as a power of two would drive them out of the cache.
+    """
+    lines = -(-rows // 8) | 1
+    return aligned(rows, columns), aligned(columns, 8 * lines)[:, :rows].T
+
+
+def like(rooms: tuple[Floats, Floats], block: Floats) -> Floats:
+    """Return as many rows of the room in which numbers lie as they do in a block."""
+    return rooms[block.strides[0] < block.strides[1]][: len(block)]
 
 
 def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: Floats) -> Floats:
@@ -283,20 +274,27 @@ def on_grid(values: Floats, factor: Floats | float, shift: Floats | float, out: 
     _by_column(np.multiply, values, factor, out)
     _by_column(np.add, out, shift, out)
     np.floor(out, out=out)
-    return np.clip(out, -FULL_SCALE, FULL_SCALE, out=out)
+    return out.clip(-FULL_SCALE, FULL_SCALE, out=out)
 
 
 def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:
-    """Put operation(values, row) into `out`; numpy repeats a long row faster than a short one."""
-    size = np.size(row)
-    if size < 2 or (row == np.ravel(row)[0]).all():
-        row = np.ravel(row)[0] if size else 0.0
-    elif values.flags.c_contiguous and out.flags.c_contiguous:
-        whole = len(values) - len(values) % TILE
-        shape, tile = (-1, TILE * size), np.tile(row, TILE)
-        operation(values[:whole].reshape(shape), tile, out=out[:whole].reshape(shape))
-        values, out = values[whole:], out[whole:]
+    """Put operation(values, row) into `out`; numpy repeats one number fastest, then a long row."""
+    if isinstance(row, np.ndarray):
+        tile, same = _tile(row.tobytes())
+        if same:
+            row = tile[0]
+        elif values.flags.c_contiguous and out.flags.c_contiguous:
+            whole = len(values) - len(values) % TILE
+            operation(values[:whole].reshape(-1, len(tile)), tile, out=out[:whole].reshape(-1, len(tile)))
+            values, out = values[whole:], out[whole:]
     operation(values, row, out=out)
+
+
+@lru_cache(maxsize=256)
+def _tile(row: bytes) -> tuple[Floats, bool]:
+    """Return a row many times over, and whether its numbers are the same."""
+    tile = np.tile(np.frombuffer(row), TILE)
+    return tile, bool(len(tile) and (tile == tile[0]).all())
 
 
 def scaled_down(steps: Floats, factor: Floats) -> Floats:
@@ -313,10 +311,9 @@ def scaled_down(steps: Floats, factor: Floats) -> Floats:
 def held_norms(steps: Floats, limit: float) -> Floats:
     """Return rows of integers shrunk, in place, to a norm of at most `limit` units, 2^10 or more.
 
-    The squared norm of a row is an exact integer (up to 8,192 columns); a longer row is multiplied by
-    ``limit (1 - 2^-50) / norm``, by one square root, one division and one product a number, and cut towards
-    zero. These three are off by a factor of (1 + 2^-53)^3 at most, which the room of 2^-50 makes up for, and
-    cutting shortens: no row is longer than `limit`, but for the rounding of its square.
+    The squared norm is an exact integer (up to 8,192 columns); a longer row is multiplied by ``limit (1 -
+    2^-50) / norm``, one root, one division and one product a number, and cut towards zero. These three are off
+    by (1 + 2^-53)^3 at most, for which there is room, and cutting shortens: no row is longer than `limit`.
     """
     if steps.shape[1] > BLOCK_ROWS:
         raise SensitivityError(f"norms of rows are exact for at most {BLOCK_ROWS} columns")

@@ -222,12 +222,13 @@ class TracedReader:
         if math.isfinite(grid.radius):
             raise unfit("bounds are more than 16 times as wide as the radius of rows")
         nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
-        q, x = self._array([self._made.number(FULL_SCALE)] * ones), self._array(nodes)
+        beside, x = [self._made.number(FULL_SCALE)] * ones, self._array(nodes)
         longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
         if self._question.may_pass(grid.limit, longest):
             x = held_norms(x, grid.limit)
-        y = None if sums.response is None else self._array([self._steps(None, sums.response)])
-        return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), q, x, y)))
+        if sums.response is not None:
+            beside.append(self._steps(None, sums.response))
+        return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), self._array(beside), x)))
 
 
 # ---- sums

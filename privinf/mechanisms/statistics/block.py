@@ -19,6 +19,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.opened import OpenedRows
+from privinf.mechanisms.rows import even_parts
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
@@ -95,15 +96,14 @@ class SiteBlock:
         raise TypeError("a site's rows are not pickled")
 
     def parts(self, rows: int) -> Iterator[SiteBlock]:
-        """Cut the rows into blocks of at most so many."""
+        """Cut the rows into even blocks of at most so many."""
         if len(self) <= rows:
             yield self
             return
-        for start in range(0, len(self), rows):
-            part = slice(start, start + rows)
+        for part in even_parts(len(self), rows):
             yield SiteBlock(
                 self.features[part], self.response[part], self.low, self.high, self.response_low,
-                self.response_high, self.start + start, self.stream,
+                self.response_high, self.start + part.start, self.stream,
                 None if self.clear is None else self.clear[part],
                 None if self.weights is None else self.weights[part], self.ordered, self.finite,
                 None if self.units is None else self.units[part],

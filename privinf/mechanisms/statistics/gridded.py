@@ -29,11 +29,12 @@ from privinf.mechanisms.sums import (
     FULL_SCALE,
     NORM_SLACK,
     ProductSums,
-    aligned,
     block_rows,
     held_norms,
     held_sums,
+    like,
     on_grid,
+    rooms,
     scaled_down,
     shrunk,
 )
@@ -100,7 +101,9 @@ class ColumnGrid:
         if not finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if self.ends is not None:
-            np.minimum(np.maximum(out, self.ends[0], out=out), self.ends[1], out=out)
+            low, high = self.ends
+            for j in np.flatnonzero((low > -FULL_SCALE) | (high < FULL_SCALE)):
+                out[:, j].clip(low[j], high[j], out=out[:, j])
         return out
 
 
@@ -115,7 +118,7 @@ class RowGrid:
         `center` and `scale`, `constant` and `norm` of a statistic.
     """
 
-    __slots__ = ("_args", "_chosen", "_out", "grid")
+    __slots__ = ("_args", "_chosen", "_rooms", "grid")
 
     def __init__(self, block: SiteBlock, args: Args) -> None:
         width = block.features.shape[1]
@@ -128,20 +131,19 @@ class RowGrid:
         ends = block.low[kept], block.high[kept]
         self.grid = ColumnGrid.of(*ends, center[kept], scale[kept], float(args["norm"]))
         self._args, self._chosen = args, _run(kept)
-        self._out = aligned(block_rows(len(kept)), len(kept))
+        self._rooms = rooms(block_rows(len(kept)), len(kept))
 
     @property
     def rows(self) -> int:
         """Most rows of a block."""
-        return len(self._out)
+        return len(self._rooms[0])
 
     def steps(self, block: SiteBlock) -> Floats:
         """Return the integers of a block, shape (rows, k), valid until the next call; nan counts as 0."""
-        grid, out = self.grid, self._out[: len(block)]
-        x = block.features[:, self._chosen]
+        grid, x = self.grid, block.features[:, self._chosen]
         if math.isfinite(grid.radius):
             x = shrunk(block.columns(self._args, self._chosen), grid.radius)
-        grid.put(x, out, finite=block.finite)
+        out = grid.put(x, like(self._rooms, x), finite=block.finite)
         return out if math.isinf(grid.limit) else held_norms(out, grid.limit)
 
 
@@ -151,9 +153,9 @@ def _run(kept: Integers) -> Integers | slice:
     return slice(int(kept[0]), int(kept[-1]) + 1) if together else kept
 
 
-def plain_steps(values: Floats, unit: Floats | float) -> Floats:
-    """Return the integers nearest to values / unit, at most 2^20 in size, shape kept; nan counts as 0."""
-    return made_finite(on_grid(values, 1.0 / unit, 0.5, np.empty(np.shape(values))))
+def plain_steps(values: Floats, unit: Floats, out: Floats) -> Floats:
+    """Return the integers nearest to values / unit, at most 2^20 in size, in `out`; nan counts as 0."""
+    return made_finite(on_grid(values, 1.0 / unit, 0.5, out))
 
 
 def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
@@ -182,7 +184,8 @@ class MomentSums:
     reach : ndarray, shape (k,)
         Largest sizes of the public columns, or of the constant.
     pairs : tuple of ndarrays
-        Rows, columns and isometric factors of the entries of the triangle that are asked for.
+        Rows, columns and isometric factors of the entries that are asked for, of the upper triangle: public
+        columns, response, private ones.
     residual : bool
         Whether these are the residual moments.
 
@@ -200,7 +203,9 @@ class MomentSums:
     **Privacy.** Holds un-noised sums: never leaves the mechanisms.
     """
 
-    __slots__ = ("_grid", "_most", "_pairs", "_residual", "_sums", "_units", "args", "response")
+    __slots__ = (
+        "_beside", "_grid", "_most", "_pairs", "_residual", "_sums", "_units", "_values", "args", "response"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -214,11 +219,14 @@ class MomentSums:
         self.args, self._pairs, self._residual = args, pairs, residual
         self._grid = RowGrid(block, args)
         self._most = float(args.get("weight_bound", 1.0))
-        self._units = [reach / FULL_SCALE, self._grid.grid.units]
         self.response = None if residual else self._response_grid(block, args)
+        self._units = [reach / FULL_SCALE, self._grid.grid.units]
+        beside = self._units[0]
         if self.response is not None:
-            self._units.append(self.response.units)
-        self._sums = ProductSums([len(group) for group in self._units])
+            beside = np.concatenate([beside, self.response.units])
+        self._values = np.concatenate([beside, self._units[1]])
+        self._beside = rooms(self._grid.rows, len(beside))[1]
+        self._sums = ProductSums([len(beside), len(self._units[1])])
 
     @property
     def rows(self) -> int:
@@ -238,10 +246,10 @@ class MomentSums:
         """Add the products of units' sums of scores, shrunk and divided by the cap on rows."""
         scores = []
         for part in block.parts(self._grid.rows):
-            x, q = self._grid.steps(part), self._public_steps(part)
+            x, q = self._grid.steps(part), self._steps_beside(part)
             scores.append(np.hstack([q, x]) * self._residual_share(part, q, x)[:, None])
         sums = unit_sums(np.floor(np.concatenate(scores) + 0.5), block.units)
-        values = np.concatenate(self._units) * self._most * float(self.args["residual_clip"])
+        values = self._values * self._most * float(self.args["residual_clip"])
         sums = held_sums(sums, values, float(self.args["unit_norm"]), self._cap)
         self._sums.update(*np.split(sums, [len(self._units[0])], axis=1))
 
@@ -250,29 +258,35 @@ class MomentSums:
         return int(self.args.get("max_rows", 1))
 
     def _add(self, block: SiteBlock) -> None:
-        q, x = self._public_steps(block), self._grid.steps(block)
-        y = None if self._residual else self._response_steps(block)
-        self._sums.update(*self.factors(block, q, x, y))
+        self._sums.update(*self.factors(block, self._steps_beside(block), self._grid.steps(block)))
 
-    def factors(self, rows: SiteBlock, q: Floats, x: Floats, y: Floats | None) -> list[Floats]:
-        """Return the integers whose products are added up, in groups, in place of those of the columns.
+    def factors(self, rows: SiteBlock, beside: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Return the integers whose products are added up, in place of those of public and private columns.
 
-        Of public columns, private ones and the response; without it, columns times residuals of `rows`.
+        The response stands beside the public ones; without it, all are times residuals of `rows`.
         """
-        if y is None:
-            share = self._residual_share(rows, q, x)[:, None]
-            return [scaled_down(q, share), scaled_down(x, share)]
-        if rows.weights is None:
-            return [q, x, y]
-        root = np.sqrt(np.minimum(rows.weights / self._most, 1.0))[:, None]
-        return [scaled_down(group, root) for group in (q, x, y)]
+        if self._residual:
+            share = self._residual_share(rows, beside, x)[:, None]
+        elif rows.weights is None:
+            return beside, x
+        else:
+            share = np.sqrt(np.minimum(rows.weights / self._most, 1.0))[:, None]
+        return scaled_down(beside, share), scaled_down(x, share)
 
-    def _response_steps(self, block: SiteBlock) -> Floats:
-        """Return c y in units of k 2^-20, between the bounds of y."""
-        assert self.response is not None
-        if "response" in self.args:
-            return plain_steps(block.residual(self.args)[:, None], 1.0 / self.response.factor)
-        return self.response.put(block.response[:, None], np.empty((len(block), 1)), finite=block.finite)
+    def _steps_beside(self, block: SiteBlock) -> Floats:
+        """Return the public columns and c y, in units of k 2^-20 between the bounds of y."""
+        out, units = self._beside[: len(block)], self._units[0]
+        public = out[:, : len(units)]
+        if block.clear is None or block.clear.strides[0] == 0:  # ones, as `RowPasses` has them
+            public[:] = FULL_SCALE
+        else:
+            plain_steps(block.clear, units, public)
+        if self.response is not None and "response" in self.args:
+            y = block.residual(self.args)[:, None]
+            plain_steps(y, 1.0 / self.response.factor, out[:, len(units) :])
+        elif self.response is not None:
+            self.response.put(block.response[:, None], out[:, len(units) :], finite=block.finite)
+        return out
 
     @staticmethod
     def _response_grid(block: SiteBlock, args: Args) -> ColumnGrid:
@@ -283,11 +297,6 @@ class MomentSums:
         bottom, top = (np.floor(end * factor + shift) for end in ends)
         whole = bottom[0] <= -FULL_SCALE and top[0] >= FULL_SCALE
         return ColumnGrid(factor, shift, None if whole else (bottom, top), unit, math.inf, math.inf)
-
-    def _public_steps(self, block: SiteBlock) -> Floats:
-        if block.clear is None:
-            return np.full((len(block), len(self._units[0])), FULL_SCALE)
-        return plain_steps(block.clear, self._units[0])
 
     def _residual_share(self, block: SiteBlock, q: Floats, x: Floats) -> Floats:
         """Return w clip(e, E) / (W E)."""
@@ -333,7 +342,7 @@ class MomentSums:
 
     def _value(self, rows: Integers, columns: Integers) -> Floats:
         """Return what one product of steps counts for."""
-        units, weight = np.concatenate(self._units), self._most
+        units, weight = self._values, self._most
         if self._residual:
             weight = (weight * float(self.args["residual_clip"])) ** 2
             if "unit_norm" in self.args:

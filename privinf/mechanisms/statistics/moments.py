@@ -124,6 +124,15 @@ class MomentLayout:
         factors = np.where(rows == columns, 1.0, math.sqrt(2.0))
         return rows.astype(np.int64), columns.astype(np.int64), factors
 
+    def moved(self, place: int) -> tuple[Integers, Integers, Floats]:
+        """Return `pairs` in a triangle in which the last entry of z stands at a place before."""
+        rows, columns, factors = self.pairs()
+        old = np.arange(self.size)
+        new = np.where(old < place, old, old + 1)
+        new[-1] = place
+        first, second = np.sort(np.stack([new[rows], new[columns]]), axis=0)
+        return first, second, factors
+
     def matrix(self, moments: Floats, public_moments: Floats) -> Floats:
         """Return the symmetric (size, size) matrix from isometric entries and the public block."""
         rows, columns, factors = self.pairs()
@@ -222,7 +231,8 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     private = block.features.shape[1] - ("constant" in args)
     released = MomentLayout(0, public + private - 1) if residual else MomentLayout(public, private)
     reach = np.asarray(args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64)
-    return MomentSums(block, args, reach, released.pairs(), residual=residual)
+    pairs = released.pairs() if residual else released.moved(public)
+    return MomentSums(block, args, reach, pairs, residual=residual)
 
 
 def _reach(size: int, l2: float, bound: float, why: str) -> Reach:

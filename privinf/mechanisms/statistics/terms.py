@@ -49,9 +49,10 @@ from privinf.mechanisms.sums import (
     FULL_SCALE,
     ExactSum,
     ProductSums,
-    aligned,
     block_rows,
+    like,
     on_grid,
+    rooms,
 )
 from privinf.typing import Floats, Integers
 
@@ -109,7 +110,7 @@ class RowReader:
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block, self.args, self.exact = block, args, exact
-        self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Floats]] = {}
+        self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1; valid until they are read again."""
@@ -117,11 +118,11 @@ class RowReader:
             key = b"" if chosen is None else np.asarray(chosen).tobytes()
             if key not in self._grids:
                 index, grid = grid_of(self.block, self.args, chosen, constant)
-                size = 0 if grid is None else len(grid.units)
-                self._grids[key] = index, grid, aligned(block_rows(size), size)
-            index, grid, out = self._grids[key]
+                width = 0 if grid is None else len(grid.units)
+                self._grids[key] = index, grid, rooms(block_rows(width), width)
+            index, grid, held = self._grids[key]
             if grid is not None:
-                return self._on_grid(index, grid, out[: len(self.block)], constant)
+                return self._on_grid(self.block.features[:, index], grid, held, constant)
         x = self.block.columns(self.args, chosen)
         if constant is not None:
             x[:, constant] = 1.0
@@ -139,8 +140,8 @@ class RowReader:
         unit = most / FULL_SCALE
         return PlacedRows(on_grid(x, 1.0 / unit, 0.5, x), np.full(x.shape[1], unit), size)
 
-    def _on_grid(self, index: Any, grid: ColumnGrid, out: Floats, constant: int | None) -> PlacedRows:
-        on_grid(self.block.features[:, index], grid.factor, grid.shift, out)
+    def _on_grid(self, x: Floats, grid: ColumnGrid, held: Any, constant: int | None) -> PlacedRows:
+        out = on_grid(x, grid.factor, grid.shift, like(held, x))
         if not self.block.finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if grid.ends is not None:
