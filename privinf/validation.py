@@ -21,6 +21,12 @@ LONGEST_SHOWN = 80
 READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
 
 
+def even_parts(rows: int, most: int) -> Iterator[slice]:
+    """Cut so many rows into parts of at most `most`, as few and as even as can be."""
+    size = max(-(-rows // max(-(-rows // most), 1)), 1)
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
 class ReadRows:
     """Rows, or a column of them, that are read where they are wanted: slices of it are arrays.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import pandas as pd
 
 from privinf.doors import door
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
 from privinf.mechanisms.files import Source, Types, require_columns
-from privinf.mechanisms.reading import checked_blocks, evened
-from privinf.mechanisms.roster import Alignment, IdReader, align, compare, read_ids
+from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
+from privinf.mechanisms.roster import Alignment, IdReader, align, compare, numeric_names, read_ids
 from privinf.mechanisms.rows import (
     ALIGNED,
     MESSAGES,
@@ -26,7 +28,7 @@ from privinf.mechanisms.rows import (
 )
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
-from privinf.typing import Integers, Missing, Table
+from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import READ_ROWS, check_count
 
 T = TypeVar("T")
@@ -186,10 +188,12 @@ class RecordBlocks(Generic[T]):
     rows : Rows
     columns : sequence of str
         Those that are read.
-    encoded : callable (Rows, seen) -> T
+    encoded : callable (Rows, seen=) -> T
         Makes of some rows what noise is for; `seen` as for `encode`.
     whole : bool
         One block of all rows, in memory.
+    numbers : callable (block) -> T, optional
+        Makes the same of an array of checked numbers: the response, and the columns of the design.
 
     Notes
     -----
@@ -197,31 +201,34 @@ class RecordBlocks(Generic[T]):
     Blocks have that many rows, the last one fewer, whatever those of the source have.
     """
 
-    __slots__ = ("_columns", "_design", "_encoded", "_kept", "_rows", "n")
+    __slots__ = ("_columns", "_design", "_encoded", "_kept", "_names", "_numbers", "_rows", "n")
 
     def __init__(
         self,
         design: Design,
         rows: Rows,
         columns: Sequence[str],
-        encoded: Callable[[Rows, set[str] | None], T],
+        encoded: Callable[..., T],
         *,
         whole: bool,
+        numbers: Callable[[Floats], T] | None = None,
     ) -> None:
         refuse_unordered(rows, MESSAGES)
         self.n, self._kept = 0, list[T]()
         if whole:
             held = rows.opened(columns, design.schema)
-            self._kept, self.n = [encoded(held, None)], len(held)
+            self._kept, self.n = [encoded(held, seen=None)], len(held)
         elif design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
                 "to= is for rows of different people: with a unit, save(path) of a release in memory"
             )
         self._design, self._rows, self._columns, self._encoded = design, rows, columns, encoded
+        self._numbers = numbers
+        self._names = numeric_names(design) if numbers is not None and design.constant == 0 else None
 
     def checked(self) -> RecordBlocks[T]:
         """Return itself once a pass has checked and counted all rows."""
-        for _ in self if self.n == 0 else ():
+        for _ in self._pass(lambda block: None) if self.n == 0 else ():
             pass
         return self
 
@@ -233,13 +240,17 @@ class RecordBlocks(Generic[T]):
         SchemaError, AlignmentError
             As `encode`; the table has other rows than in the pass before.
         """
-        if self._kept:
-            yield from self._kept
-            return
+        yield from self._kept or self._pass(self._numbers)
+
+    def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
+        """Yield what is made of each block; numbers were checked where they were read."""
         seen, n = set[str](), 0
         for part in self._parts():
             n += len(part)
-            yield self._encoded(part, seen)
+            if numbers is not None and isinstance(part, np.ndarray):
+                yield numbers(part)
+            else:
+                yield self._encoded(part, seen=seen)
         check_levels(self._design.schema, needed(self._design), seen)
         if n < (p := len(self._design.columns)):
             raise AlignmentError(f"{n} rows cannot identify {p} coefficients: the rows are too few")
@@ -247,12 +258,15 @@ class RecordBlocks(Generic[T]):
             raise AlignmentError("the table has other rows than when it was read first: start again")
         self.n = n
 
-    def _parts(self) -> Iterator[Rows]:
+    def _parts(self) -> Iterator[Rows | Floats]:
         features, response = self._rows.features, self._rows.response
         if isinstance(features, Source):
             types: Types = self._design.schema or "guessed"
-            for frame in evened(checked_blocks(features, self._columns, types)):
-                yield replace(self._rows, features=frame)
+            blocks: Iterator[Any] = checked_blocks(features, self._columns, types)
+            if self._names is not None:
+                blocks = number_blocks(features, self._names, types, READ_ROWS, constant=1)
+            for block in evened(blocks, self._names):
+                yield block if isinstance(block, np.ndarray) else replace(self._rows, features=block)
             return
         for start in range(0, len(self._rows), READ_ROWS):
             part = slice(start, start + READ_ROWS)
@@ -270,11 +284,8 @@ def encoded_blocks(
     design: Design, rows: Rows, weights: str | None, *, whole: bool
 ) -> RecordBlocks[EncodedRows]:
     """Return the blocks of `encode`."""
-
-    def encoded(part: Rows, seen: set[str] | None) -> EncodedRows:
-        return encode(design, part, weights, seen=seen)
-
-    return RecordBlocks(design, rows, needed(design, weights), encoded, whole=whole)
+    read = partial(encode, design, weights=weights)
+    return RecordBlocks(design, rows, needed(design, weights), read, whole=whole)
 
 
 def table_rows(
@@ -297,13 +308,7 @@ def table_rows(
 
 
 def read_roster(data: Table, id: str) -> tuple[int, str]:
-    """Return the number of people of a roster and the digest of their ids.
-
-    Raises
-    ------
-    SchemaError, AlignmentError, StorageError, NotAvailableError
-        As `open_table`.
-    """
+    """Return the number of people of a roster and the digest of their ids; raises as `open_table`."""
     source = source_of(data)
     require_columns(source, [id])
     alignment = _aligned(source, id)

@@ -19,7 +19,6 @@ from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import (
     Rows,
     check_levels,
-    even_parts,
     needed,
     observation_weights,
     response_of,
@@ -32,6 +31,7 @@ from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, Reach, Sit
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
+from privinf.validation import even_parts
 
 
 class RowPasses:
@@ -233,10 +233,9 @@ class RowPasses:
 
         source, schema = self._rows.features, self._design.schema
         assert schema is not None
-        most, constant = block_rows(self.width), self._design.constant
-        if self._names is not None:
-            ones = None if constant is None else constant + 1
-            blocks = number_blocks(source, self._names, schema, most, constant=ones)
+        most = block_rows(self.width)
+        if self._names is not None and (constant := self._design.constant) is not None:
+            blocks = number_blocks(source, self._names, schema, most, constant=constant + 1)
         else:
             blocks = checked_blocks(source, needed(self._design, self._weights), schema)
         for block in blocks:

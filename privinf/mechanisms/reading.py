@@ -25,11 +25,11 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.mechanisms.files import ParquetSource, Source, Types, require_columns
-from privinf.mechanisms.rows import even_parts
 from privinf.mechanisms.sums import rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
+from privinf.schema.reading import kind_of
 from privinf.typing import AnyPath, Floats, Table
-from privinf.validation import READ_ROWS, check_flag, check_path
+from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
@@ -136,27 +136,22 @@ def _compare(source: Source, kinds: dict[str, str], block: pd.DataFrame) -> None
             )
 
 
-def kind_of(column: pd.Series[Any]) -> str:
-    """Return what a column holds, by its type; "" where nothing is known."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        dtype = dtype.categories.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "biu":
-        return "numbers"
-    if pd.api.types.is_numeric_dtype(dtype):
-        return "" if pd.isna(column.iloc[0]) and column.isna().all() else "numbers"
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return "dates"
-    if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
-        return str(dtype)
-    told = pd.api.types.infer_dtype(column, skipna=True)
-    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
+def evened(
+    blocks: Iterator[Floats | pd.DataFrame], names: Sequence[str] | None = None
+) -> Iterator[Floats | pd.DataFrame]:
+    """Yield the same rows in blocks of `READ_ROWS`, the last one shorter: arrays as they are where they fit.
 
-
-def evened(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the same rows in frames of `READ_ROWS`, the last one shorter."""
+    `names` are the columns of arrays but for the one of ones, their second.
+    """
     held, rows = list[pd.DataFrame](), 0
-    for frame in frames:
+    for block in blocks:
+        if isinstance(block, np.ndarray):
+            if rows == 0 and len(block) == READ_ROWS:
+                yield block
+                continue
+            frame = pd.DataFrame(np.delete(block, 1, axis=1), columns=list(names or ()))
+        else:
+            frame = block
         held.append(frame)
         rows += len(frame)
         while rows >= READ_ROWS:

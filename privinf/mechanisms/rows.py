@@ -6,7 +6,7 @@ Everything here is a function of one record at a time and of public numbers, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,12 +24,6 @@ BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
 MESSAGES = "a release of messages, one a row,"
 ALIGNED = "a release that is joined with those of others"
-
-
-def even_parts(rows: int, most: int) -> Iterator[slice]:
-    """Cut so many rows into parts of at most `most`, as few and as even as can be."""
-    size = max(-(-rows // max(-(-rows // most), 1)), 1)
-    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 @doors
@@ -208,7 +202,7 @@ def encode(
     return EncodedRows(
         private=scale_private(design, matrix),
         public=np.ascontiguousarray(matrix[:, ~design.private]),
-        response=_scaled_response(design, response),
+        response=scaled_response(design, response),
         groups=unit_codes(design.schema, rows),
         weights=observation_weights(design, rows, weights),
     )
@@ -248,14 +242,15 @@ def response_of(design: Design, rows: Rows, seen: set[str] | None = None) -> Flo
 
 
 def scale_private(design: Design, matrix: Floats) -> Floats:
-    """Return the private columns of a design matrix (n, p) in scaled units, clipped and projected.
+    """Return the private columns of a matrix in scaled units, clipped and projected, in place maybe."""
+    some = not design.private.all()
+    return in_units(design, np.ascontiguousarray(matrix[:, design.private]) if some else matrix)
 
-    `matrix` is overwritten where all is private.
-    """
-    mask = design.private
-    x = matrix if mask.all() else np.ascontiguousarray(matrix[:, mask])
-    center, scale = design.center[mask], design.scale[mask]
-    low, high = design.scaled_low[mask], design.scaled_high[mask]
+
+def in_units(design: Design, x: Floats) -> Floats:
+    """Return the same of private columns alone, in place."""
+    units = design.center, design.scale, design.scaled_low, design.scaled_high
+    center, scale, low, high = (row[design.private] for row in units)
     for start in range(0, len(x), BLOCK):
         block = x[start : start + BLOCK]
         with np.errstate(over="ignore"):  # far outside its bounds: infinite here, then clipped
@@ -270,7 +265,8 @@ def scale_private(design: Design, matrix: Floats) -> Floats:
     return x
 
 
-def _scaled_response(design: Design, y: Floats) -> Floats:
+def scaled_response(design: Design, y: Floats) -> Floats:
+    """Return a protected response in scaled units inside its bounds, and a public one as it is."""
     if design.response_public:
         return np.array(y, dtype=np.float64)
     return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale

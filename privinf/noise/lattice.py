@@ -164,15 +164,17 @@ class LatticeNoise:
         counts as 0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
         """
         step = grid_step(scale)
+        values = np.asarray(values)
+        if self._entropy is SYSTEM and values.flags.f_contiguous and not values.flags.c_contiguous:
+            return self.perturb(values.T, scale).T  # fresh words have no order: numbers stay where they lie
         flat = np.ravel(values)
         noisy = np.empty(flat.shape)
         for start in range(0, flat.size, CHUNK):
             with np.errstate(over="ignore", invalid="ignore"):
-                part = np.rint(flat[start : start + CHUNK] / step)
-            np.minimum(np.maximum(part, -LARGEST_STEP, out=part), LARGEST_STEP, out=part)
-            unknown = np.isnan(part)
-            if unknown.any():
-                part[unknown] = 0.0
+                part = flat[start : start + CHUNK] / step
+                np.rint(part, out=part).clip(-LARGEST_STEP, LARGEST_STEP, out=part)
+            if np.isnan(part.sum()):
+                part[np.isnan(part)] = 0.0
             steps = self.gaussian_steps(part.astype(np.int64), scale / step)
             np.multiply(steps, step, out=noisy[start : start + CHUNK])
         return noisy.reshape(np.shape(values))

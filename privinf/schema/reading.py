@@ -252,6 +252,23 @@ def require_columns(table: pd.DataFrame, wanted: Names) -> None:
             raise SchemaError(f"the new rows have more than one column {', '.join(twice)}")
 
 
+def kind_of(column: pd.Series[Any]) -> str:
+    """Return what a column holds, by its type; "" where nothing is known."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biu":
+        return "numbers"
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "" if pd.isna(column.iloc[0]) and column.isna().all() else "numbers"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "dates"
+    if not pd.api.types.is_object_dtype(dtype) and not pd.api.types.is_string_dtype(dtype):
+        return str(dtype)
+    told = pd.api.types.infer_dtype(column, skipna=True)
+    return {"empty": "", "string": "texts", "boolean": "numbers", "decimal": "numbers"}.get(told, told)
+
+
 def _one_dimensional(name: object, value: Any) -> Any:
     try:
         kept = value if hasattr(value, "ndim") else pd.Series(value).array

@@ -18,6 +18,7 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms import files
+from privinf.mechanisms.local.examples import LocalExamples
 from privinf.releases import load_release
 
 pytest.importorskip("pyarrow")
@@ -110,6 +111,26 @@ def test_folders_and_secure_noise(rows: pd.DataFrame, tmp_path: Path) -> None:
     clean = np.asarray(model("moments", rows).release(epsilon=np.inf).arrays["moments"])
     noise = np.asarray(release.arrays["moments"]) - clean
     assert abs(noise.std() / release.law["scale"] - 1.0) < 0.01
+
+
+def test_numbers_are_read_as_arrays_and_every_one_has_its_own_secure_noise(
+    rows: pd.DataFrame, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first 65,536 rows are one array, the others a frame."""
+    honest, read = LocalExamples._read_numbers, []
+    monkeypatch.setattr(
+        LocalExamples, "_read_numbers", lambda self, x: read.append(len(x)) or honest(self, x)
+    )
+    release = model("squared", table).release(to=tmp_path / "sent.parquet", **BOTH)
+    assert release.secure
+    assert read == [1 << 16]
+    clean, noise = model("squared", rows).release(epsilon=np.inf), []
+    for name in ("features", "labels"):
+        moved = np.asarray(release.arrays[name]) - np.asarray(clean.arrays[name])
+        noise += list(np.reshape(moved, (N, -1)).T)
+    for one in noise[:2]:
+        assert abs(one.std() / release.law["scale"] - 1.0) < 0.01
+    assert np.abs(np.corrcoef(noise) - np.eye(3)).max() < 0.02
 
 
 def test_what_is_refused_is_refused_before_the_charge(

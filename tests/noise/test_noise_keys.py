@@ -132,3 +132,15 @@ def test_opendp_cannot_be_keyed():
     assert OpenDPNoise().new_key() is None
     with pytest.raises(NotAvailableError, match="keyed"):
         OpenDPNoise().at(STREAM)
+
+
+def test_columns_that_lie_apart_stay_so_and_get_the_noise_of_their_places() -> None:
+    """Fresh noise is drawn as numbers lie in memory, that of a key by rows."""
+    values = np.asfortranarray(100.0 * np.arange(3.0) + np.arange(4000.0)[:, None])
+    noisy = LatticeNoise().perturb(values, 1.0)
+    assert noisy.flags.f_contiguous
+    noise = noisy - values
+    assert np.abs(noise.std(axis=0) - 1.0).max() < 0.1
+    assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.1
+    one, other = (LatticeNoise(Keystream(bytes(32))).perturb(x, 1.0) for x in (values, values.copy("C")))
+    assert np.array_equal(one, other)

@@ -18,7 +18,7 @@ from privinf.mechanisms.gaussian import CLEAR_RESPONSE, Line, assumed, max_rows,
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
-from privinf.mechanisms.rows import EncodedRows, Rows, as_rows, encode, needed
+from privinf.mechanisms.rows import EncodedRows, Rows, as_rows, encode, in_units, needed, scaled_response
 from privinf.noise import NoiseSource, get_source, side_by_side
 from privinf.noise.source import Draw
 from privinf.releases import Release, rows_target, write_rows
@@ -208,7 +208,11 @@ class LocalExamples:
         target = rows_target(to, noise_free=plan.noise_free)
         account.check([entry.loss for entry in plan.entries])
         given, columns = as_rows(rows, self.missing), [*needed(self.design), self.label.name]
-        blocks = RecordBlocks(self.design, given, columns, self._read, whole=target is None).checked()
+        plain = self.label.levels is None and not self.features.responded
+        blocks = RecordBlocks(
+            self.design, given, columns, self._read, whole=target is None,
+            numbers=self._read_numbers if plain else None,
+        ).checked()  # fmt: skip
         recorded, law = account.spend(*plan.entries), plan.law(self.features, self.label, delta)
         draws = self._draws(plan)
         noises = [noise] * len(draws) if target is None else side_by_side(noise, draws, blocks.n)
@@ -289,6 +293,12 @@ class LocalExamples:
         )
         return encoded, codes
 
+    def _read_numbers(self, block: Floats) -> tuple[EncodedRows, tuple[Integers, ...]]:
+        """Return the same of checked numbers: the response, and the columns of the design."""
+        design, columns = self.features.gaussian_design, block.T[1:]
+        x, public = in_units(design, columns[design.private].T), columns[~design.private].T
+        return EncodedRows(x, np.ascontiguousarray(public), scaled_response(design, block[:, 0])), ()
+
     def _send(
         self,
         encoded: EncodedRows,
@@ -298,8 +308,8 @@ class LocalExamples:
     ) -> dict[str, Any]:
         """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
         gaussian, private = self.features.gaussian, self.design.private
-        features = np.empty((len(encoded.response), int(private.sum())))
         sent = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
+        features = np.empty_like(sent, shape=(len(encoded.response), int(private.sum())))
         features[:, self.features.private_positions(np.flatnonzero(gaussian))] = sent
         for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):
             answers = response.respond(truth, next(sources), next(sources))

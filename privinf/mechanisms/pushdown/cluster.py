@@ -21,7 +21,6 @@ from privinf.mechanisms import files
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.dask_frames import NAME, computed
 from privinf.mechanisms.files import Source, Types
-from privinf.mechanisms.reading import kind_of
 from privinf.mechanisms.rows import Rows, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
@@ -29,6 +28,7 @@ from privinf.mechanisms.statistics.ops import Accumulator
 from privinf.mechanisms.statistics.terms import TermSums
 from privinf.mechanisms.sums import Wide
 from privinf.schema import Design
+from privinf.schema.reading import kind_of
 from privinf.typing import Missing
 
 FAN = 8  # partial sums that one task adds up

@@ -19,11 +19,10 @@ import numpy as np
 
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.opened import OpenedRows
-from privinf.mechanisms.rows import even_parts
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design
 from privinf.typing import Floats, Integers
-from privinf.validation import check_array, check_number
+from privinf.validation import check_array, check_number, even_parts
 
 Args: TypeAlias = Mapping[str, Any]
 
