@@ -14,10 +14,9 @@ class Limit:
 
 
 LIMITS = {
-    "modules": Limit(
-        312, 312
-    ),  # 215 at the house: one curator 20; high dimensions, papers, tests 12 each; scale 14; the product 15
-    "lines": Limit(75_793, 75_793),  # 44,734 at the house's commit, about 300 for each of these modules
+    # 215 at the house; one curator 20; high dimensions, papers, tests 12 each; scale 15, product 16, federation 14
+    "modules": Limit(316, 316),
+    "lines": Limit(77_774, 77_774),  # 44,734 at the house's commit, about 300 for each of these modules
     "modules above 350 lines": Limit(8, 8),
     "modules in the largest folder": Limit(25, 25),
     "import circles": Limit(0, 0),
