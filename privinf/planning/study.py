@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST, MOST, SETTLED = 16, 48, 0.025  # fits a prediction, and its relative standard error where they end
-SMALL, MOST_OF_SMALL = 20_000, 96  # tables of so few rows cost little, and their noise varies most
+SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST
 USABLE, EDGE = 0.5, 0.9  # shares of fits with an interval to rely on
 SITE = "site of planning"
 PROTECTED_SDS = 4.0  # tighter bounds that are tried: so many sds on both sides of the mean
@@ -144,7 +144,7 @@ def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -
     reasons: dict[str, str] = {}
     active = list(names)
     disabled = None if progress is None else not progress
-    most = MOST if case.n > SMALL else max(MOST, MOST_OF_SMALL)
+    most = MOST if case.n > SMALL else 2 * MOST
     with tqdm(total=most * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
         for seed in np.random.SeedSequence(case.seed).spawn(most):
             rng = np.random.default_rng(seed)
